@@ -1,0 +1,84 @@
+"""The one class hierarchy of errors that people see.
+
+    DdtopError
+    ├── UsageError          wrong words on the command line or in a file          exit 2
+    │   └── PlanError       a plan that cannot be run, with file and key path
+    ├── RefusedError        ddtop will not do it: another run, another recording  exit 12
+    ├── HostError           something about reaching or using a host
+    │   ├── HostUnreachableError never reached, or final (key changed, denied)         exit 11
+    │   ├── HostLostError   was reached and is gone; trying again can help        exit 11
+    │   └── AgentError      the agent answered that it could not do something
+    └── JournalError        a recording that cannot be read or written            exit 12
+
+Each says what happened (`what`), on which host, what it means and what to do. A view prints `str(error)`.
+"""
+
+from __future__ import annotations
+
+
+class DdtopError(Exception):
+    """Base of all errors ddtop shows to people."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, means: str = "", do: str = "", host: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.means = means
+        self.do = do
+        self.host = host
+
+    def __str__(self) -> str:
+        head = f"{self.host}: {self.what}" if self.host and not self.what.startswith(self.host) else self.what
+        parts = [head]
+        if self.means:
+            parts.append(f"  means: {self.means}")
+        if self.do:
+            parts.append(f"  do:    {self.do}")
+        return "\n".join(parts)
+
+
+class UsageError(DdtopError):
+    """Wrong words on the command line, or a file that is not what it should be."""
+
+    exit_code = 2
+
+
+class PlanError(UsageError):
+    """A plan that cannot be run."""
+
+
+class RefusedError(DdtopError):
+    """ddtop will not do this, and says why."""
+
+    exit_code = 12
+
+
+class HostError(DdtopError):
+    """Something about reaching or using a host."""
+
+    exit_code = 11
+
+
+class HostUnreachableError(HostError):
+    """The host was never reached, or trying again cannot help."""
+
+
+class HostLostError(HostError):
+    """The connection was there and is gone. Reconnecting can help."""
+
+
+class AgentError(HostError):
+    """The agent answered that it could not do what was asked. `code` is a word of agent/wire.py."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, code: str, means: str = "", do: str = "", host: str = "") -> None:
+        super().__init__(what, means=means, do=do, host=host)
+        self.code = code
+
+
+class JournalError(DdtopError):
+    """A recording that cannot be read or written."""
+
+    exit_code = 12

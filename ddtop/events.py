@@ -1,0 +1,712 @@
+"""The vocabulary of ddtop: every event and every command, and the small values they carry.
+
+Everything ddtop knows is an event, everything it shows is a fold of events, everything it does is a command.
+An event is written to the journal before anyone sees it, so it must be complete in itself: it names its host,
+says when it happened, and never refers to a live object.
+
+Two clocks stand in each event. `at_s` is wall time (seconds since 1970, for people); `mono_s` is the
+monotonic clock of the runner that wrote it (seconds, for durations; comparable within one run segment only,
+see `RunStarted`). Clocks of hosts are never compared with ours.
+
+Units are in the names. A value that is not known is `None`, never zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+SCHEMA = 1
+"""Version of this vocabulary. Fields are only ever added, with defaults; anything else is a migration."""
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of the small frozen values that events carry."""
+
+
+# ------------------------------------------------------------------------------------------------ values
+
+CellState = Literal["planned", "running", "done", "failed", "broken", "skipped", "interrupted"]
+"""`done` has a result; `failed` may be tried again; `broken` is known bad, not run again unless asked."""
+
+Validity = Literal["VALID", "SUSPECT", "INVALID"]
+
+CauseKind = Literal["transient", "config", "bug", "host", "slow", "unknown"]
+"""What kind of cause it is decides the policy: a `config` cause is never answered by a retry."""
+
+Verdict = Literal[
+    "failed",
+    "crash-loop",
+    "never-began",
+    "refused",
+    "old-server",
+    "wrong-arguments",
+    "stalled",
+    "hung-gpu",
+    "no-tokens",
+    "slow",
+    "lost-host",
+    "rebooted",
+    "foreign",
+    "model-missing",
+    "staging-failed",
+    "measuring-failed",
+    "interrupted",
+    "unknown",
+]
+"""The verdict words of READINESS, and those of the sweep around it."""
+
+Phase = Literal[
+    "stopping",
+    "stopped",
+    "launching",
+    "initialising",
+    "loading",
+    "kv",
+    "capturing",
+    "listening",
+    "warming",
+    "answering",
+    "ready",
+]
+
+GatePartName = Literal["generation", "listener", "mark", "arguments", "token"]
+"""The five parts of the readiness gate, in the order of READINESS."""
+
+
+class Evidence(Value, frozen=True, kw_only=True):
+    """One reading or log line that a verdict rests on."""
+
+    source: str
+    """Where it was read: `log`, `systemctl`, `ss`, `http`, `gpu`, `kernel`, `proc`, `job`, `rule`, …"""
+    text: str
+    at_s: float | None = None
+    cursor: str | None = None
+    """Cursor of the log line, so that a view can open the log there."""
+
+
+class CellSpec(Value, frozen=True, kw_only=True):
+    """One cell: a configuration × TP × workload × output tokens × concurrency × context × repeat."""
+
+    id: str
+    config: str
+    """Name of the configuration, such as `b15`."""
+    tp: int
+    workload: str
+    output_tokens: int
+    concurrency: int
+    context: int
+    repeat: int = 0
+    restart_key: str
+    """Cells with the same key share one server start (same unit, command, arguments, environment)."""
+    baseline: bool = False
+    skip_reason: str | None = None
+    """Why the plan says not to run it, if it does."""
+
+
+class Generation(Value, frozen=True, kw_only=True):
+    """Identity of one start of a server process: (boot, invocation), (boot, container), (boot, pid, start)."""
+
+    boot: str
+    """boot_id and the start time of PID 1, joined: inside a container boot_id alone is the machine's."""
+    id: str
+    """InvocationID under systemd; `container@StartedAt` under docker; `pid@starttime` for a plain process."""
+    main_pid: int | None = None
+
+
+class GpuReading(Value, frozen=True, kw_only=True):
+    """One sample of one GPU. Absent is None, never 0."""
+
+    index: int
+    uuid: str | None = None
+    name: str | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    mem_used_mib: float | None = None
+    mem_total_mib: float | None = None
+    util_gpu_pct: float | None = None
+    util_mem_pct: float | None = None
+    temp_c: float | None = None
+    sm_clock_mhz: float | None = None
+    mem_clock_mhz: float | None = None
+    throttle: tuple[str, ...] = ()
+    dram_active_pct: float | None = None
+    tensor_active_pct: float | None = None
+    sm_active_pct: float | None = None
+    energy_j: float | None = None
+    error: str | None = None
+    """The error text the driver gave instead of a value, if any."""
+
+
+class LogLine(Value, frozen=True, kw_only=True):
+    """One line of a service's log, placed by the time stamp its writer gave, never by arrival."""
+
+    text: str
+    at_s: float | None = None
+    cursor: str | None = None
+    invocation: str | None = None
+    pid: int | None = None
+    priority: int | None = None
+
+
+class Step(Value, frozen=True, kw_only=True):
+    """One thing ddtop proposes to do, with its reason. `action` is a word of `StepAction`."""
+
+    id: str
+    action: str
+    """collect | wait-job | stage | override | restart | restore | go-on | warn | stop-foreign | ask"""
+    title: str
+    reason: str
+    needs_consent: bool = False
+    detail: str | None = None
+    """The exact command, unit or path it will touch."""
+
+
+class ServiceStatus(Value, frozen=True, kw_only=True):
+    """What is known of one service, whatever runs it."""
+
+    unit: str
+    kind: str = "systemd"
+    load: str | None = None
+    active: str | None = None
+    """`active`, `activating`, `deactivating`, `failed`, `inactive`, or None when it cannot be read."""
+    sub: str | None = None
+    result: str | None = None
+    main_pid: int | None = None
+    generation: Generation | None = None
+    n_restarts: int | None = None
+    need_reload: bool | None = None
+    exit_code: str | None = None
+    """Such as `exited/203` or `killed/9`."""
+    note: str | None = None
+
+
+class Action(Value, frozen=True, kw_only=True):
+    """One thing a person can do about an alert, by one key."""
+
+    key: str
+    label: str
+    """As shown: `retry b15`, `resume at b15`."""
+    command: str
+    """Tag of the command it sends: see the commands below."""
+    args: dict[str, Any] = {}
+
+
+# ------------------------------------------------------------------------------------------------ events
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Base of all events."""
+
+    at_s: float
+    mono_s: float
+    host: str = ""
+
+
+class RunStarted(Event, frozen=True, kw_only=True, tag="run-started"):
+    """A runner took this journal: at the first start, and again at each resume (a new `segment`)."""
+
+    run_id: str
+    name: str
+    mode: Literal["sweep", "monitor"]
+    segment: int
+    """0 at first; `mono_s` is comparable within one segment only."""
+    schema: int = SCHEMA
+    ddtop_version: str = ""
+    plan_toml: str | None = None
+    plan_path: str | None = None
+    pid: int | None = None
+    attended: bool = False
+    simulated: bool = False
+    """True where the GPUs and the engine are stand-ins; every view then says SIMULATED."""
+
+
+class CellsPlanned(Event, frozen=True, kw_only=True, tag="cells-planned"):
+    """The plan as cells, in the order in which they will run. Sent again when the plan was edited."""
+
+    cells: tuple[CellSpec, ...]
+    baseline: str | None = None
+    """Name of the baseline configuration."""
+
+
+class RunEnded(Event, frozen=True, kw_only=True, tag="run-ended"):
+    outcome: Literal["done", "some-failed", "host-lost", "refused", "stopped", "interrupted", "crashed"]
+    exit_code: int
+    reason: str = ""
+    left_behind: tuple[str, ...] = ()
+    """What could not be undone on the host, in words."""
+
+
+class HostConnecting(Event, frozen=True, kw_only=True, tag="host-connecting"):
+    attempt: int = 1
+    target: str = ""
+    """As in `root@10.0.0.5:22 via jump`."""
+    retry_in_s: float | None = None
+    error: str | None = None
+
+
+class HostConnected(Event, frozen=True, kw_only=True, tag="host-connected"):
+    agent: str
+    """First 12 hex digits of the agent's hash."""
+    python: str
+    uid: int
+    user: str
+    can: tuple[str, ...] = ()
+    """What this login may do: restart, override, journal, ports, processes, jobs, …"""
+    boot: str = ""
+    clock_offset_s: float | None = None
+    rtt_ms: float | None = None
+
+
+class HostLost(Event, frozen=True, kw_only=True, tag="host-lost"):
+    what: str
+    means: str = ""
+    do: str = ""
+    final: bool = False
+    """True where trying again cannot help (changed host key, permission denied)."""
+
+
+class HostRebooted(Event, frozen=True, kw_only=True, tag="host-rebooted"):
+    boot_before: str
+    boot_now: str
+    consequences: tuple[str, ...] = ()
+    """In words: GPUs 0 MiB, service inactive, model missing in tmpfs, …"""
+
+
+class RttMeasured(Event, frozen=True, kw_only=True, tag="rtt"):
+    rtt_ms: float
+
+
+class ProbeTaken(Event, frozen=True, kw_only=True, tag="probe"):
+    """The answer of the one-round-trip probe, as the agent gave it (see agent/wire.py)."""
+
+    probe: dict[str, Any]
+
+
+class GpuSampled(Event, frozen=True, kw_only=True, tag="gpu"):
+    """All GPUs of a host at one moment. The journal keeps these in typed columns, one row a GPU."""
+
+    gpus: tuple[GpuReading, ...]
+    source: str = "nvidia-smi"
+
+
+class BoundDiagnosed(Event, frozen=True, kw_only=True, tag="bound"):
+    """What limits the GPUs now, and what that means for the sweep."""
+
+    verdict: str
+    strength: Literal["strong", "weak", "none"] = "none"
+    why: str = ""
+    meaning: str = ""
+
+
+class LogRead(Event, frozen=True, kw_only=True, tag="log"):
+    unit: str
+    lines: tuple[LogLine, ...]
+
+
+class LogGap(Event, frozen=True, kw_only=True, tag="log-gap"):
+    unit: str
+    reason: str
+
+
+class KernelFault(Event, frozen=True, kw_only=True, tag="kernel"):
+    """An Xid or an OOM kill in the kernel log, joined to the cell it hit."""
+
+    kind: str
+    text: str
+    code: int | None = None
+    cell_id: str | None = None
+    severity: str = "error"
+    advice: str = ""
+
+
+class ServiceSeen(Event, frozen=True, kw_only=True, tag="service"):
+    status: ServiceStatus
+
+
+class StepsPlanned(Event, frozen=True, kw_only=True, tag="steps-planned"):
+    """What reconcile proposes. `answer_by_s` (wall time) is when the policy decides if nobody does."""
+
+    plan_id: str
+    steps: tuple[Step, ...]
+    why: str
+    answer_by_s: float | None = None
+
+
+class StepTaken(Event, frozen=True, kw_only=True, tag="step"):
+    plan_id: str
+    step_id: str
+    action: str
+    title: str
+    reason: str
+    by: str
+    """`policy`, `automatic`, or the viewer that consented."""
+    state: Literal["started", "done", "failed", "left-out"]
+    detail: str | None = None
+
+
+class StageProgress(Event, frozen=True, kw_only=True, tag="stage"):
+    target: str
+    source: str | None = None
+    state: Literal["checking", "copying", "downloading", "done", "failed"]
+    bytes_done: int | None = None
+    bytes_total: int | None = None
+    rate_mib_s: float | None = None
+    eta_s: float | None = None
+    file: str | None = None
+    error: str | None = None
+
+
+class RestartStarted(Event, frozen=True, kw_only=True, tag="restart-started"):
+    attempt_id: str
+    config: str
+    tp: int
+    unit: str
+    argv: tuple[str, ...] = ()
+    generation_before: Generation | None = None
+    cell_ids: tuple[str, ...] = ()
+    expected_s: float | None = None
+    """Learned duration of such a start; None where there is no history."""
+
+
+class PhaseSeen(Event, frozen=True, kw_only=True, tag="phase"):
+    """A restart entered, moved in, or left a phase."""
+
+    attempt_id: str
+    phase: Phase
+    state: Literal["running", "done", "skipped"]
+    elapsed_s: float = 0.0
+    """Seconds in this phase so far."""
+    pct: float | None = None
+    eta_s: float | None = None
+    detail: str | None = None
+    quiet_s: float | None = None
+    """Seconds since the last evidence of progress."""
+    limit_s: float | None = None
+    """Seconds of quiet after which this phase counts as stalled."""
+
+
+class GateSeen(Event, frozen=True, kw_only=True, tag="gate"):
+    attempt_id: str
+    part: GatePartName
+    ok: bool | None
+    """None: cannot be known (rights); the gate then refuses and names the remedy."""
+    evidence: Evidence
+    elapsed_s: float = 0.0
+
+
+class RestartReady(Event, frozen=True, kw_only=True, tag="restart-ready"):
+    attempt_id: str
+    generation: Generation
+    ready_s: float
+    engine: str = ""
+    engine_version: str | None = None
+    resolved_args: dict[str, Any] = {}
+    overridden: tuple[str, ...] = ()
+    """Parameters the engine silently changed, in words: those cells would be duplicates."""
+
+
+class RestartFailed(Event, frozen=True, kw_only=True, tag="restart-failed"):
+    attempt_id: str
+    verdict: Verdict
+    cause: str
+    kind: CauseKind
+    alert_id: str | None = None
+
+
+class AlertRaised(Event, frozen=True, kw_only=True, tag="alert"):
+    """NOT STARTING? and its kin. Stays until an AlertResolved with its id."""
+
+    alert_id: str
+    title: str
+    """`NOT STARTING?`, `HOST LOST`, `REBOOTED`, `NO TOKENS`, …"""
+    verdict: Verdict
+    cause: str
+    """A slug of the table of causes, such as `cuda-graph-oom`."""
+    cause_text: str
+    """The cause in a sentence for people, naming host and unit."""
+    kind: CauseKind
+    advice: str
+    evidence: tuple[Evidence, ...] = ()
+    actions: tuple[Action, ...] = ()
+    """First is the advised one (key `r`)."""
+    attempt_id: str | None = None
+    cell_ids: tuple[str, ...] = ()
+    unit: str | None = None
+    fault_seen_s: float | None = None
+    """Seconds between the host's first sign of the fault (on the agent's clock) and this event."""
+    signature_id: str | None = None
+    answer_by_s: float | None = None
+    """Wall time at which the policy decides if nobody answers; None where nothing is waited for."""
+    seen_before: str | None = None
+    """`seen twice on this host; last time fixed by re-staging`, where true."""
+    policy: str | None = None
+    """What the policy will do, in words."""
+
+
+class AlertResolved(Event, frozen=True, kw_only=True, tag="alert-resolved"):
+    alert_id: str
+    how: str
+    by: str
+
+
+class CellStarted(Event, frozen=True, kw_only=True, tag="cell-started"):
+    cell_id: str
+    attempt: int
+    job: str | None = None
+    generation: Generation | None = None
+
+
+class CellProgress(Event, frozen=True, kw_only=True, tag="cell-progress"):
+    cell_id: str
+    requests_done: int | None = None
+    requests_total: int | None = None
+    tok_s: float | None = None
+    pct: float | None = None
+
+
+class CellMeasured(Event, frozen=True, kw_only=True, tag="cell-measured"):
+    """A result, committed with synchronous=FULL before anyone sees it."""
+
+    cell_id: str
+    attempt: int
+    validity: Validity
+    reasons: tuple[str, ...] = ()
+    metrics: dict[str, Any] = {}
+    """Names of MEASURING with units, such as output_tok_s, ttft_ms {p50, p90, …}."""
+    raw: dict[str, Any] = {}
+    """What the load generator gave, less the bulky parts, for later judgement."""
+    engine: str = ""
+    engine_version: str | None = None
+    driver: str | None = None
+    generation: Generation | None = None
+
+
+class CellStateSet(Event, frozen=True, kw_only=True, tag="cell-state"):
+    """The only event that changes a cell's state."""
+
+    cell_id: str
+    state: CellState
+    reason: str = ""
+    cause: str | None = None
+    signature_id: str | None = None
+    engine_version: str | None = None
+    by: str = "sweep"
+    attempt: int | None = None
+
+
+class SweepPaused(Event, frozen=True, kw_only=True, tag="paused"):
+    by: str
+    reason: str = ""
+
+
+class SweepResumed(Event, frozen=True, kw_only=True, tag="resumed"):
+    by: str
+
+
+class CommandSeen(Event, frozen=True, kw_only=True, tag="command"):
+    """A command became an event: obeyed, refused with the reason, or too late."""
+
+    command_id: str
+    viewer: str
+    command: str
+    outcome: Literal["obeyed", "refused", "late"]
+    reason: str = ""
+    args: dict[str, Any] = {}
+
+
+class ViewersSeen(Event, frozen=True, kw_only=True, tag="viewers"):
+    """How many dashboards are open on the run: with one the run is attended, and asks."""
+
+    count: int
+
+
+class Note(Event, frozen=True, kw_only=True, tag="note"):
+    """Something worth a line in the record: a warning, a changed driver, an override restored."""
+
+    level: Literal["info", "warn", "error"]
+    text: str
+
+
+AnyEvent = (
+    RunStarted
+    | CellsPlanned
+    | RunEnded
+    | HostConnecting
+    | HostConnected
+    | HostLost
+    | HostRebooted
+    | RttMeasured
+    | ProbeTaken
+    | GpuSampled
+    | BoundDiagnosed
+    | LogRead
+    | LogGap
+    | KernelFault
+    | ServiceSeen
+    | StepsPlanned
+    | StepTaken
+    | StageProgress
+    | RestartStarted
+    | PhaseSeen
+    | GateSeen
+    | RestartReady
+    | RestartFailed
+    | AlertRaised
+    | AlertResolved
+    | CellStarted
+    | CellProgress
+    | CellMeasured
+    | CellStateSet
+    | SweepPaused
+    | SweepResumed
+    | CommandSeen
+    | ViewersSeen
+    | Note
+)
+
+DURABLE: tuple[type[Event], ...] = (
+    RunStarted,
+    CellsPlanned,
+    RunEnded,
+    CellMeasured,
+    CellStateSet,
+    CellStarted,
+    AlertRaised,
+    AlertResolved,
+    RestartStarted,
+    RestartReady,
+    RestartFailed,
+    StepTaken,
+    CommandSeen,
+    HostRebooted,
+)
+"""Events whose loss would lose work: the journal commits these with synchronous=FULL at once."""
+
+
+# ------------------------------------------------------------------------------------------------ commands
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Base of all commands. Idempotent by `id`; refused as late after `deadline_s` seconds."""
+
+    id: str
+    viewer: str
+    at_s: float
+    """Wall time at which it was given."""
+    deadline_s: float = 10.0
+
+
+class Attend(Command, frozen=True, kw_only=True, tag="attend"):
+    """A dashboard is open; repeated every 5 s. An Attend older than 15 s no longer counts."""
+
+    leaving: bool = False
+
+
+class Approve(Command, frozen=True, kw_only=True, tag="approve"):
+    """Do the proposed steps of `plan_id`, less those in `leave_out`."""
+
+    plan_id: str
+    leave_out: tuple[str, ...] = ()
+
+
+class Resume(Command, frozen=True, kw_only=True, tag="resume"):
+    """Take up the sweep again after an alert or an interruption: reconcile and propose the steps.
+
+    With `now` the steps are done without a further question.
+    """
+
+    alert_id: str | None = None
+    now: bool = False
+
+
+class Retry(Command, frozen=True, kw_only=True, tag="retry"):
+    """Run a cell (or all not-done cells of a configuration) again: failed, skipped or broken alike."""
+
+    alert_id: str | None = None
+    cell_id: str | None = None
+    config: str | None = None
+
+
+class Restage(Command, frozen=True, kw_only=True, tag="restage"):
+    """Check the model directory and copy what is missing or damaged."""
+
+    alert_id: str | None = None
+
+
+class Skip(Command, frozen=True, kw_only=True, tag="skip"):
+    alert_id: str | None = None
+    cell_id: str | None = None
+    config: str | None = None
+
+
+class MarkBroken(Command, frozen=True, kw_only=True, tag="mark-broken"):
+    cell_id: str | None = None
+    config: str | None = None
+    alert_id: str | None = None
+    broken: bool = True
+
+
+class Pause(Command, frozen=True, kw_only=True, tag="pause"):
+    """After the cell in flight."""
+
+
+class GoOn(Command, frozen=True, kw_only=True, tag="go-on"):
+    pass
+
+
+class RestartService(Command, frozen=True, kw_only=True, tag="restart-service"):
+    unit: str | None = None
+
+
+class StopRun(Command, frozen=True, kw_only=True, tag="stop-run"):
+    leave_running: bool = False
+
+
+class Wait(Command, frozen=True, kw_only=True, tag="wait"):
+    """Give a stalled start more time: its limit counts from now again."""
+
+    alert_id: str
+
+
+class Undo(Command, frozen=True, kw_only=True, tag="undo"):
+    """Take back the last skip, mark or retry of this viewer."""
+
+
+AnyCommand = (
+    Attend
+    | Approve
+    | Resume
+    | Retry
+    | Restage
+    | Skip
+    | MarkBroken
+    | Pause
+    | GoOn
+    | RestartService
+    | StopRun
+    | Wait
+    | Undo
+)
+
+_event_decoder = msgspec.json.Decoder(AnyEvent)
+_command_decoder = msgspec.json.Decoder(AnyCommand)
+_encoder = msgspec.json.Encoder()
+
+
+def encode(message: Event | Command) -> bytes:
+    """JSON of an event or command, with its tag in `type`."""
+    return _encoder.encode(message)
+
+
+def decode_event(data: bytes | str) -> AnyEvent:
+    """The event in `data`. Raises msgspec.ValidationError with the path of what is wrong."""
+    event: AnyEvent = _event_decoder.decode(data)
+    return event
+
+
+def decode_command(data: bytes | str) -> AnyCommand:
+    """The command in `data`. Raises msgspec.ValidationError with the path of what is wrong."""
+    command: AnyCommand = _command_decoder.decode(data)
+    return command
