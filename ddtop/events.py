@@ -106,7 +106,7 @@ class CellSpec(Value, frozen=True, kw_only=True):
 
 
 class Generation(Value, frozen=True, kw_only=True):
-    """Identity of one start of a server process: (boot, invocation), (boot, container), (boot, pid, start)."""
+    """One start of a server process: (boot, invocation), (boot, container) or (boot, pid, start)."""
 
     boot: str
     """boot_id and the start time of PID 1, joined: inside a container boot_id alone is the machine's."""

@@ -1,0 +1,1 @@
+"""Reaching a machine: transports to the agent, its other end, reconnecting, and the SSH configuration."""
