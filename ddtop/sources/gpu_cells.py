@@ -1,0 +1,140 @@
+"""One cell of an nvidia-smi output: a number with its unit, nothing, or a failed read. Never a made-up 0.
+
+nvidia-smi writes what it cannot tell in words inside the data (`[N/A]`, `[Not Supported]`, `[Unknown Error]`,
+`[GPU requires reset]`, `ERR!`), and the words changed over the drivers. This module alone knows them.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+Number = int | float
+
+
+class Problem(Enum):
+    """Why a cell holds no value."""
+
+    ABSENT = "absent"  # the driver or the chip does not offer it
+    DENIED = "denied"  # this login may not read it
+    ERROR = "error"  # one read failed; the other fields may be fine
+    RESET = "requires-reset"  # the GPU is wedged
+    LOST = "lost"  # the GPU fell off the bus
+
+
+class Cell(NamedTuple):
+    """A parsed cell: `text` as printed (trimmed), and the problem if there is no value in it."""
+
+    text: str
+    problem: Problem | None
+
+
+_ABSENT = {
+    "", "-", "--", "n/a", "na", "not supported", "not available", "none supported", "unknown", "nan",
+    "not active yet", "requested functionality has been deprecated", "deprecated", "function not found",
+    "not found", "no data", "uninitialized", "not ready",
+}  # fmt: skip
+_DENIED = {
+    "insufficient permissions",
+    "no permission",
+    "insufficient permission",
+    "insufficient user permissions",
+}
+_ERROR = {"unknown error", "err!", "err", "error", "timeout", "timed out", "invalid argument"}
+
+
+def read_cell(text: str) -> Cell:
+    """Classify one cell. Brackets and case do not matter: `[N/A]`, `N/A` and `n/a` are the same word.
+
+    >>> read_cell(" [GPU requires reset]").problem
+    <Problem.RESET: 'requires-reset'>
+    >>> read_cell("627.40 W").problem is None
+    True
+    """
+    plain = text.strip().strip("\x00").strip()
+    word = plain.strip("[]<>() ").rstrip(".").lower()
+    if word in _ABSENT:
+        return Cell(plain, Problem.ABSENT)
+    if word in _DENIED or "permission" in word:
+        return Cell(plain, Problem.DENIED)
+    if "requires reset" in word or "reset required" in word or "requires a reset" in word:
+        return Cell(plain, Problem.RESET)
+    if "is lost" in word or "fallen off" in word or word == "gpu lost":
+        return Cell(plain, Problem.LOST)
+    if word in _ERROR or word.startswith("unknown error"):
+        return Cell(plain, Problem.ERROR)
+    return Cell(plain, None)
+
+
+# Factor to the unit ddtop keeps: W, MiB, MHz, %, C, J.
+_FACTORS: dict[str, float] = {
+    "": 1, "w": 1, "mw": 1e-3, "kw": 1e3, "%": 1, "c": 1, "mhz": 1, "ghz": 1e3, "khz": 1e-3,
+    "mib": 1, "mb": 1, "gib": 1024, "gb": 1024, "kib": 1 / 1024, "kb": 1 / 1024, "b": 1 / 1048576,
+    "bytes": 1 / 1048576, "j": 1, "mj": 1e-3, "x": 1, "us": 1, "kb/s": 1, "mb/s": 1024,
+}  # fmt: skip
+_NUMBER = re.compile(r"^([+-]?\d{1,18}(?:\.\d{1,9})?)\s{0,4}([a-zA-Z%/]{0,8}|°C)$")
+
+
+def number(text: str) -> Number | None:
+    """The number in a cell in ddtop's units (W, MiB, MHz, %, °C), or None when it is not one.
+
+    >>> number("627.40 W"), number("143771 MiB"), number("[N/A]"), number("1.98 GHz")
+    (627.4, 143771, None, 1980.0)
+    """
+    found = _NUMBER.match(text.strip())
+    if not found:
+        return None
+    factor = _FACTORS.get(found[2].lower().replace("°", ""))
+    if factor is None:
+        return None
+    value: Number = float(found[1]) if "." in found[1] else int(found[1])
+    return value if factor == 1 else round(value * factor, 6)
+
+
+def flag(text: str) -> bool | None:
+    """`Enabled`/`Disabled`, `Active`/`Not Active`, `Yes`/`No`, `On`/`Off` as a bool; anything else is
+    None."""
+    word = text.strip().strip("[]").lower()
+    if word in {"enabled", "active", "yes", "on", "true"}:
+        return True
+    if word in {"disabled", "not active", "no", "off", "false"}:
+        return False
+    return None
+
+
+# nvml.h nvmlClocksEventReason*; 0x200 and 0x400 only in older headers (nvidia-ml-py 13.615 and before).
+REASON_BITS: dict[int, str] = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clocks_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+
+
+def reasons(text: str) -> tuple[str, ...] | None:
+    """Names of the bits set in a clock-event mask (`0x0000000000000004`); None when it is not a mask.
+
+    An unknown bit keeps its number (`bit_0x800`), so that a newer driver's reason is shown, not dropped.
+    """
+    word = text.strip().lower()
+    try:
+        mask = int(word, 16) if word.startswith("0x") else int(word)
+    except ValueError:
+        return None
+    if mask < 0 or mask.bit_length() > 64:
+        return None
+    return reason_names(mask)
+
+
+def reason_names(mask: int) -> tuple[str, ...]:
+    """Names of the bits of an NVML clock-event mask, lowest first."""
+    bits = (1 << place for place in range(mask.bit_length()) if mask >> place & 1)
+    return tuple(REASON_BITS.get(bit, f"bit_{bit:#x}") for bit in bits)
