@@ -1,0 +1,1 @@
+"""Recordings: write events down, read them back, fold them into `State`, follow a file that grows."""

@@ -1,0 +1,316 @@
+"""What a view may read: the parts of `State`, one small class for each thing on the screen.
+
+Instances are changed by the fold alone (`fold.py`, called by `apply`); everyone else reads. Times ending in
+`_at_s` are wall time (seconds since 1970); durations were taken from the monotonic clock within one run
+segment. What is not known is None, never zero.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from ddtop.events import (
+    AlertRaised,
+    AlertResolved,
+    CauseKind,
+    CellProgress,
+    CellSpec,
+    CellState,
+    GateSeen,
+    Generation,
+    GpuReading,
+    HostRebooted,
+    LogLine,
+    Phase,
+    RunEnded,
+    ServiceStatus,
+    StageProgress,
+    Validity,
+    Verdict,
+)
+
+GPU_HISTORY = 3600
+"""Samples kept for each GPU: an hour at one a second."""
+
+LOG_TAIL = 5000
+"""Lines kept for each unit; older ones stand in the journal, found by their seq."""
+
+
+@dataclass(slots=True)
+class RunView:
+    """Which run this is, and whether it has ended."""
+
+    run_id: str = ""
+    name: str = ""
+    mode: Literal["sweep", "monitor"] = "monitor"
+    segment: int = 0
+    simulated: bool = False
+    attended: bool = False
+    schema: int = 0
+    ddtop_version: str = ""
+    plan_toml: str | None = None
+    plan_path: str | None = None
+    pid: int | None = None
+    baseline: str | None = None
+    started_at_s: float | None = None
+    segment_at_s: float | None = None
+    """When the present segment began: the last resume."""
+    ended: RunEnded | None = None
+    """None while it runs, and again after a resume."""
+
+
+LinkState = Literal["idle", "connecting", "connected", "lost"]
+
+
+@dataclass(slots=True)
+class HostView:
+    """The connection to the host, and who we are there."""
+
+    name: str = ""
+    link: LinkState = "idle"
+    since_at_s: float | None = None
+    """Since when `link` is what it is."""
+    target: str = ""
+    attempt: int = 0
+    retry_in_s: float | None = None
+    error: str | None = None
+    means: str = ""
+    do: str = ""
+    final: bool = False
+    """True where trying again cannot help."""
+    rtt_ms: float | None = None
+    agent: str = ""
+    python: str = ""
+    uid: int | None = None
+    user: str = ""
+    can: tuple[str, ...] = ()
+    boot: str = ""
+    clock_offset_s: float | None = None
+    rebooted: HostRebooted | None = None
+    """The last reboot seen, until a server is ready again."""
+    reboots: int = 0
+
+    @property
+    def state(self) -> Literal["idle", "connecting", "connected", "lost", "rebooted"]:
+        """One word for the header: a connected host that came back from a reboot is `rebooted`."""
+        if self.rebooted is not None and self.link == "connected":
+            return "rebooted"
+        return self.link
+
+
+class GpuPoint(NamedTuple):
+    """One point of a GPU's history."""
+
+    at_s: float
+    power_w: float | None
+    util_pct: float | None
+    mem_mib: float | None
+
+
+@dataclass(slots=True)
+class GpuView:
+    """One GPU: its latest reading and its bounded history."""
+
+    index: int
+    reading: GpuReading
+    at_s: float
+    history: deque[GpuPoint] = field(default_factory=lambda: deque(maxlen=GPU_HISTORY))
+
+
+@dataclass(slots=True)
+class ServiceView:
+    status: ServiceStatus
+    at_s: float
+
+
+class TailLine(NamedTuple):
+    """One line of a log tail, and where its event stands in the journal."""
+
+    seq: int
+    line: LogLine
+    gap: bool = False
+    """True where lines are missing here: `line.text` then is the reason."""
+
+
+@dataclass(slots=True)
+class LogTail:
+    """The last lines of one unit, by arrival. `total` counts all lines ever seen."""
+
+    unit: str
+    lines: deque[TailLine] = field(default_factory=lambda: deque(maxlen=LOG_TAIL))
+    total: int = 0
+    at_s: float | None = None
+    """When the last line arrived."""
+
+
+@dataclass(slots=True)
+class AttemptView:
+    """One try at a cell."""
+
+    number: int
+    started_at_s: float | None = None
+    started_mono_s: float | None = None
+    segment: int = 0
+    job: str | None = None
+    generation: Generation | None = None
+    measured_at_s: float | None = None
+    ended_at_s: float | None = None
+    """When the cell's state was set for this attempt."""
+    seconds: float | None = None
+    """From start to result; None where the runner changed in between."""
+    state: CellState | None = None
+    reason: str = ""
+    cause: str | None = None
+    validity: Validity | None = None
+    reasons: tuple[str, ...] = ()
+    metrics: dict[str, Any] = field(default_factory=dict)
+    raw: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class CellView:
+    """One cell of the sweep. `metrics` and what belongs to them are those of the last measured attempt."""
+
+    spec: CellSpec
+    state: CellState = "planned"
+    reason: str = ""
+    cause: str | None = None
+    signature_id: str | None = None
+    by: str = "plan"
+    state_at_s: float | None = None
+    attempts: list[AttemptView] = field(default_factory=list)
+    validity: Validity | None = None
+    reasons: tuple[str, ...] = ()
+    metrics: dict[str, Any] = field(default_factory=dict)
+    engine: str = ""
+    engine_version: str | None = None
+    driver: str | None = None
+    generation: Generation | None = None
+    progress: CellProgress | None = None
+    """Of the attempt in flight; None once it was measured or ended."""
+    hidden: bool = False
+    """True where an edited plan no longer names it; its results are kept."""
+
+    @property
+    def id(self) -> str:
+        return self.spec.id
+
+    @property
+    def seconds(self) -> float | None:
+        """Duration of the last measured attempt: what the load generator says, else start to result."""
+        said = self.metrics.get("duration_s")
+        if isinstance(said, int | float) and said > 0:
+            return float(said)
+        measured = [a.seconds for a in self.attempts if a.seconds is not None]
+        return measured[-1] if measured else None
+
+
+@dataclass(slots=True)
+class PhaseView:
+    """One phase of a restart."""
+
+    phase: Phase
+    state: Literal["running", "done", "skipped"]
+    first_at_s: float
+    """When this phase was first seen."""
+    at_s: float
+    """When it was last heard of."""
+    elapsed_s: float = 0.0
+    pct: float | None = None
+    eta_s: float | None = None
+    detail: str | None = None
+    quiet_s: float | None = None
+    limit_s: float | None = None
+
+
+@dataclass(slots=True)
+class RestartView:
+    """One restart of a server, from the call to ready or to a verdict."""
+
+    attempt_id: str
+    config: str = ""
+    tp: int = 0
+    unit: str = ""
+    argv: tuple[str, ...] = ()
+    cell_ids: tuple[str, ...] = ()
+    generation_before: Generation | None = None
+    expected_s: float | None = None
+    started_at_s: float = 0.0
+    started_mono_s: float = 0.0
+    segment: int = 0
+    phases: dict[Phase, PhaseView] = field(default_factory=dict)
+    """In the order in which they were entered."""
+    gate: dict[str, GateSeen] = field(default_factory=dict)
+    """Gate part → its last verdict, with evidence."""
+    outcome: Literal["running", "ready", "failed", "interrupted"] = "running"
+    ended_at_s: float | None = None
+    seconds: float | None = None
+    """From the call to the outcome; None where the runner changed in between."""
+    ready_s: float | None = None
+    generation: Generation | None = None
+    engine: str = ""
+    engine_version: str | None = None
+    resolved_args: dict[str, Any] = field(default_factory=dict)
+    overridden: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+    cause: str | None = None
+    kind: CauseKind | None = None
+    alert_id: str | None = None
+
+    @property
+    def phase(self) -> PhaseView | None:
+        """The phase that is moving now, else the last one seen."""
+        running = [p for p in self.phases.values() if p.state == "running"]
+        if running:
+            return running[-1]
+        return next(reversed(self.phases.values()), None)
+
+
+@dataclass(slots=True)
+class AlertView:
+    """One alert. Open until `resolved` is there."""
+
+    raised: AlertRaised
+    at_s: float
+    """When it was first raised."""
+    resolved: AlertResolved | None = None
+
+    @property
+    def id(self) -> str:
+        return self.raised.alert_id
+
+    @property
+    def open(self) -> bool:
+        return self.resolved is None
+
+
+@dataclass(slots=True)
+class StepView:
+    """One step that was taken, is being taken, or was left out."""
+
+    plan_id: str
+    step_id: str
+    action: str
+    title: str
+    reason: str
+    by: str
+    state: Literal["started", "done", "failed", "left-out"]
+    detail: str | None
+    at_s: float
+    """When it was first heard of."""
+    ended_at_s: float | None = None
+
+
+@dataclass(slots=True)
+class StageView:
+    """Staging of one target directory or file."""
+
+    progress: StageProgress
+    started_at_s: float
+    at_s: float
+
+    @property
+    def active(self) -> bool:
+        return self.progress.state in ("checking", "copying", "downloading")
