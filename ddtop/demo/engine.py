@@ -1,0 +1,173 @@
+"""SIMULATED: stands in for an SGLang server in the demo: its arguments, log lines, readiness order and answers.
+
+No model runs. One request at a time or many, each stream gets a chunk a verify step; the step takes
+STEP_S seconds and brings as many tokens as the chosen drafter would have accepted, so throughput, acceptance
+length and GPU load move together as they do on a real host.
+
+Environment: DDTOP_DEMO_DIR (where GPU state goes), SIM_LOAD_S, SIM_FAIL_FIRST_START (a failure of `FAILURES`;
+the first start with it dies, later ones live).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+from ddtop.demo.engine_http import Handler, Model
+
+STEP_S = 1 / 26
+"""One forward pass: without speculation 26 tok/s, the figure of the real machine this is modelled on."""
+
+FAILURES = {
+    "nccl-watchdog": (
+        "[rank0]:[E730 12:00:00.000000000 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=4096, NumelOut=4096, Timeout(ms)=600000) ran for "
+        "600029 milliseconds before timing out."
+    ),
+    "cuda-oom": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 0 has a total capacity of "
+        "95.59 GiB of which 1.12 GiB is free."
+    ),
+}
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The part of SGLang's command line that the demo uses; unknown arguments are refused, as there."""
+    parser = argparse.ArgumentParser(prog="sglang (SIMULATED)", allow_abbrev=False)
+    parser.add_argument("--model-path", "--model", required=True)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=30000)
+    parser.add_argument("--tp-size", "--tp", type=int, default=1)
+    parser.add_argument("--speculative-algorithm")
+    parser.add_argument("--speculative-num-draft-tokens", type=int)
+    parser.add_argument("--speculative-ddtree-budget", type=int)
+    parser.add_argument("--random-seed", type=int, default=random.randint(0, 1 << 30))
+    return parser.parse_args(argv)
+
+
+def acceptance(args: argparse.Namespace) -> float:
+    """Tokens a verify step, each further draft node being worth less than the one before."""
+    if args.speculative_ddtree_budget:
+        return float(round(1 + 5.9 * (1 - 0.93**args.speculative_ddtree_budget), 2))
+    if args.speculative_algorithm:
+        return float(round(1 + 4.2 * (1 - 0.86 ** (args.speculative_num_draft_tokens or 8)), 2))
+    return 1.0
+
+
+class Gpu:
+    """What `nvidia-smi` will say of this process."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.path = Path(os.environ["DDTOP_DEMO_DIR"], "gpu", f"{os.getpid()}.json")
+        self.tp = args.tp_size
+
+    def say(self, phase: str, mib: float, activity: float = 0.0) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        new = self.path.with_suffix(".new")
+        new.write_text(
+            json.dumps(
+                {"pid": os.getpid(), "tp": self.tp, "phase": phase, "mib": int(mib), "activity": activity}
+            )
+        )
+        new.rename(self.path)
+
+    def forget(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def log(text: str) -> None:
+    print(time.strftime("[%Y-%m-%d %H:%M:%S] ") + text, flush=True)
+
+
+def fail_first_start(gpu: Gpu) -> None:
+    """Dies as SGLang does when a scheduler process fails, if this is the first start that was told to."""
+    name = os.environ.get("SIM_FAIL_FIRST_START")
+    if not name:
+        return
+    mark = Path(os.environ["DDTOP_DEMO_DIR"], f"failed-{name}")
+    if mark.exists():
+        return
+    mark.touch()
+    log("Scheduler hit an exception: Traceback (most recent call last):")
+    print(FAILURES[name], file=sys.stderr, flush=True)
+    log("Received sigquit from a child process. It usually means the child failed.")
+    gpu.forget()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def load(args: argparse.Namespace, gpu: Gpu) -> None:
+    """The start of a server, line by line, with memory that grows as shards are read."""
+    log(f"server_args=ServerArgs({', '.join(f'{k}={v!r}' for k, v in vars(args).items())})")
+    model = Path(args.model_path)
+    if not (model / "config.json").exists():
+        print(
+            f"OSError: {model} does not appear to have a file named config.json.", file=sys.stderr, flush=True
+        )
+        sys.exit(1)
+    seconds = float(os.environ.get("SIM_LOAD_S", "4"))
+    shards = len(list(model.glob("*.safetensors")))
+    gpu.say("load", 600)
+    log("Init torch distributed begin.")
+    time.sleep(seconds * 0.1)
+    log("Init torch distributed ends. elapsed=0.27 s, mem usage=0.09 GB")
+    log("Load weight begin. avail mem=94.50 GB")
+    for i in range(shards + 1):
+        done = 100 * i // shards
+        print(
+            f"Loading safetensors checkpoint shards: {done:3d}% Completed | {i}/{shards} [00:0{i}<00:0{shards - i},  1.00it/s]",
+            file=sys.stderr,
+            flush=True,
+        )
+        if i == shards // 2:
+            fail_first_start(gpu)
+        gpu.say("load", 600 + 52_000 * i / shards)
+        time.sleep(seconds * 0.5 / (shards + 1))
+    log("Load weight end. elapsed=2.00 s, type=Qwen3ForCausalLM, avail mem=43.10 GB, mem usage=51.40 GB.")
+    log("KV Cache is allocated. #tokens: 834615, K size: 16.12 GB, V size: 16.12 GB")
+    log("Memory pool end. avail mem=10.20 GB")
+    gpu.say("idle", 84_000)
+    log("Capture cuda graph begin. This can take up to several minutes. avail mem=9.95 GB")
+    time.sleep(seconds * 0.2)
+    log("Capture cuda graph end. Time elapsed: 0.80 s. mem usage=1.41 GB. avail mem=8.54 GB.")
+    log(
+        "max_total_num_tokens=834615, chunked_prefill_size=8192, max_prefill_tokens=16384, "
+        "max_running_requests=2048, context_len=32768, available_gpu_mem=8.54 GB"
+    )
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse(sys.argv[1:] if argv is None else argv)
+    gpu = Gpu(args)
+
+    def stop(*_: object) -> None:
+        log("SIGTERM received. signum=15 frame=None. Draining requests and shutting down...")
+        log("Gracefully exiting... Remaining number of requests 0. Remaining requests remaining_rids=[].")
+        gpu.forget()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    print("SIMULATED: no model runs here; this is the demo's stand-in for SGLang", flush=True)
+    load(args, gpu)
+    model = Model(args=vars(args), acceptance=acceptance(args), step_s=STEP_S, gpu=gpu, log=log)
+    server = ThreadingHTTPServer((args.host, args.port), Handler)
+    server.daemon_threads = True
+    server.model = model  # type: ignore[attr-defined]  # how http.server hands things to its handlers
+    log(f"INFO:     Uvicorn running on http://{args.host}:{args.port} (Press CTRL+C to quit)")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    time.sleep(0.5)
+    model.ready.set()
+    log("The server is fired up and ready to roll!")
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""SIMULATED: the HTTP half of the demo's engine: SGLang's endpoints, streams with usage, and its counters."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from typing import Any, Protocol
+
+WORDS = """
+def fibonacci ( n ) : a , b = 0 , 1 for _ in range ( n ) : yield a a , b = b , a + b print ( * fibonacci ( 50 ) )
+# each number is the sum of the two before it ; the ratio of neighbours tends to the golden ratio phi , about 1.618 .
+"""
+TEXT = WORDS.split()
+
+
+class GpuSink(Protocol):
+    def say(self, phase: str, mib: float, activity: float = 0.0) -> None: ...
+
+
+class Model:
+    """What all requests share: counters, speed and the GPU's look."""
+
+    def __init__(
+        self,
+        *,
+        args: dict[str, Any],
+        acceptance: float,
+        step_s: float,
+        gpu: GpuSink,
+        log: Callable[[str], None],
+    ) -> None:
+        self.args, self.acceptance, self.step_s, self.gpu, self.log = args, acceptance, step_s, gpu, log
+        self.ready = threading.Event()
+        self.lock = threading.Lock()
+        self.running = 0
+        self.generated = 0
+        self.prompted = 0
+        self.verified = 0
+
+    def enter(self, tokens: int) -> None:
+        with self.lock:
+            self.running += 1
+            self.prompted += tokens
+            self.log(
+                f"Prefill batch, #new-seq: 1, #new-token: {tokens}, #cached-token: 0, token usage: 0.00, #running-req: {self.running - 1}, #queue-req: 0,"
+            )
+            self.gpu.say("decode", 84_000, min(1.0, 0.35 + 0.02 * self.running))
+
+    def leave(self) -> None:
+        with self.lock:
+            self.running -= 1
+            if not self.running:
+                self.gpu.say("idle", 84_000)
+
+    def steps(self, prompt: str, limit: int) -> Iterator[tuple[int, str]]:
+        """Tokens and text of each verify step of one request, in real time. Same prompt, same text."""
+        tokens = max(1, len(prompt.split()))
+        self.enter(tokens)
+        try:
+            chance = random.Random(prompt)
+            sent, began, carry = 0, time.monotonic(), 0.0
+            steps = 0
+            time.sleep(0.03)
+            while sent < limit:
+                time.sleep(self.step_s * (1 + 0.02 * (self.running - 1)))
+                carry += self.acceptance + chance.uniform(-0.4, 0.4) * (self.acceptance > 1)
+                got = max(1, min(int(carry), limit - sent))
+                carry = max(0.0, carry - got)
+                text = "".join(" " + TEXT[(sent + i) % len(TEXT)] for i in range(got))
+                sent, steps = sent + got, steps + 1
+                with self.lock:
+                    self.generated += got
+                    self.verified += 1
+                    if self.verified % 40 == 0:
+                        speed = sent / (time.monotonic() - began) * self.running
+                        spec = f"accept len: {sent / steps:.2f}, " if self.acceptance > 1 else ""
+                        self.log(
+                            f"Decode batch, #running-req: {self.running}, #token: {tokens + sent}, token usage: 0.01, "
+                            f"{spec}cuda graph: True, gen throughput (token/s): {speed:.2f}, #queue-req: 0,"
+                        )
+                yield got, text
+        finally:
+            self.leave()
+
+    def metrics(self) -> str:
+        lines = [
+            f'sglang:generation_tokens_total{{model_name="sim"}} {float(self.generated)}',
+            f'sglang:prompt_tokens_total{{model_name="sim"}} {float(self.prompted)}',
+            f'sglang:num_running_reqs{{model_name="sim"}} {float(self.running)}',
+        ]
+        if self.acceptance > 1:
+            lines.append(f'sglang:spec_verify_calls_total{{model_name="sim"}} {float(self.verified)}')
+        return "\n".join(lines) + "\n"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection. Answers as SGLang 0.5.23 does, where the demo asks."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "sglang-SIMULATED"
+
+    @property
+    def model(self) -> Model:
+        model: Model = self.server.model  # type: ignore[attr-defined]
+        return model
+
+    def log_message(self, format: str, *args: Any) -> None:  # the name is http.server's
+        """Uvicorn's access log would drown the demo's log pane."""
+
+    def answer(self, body: Any, status: int = 200, kind: str = "application/json") -> None:
+        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        ready = self.model.ready.is_set()
+        if self.path in ("/health", "/health_generate", "/ready"):
+            self.answer("", 200 if ready else 503, "text/plain")
+        elif self.path == "/v1/models":
+            self.answer(
+                {"object": "list", "data": [{"id": self.model.args["model_path"], "object": "model"}]}
+            )
+        elif self.path in ("/server_info", "/get_server_info"):
+            status = "ready" if ready else "starting"
+            self.answer(
+                {**self.model.args, "version": "0.5.23+SIMULATED", "status": status, "internal_states": [{}]}
+            )
+        elif self.path in ("/model_info", "/get_model_info"):
+            self.answer({"model_path": self.model.args["model_path"], "is_generation": True})
+        elif self.path == "/metrics":
+            self.answer(self.model.metrics(), kind="text/plain")
+        else:
+            self.answer({"detail": "Not Found"}, 404)
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            body = json.loads(raw or b"{}")
+        except ValueError:
+            return self.answer({"error": {"message": "the body is not JSON", "code": 400}}, 400)
+        if self.path.startswith("/flush_cache"):
+            return self.answer("Cache flushed.\n", kind="text/plain")
+        if self.path == "/tokenize":
+            words = str(body.get("prompt", "")).split()
+            return self.answer({"tokens": list(range(len(words))), "count": len(words)})
+        if self.path not in ("/v1/chat/completions", "/v1/completions", "/generate"):
+            return self.answer({"detail": "Not Found"}, 404)
+        return self.generate(body)
+
+    def generate(self, body: dict[str, Any]) -> None:
+        chat, native = self.path.startswith("/v1/chat"), self.path == "/generate"
+        if chat:
+            prompt = " ".join(str(m.get("content")) for m in body.get("messages", []))
+        else:
+            prompt = str(body.get("text") if native else body.get("prompt"))
+        sampling = body.get("sampling_params") or {}
+        wanted = (
+            sampling.get("max_new_tokens")
+            if native
+            else body.get("max_completion_tokens") or body.get("max_tokens")
+        )
+        steps = self.model.steps(prompt, int(wanted or 128))
+        usage = {"prompt_tokens": max(1, len(prompt.split())), "completion_tokens": 0}
+        shape = native_event if native else openai_event
+        head = {"id": uuid.uuid4().hex, "model": body.get("model") or "sim", "chat": chat}
+        if not body.get("stream"):
+            text, calls = "", 0
+            for got, piece in steps:
+                usage["completion_tokens"] += got
+                text, calls = text + piece, calls + 1
+            return self.answer(shape(head, text, "length", usage, calls, whole=True))
+        options = body.get("stream_options") or {}
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        try:
+            text, calls = "", 0
+            for got, piece in steps:
+                usage["completion_tokens"] += got
+                text, calls = text + piece, calls + 1
+                running = usage if native or options.get("continuous_usage_stats") else None
+                self.event(shape(head, text if native else piece, None, running, calls))
+            self.event(shape(head, text if native else "", "length", usage if native else None, calls))
+            if options.get("include_usage") and not native:
+                self.event({**openai_event(head, "", None, usage, calls), "choices": []})
+            self.event("[DONE]")
+            self.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            steps.close()  # type: ignore[attr-defined]  # the client went away: end the generator, free its slot
+        return None
+
+    def event(self, data: Any) -> None:
+        line = f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+
+
+def openai_event(
+    head: dict[str, Any],
+    text: str,
+    finish: str | None,
+    usage: dict[str, int] | None,
+    calls: int,
+    whole: bool = False,
+) -> dict[str, Any]:
+    """One event of the OpenAI endpoints, or the whole answer."""
+    choice: dict[str, Any] = {"index": 0, "finish_reason": finish}
+    if head["chat"]:
+        choice["message" if whole else "delta"] = {"role": "assistant", "content": text}
+    else:
+        choice["text"] = text
+    kind = "chat.completion" if head["chat"] else "text_completion"
+    kind += ".chunk" if head["chat"] and not whole else ""
+    return {
+        "id": head["id"],
+        "object": kind,
+        "model": head["model"],
+        "choices": [choice],
+        "usage": usage and dict(usage),
+    }
+
+
+def native_event(
+    head: dict[str, Any],
+    text: str,
+    finish: str | None,
+    usage: dict[str, int] | None,
+    calls: int,
+    whole: bool = False,
+) -> dict[str, Any]:
+    """One event of /generate (its text is cumulative), or the whole answer."""
+    meta: dict[str, Any] = {
+        "id": head["id"],
+        "finish_reason": finish and {"type": finish},
+        "spec_verify_ct": calls,
+    }
+    return {"text": text, "meta_info": {**meta, **(usage or {})}}
