@@ -1,0 +1,5 @@
+"""`python -m ddtop`."""
+
+from ddtop.cli import main
+
+main()

@@ -1,0 +1,342 @@
+"""The command line: wiring only. Every heavy import stands inside its command, so that `ddtop --help` is instant.
+
+Exit codes: 0 all done (or judged), 2 wrong usage, 10 some cells failed or broken (or SUSPECT, INVALID),
+11 host lost or never reached, 12 refused, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ddtop import __version__
+from ddtop.errors import DdtopError, UsageError
+
+app = typer.Typer(
+    name="ddtop",
+    help="Live benchmarking of LLM inference servers on remote GPU hosts: a dashboard, and a headless recorder.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+plan_app = typer.Typer(no_args_is_help=True, help="Check, show or begin a plan.", rich_markup_mode=None)
+config_app = typer.Typer(no_args_is_help=True, help="Settings.", rich_markup_mode=None)
+app.add_typer(plan_app, name="plan")
+app.add_typer(config_app, name="config")
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Machine-readable output (see docs/output.md).")]
+PlanFile = Annotated[Path, typer.Argument(help="A plan, in TOML.", show_default=False)]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"ddtop {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def connect(
+    hosts: Annotated[list[str], typer.Argument(help="Host names as in ~/.ssh/config, user@host, or local.")],
+    plan: Annotated[
+        Path | None, typer.Option("--plan", help="Run this sweep. Without: watch what runs there.")
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", help="Headless: no dashboard, progress on stderr, recorded to FILE."),
+    ] = None,
+    on_host: Annotated[
+        bool,
+        typer.Option("--on-host", help="Run the whole sweep as a job on the GPU host; the laptop may sleep."),
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one probe of the host and exit.")] = False,
+    json_out: JsonFlag = False,
+    leave_running: Annotated[
+        bool, typer.Option("--leave-running", help="At the end leave the server as the last cell had it.")
+    ] = False,
+    ssh_config: Annotated[Path | None, typer.Option("--ssh-config", help="Instead of ~/.ssh/config.")] = None,
+) -> None:
+    """Open the dashboard on hosts; with --record run headless."""
+    from ddtop.commands import connect as room
+
+    options = room.Options(
+        hosts=tuple(hosts),
+        plan=plan,
+        record=record,
+        on_host=on_host,
+        once=once,
+        json_out=json_out,
+        leave_running=leave_running,
+        ssh_config=ssh_config,
+    )
+    raise typer.Exit(room.connect(options))
+
+
+@app.command()
+def demo(
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Without a screen, recorded to FILE.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's folder behind.")] = False,
+) -> None:
+    """A SIMULATED host with a real sweep and one restart that fails. Nothing of this machine is touched."""
+    from ddtop.demo.run import run_demo
+
+    raise typer.Exit(run_demo(record=record, keep=keep))
+
+
+@app.command()
+def replay(
+    recording: Annotated[Path, typer.Argument(help="A recording (.ddtop).")],
+    speed: Annotated[float, typer.Option("--speed", help="1 is real time.")] = 1.0,
+) -> None:
+    """The dashboard on a recording, in its own time or faster."""
+    from ddtop.commands import connect as room
+
+    raise typer.Exit(room.replay(recording, speed))
+
+
+@app.command()
+def report(
+    recordings: Annotated[list[Path], typer.Argument(help="One or more recordings, side by side.")],
+    html: Annotated[Path | None, typer.Option("--html", help="Write one self-contained HTML file.")] = None,
+    md: Annotated[bool, typer.Option("--md", help="Markdown.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="One row a cell.")] = False,
+    json_out: JsonFlag = False,
+    baseline: Annotated[str | None, typer.Option("--baseline", help="Configuration to compare with.")] = None,
+) -> None:
+    """Tables and plots of one or more recordings."""
+    from ddtop.commands import output
+
+    typer.echo(output.report(recordings, html=html, md=md, csv=csv, as_json=json_out, baseline=baseline))
+
+
+@app.command()
+def runs(
+    words: Annotated[
+        list[str] | None, typer.Argument(help="`export RUN FILE` copies a recording, live or not.")
+    ] = None,
+    json_out: JsonFlag = False,
+) -> None:
+    """What is recorded and running here; `runs export RUN FILE` copies one."""
+    from ddtop.commands import output
+
+    match words or []:
+        case []:
+            typer.echo(output.list_runs(as_json=json_out))
+        case ["export", run, target]:
+            typer.echo(output.export_run(run, Path(target)))
+        case other:
+            raise UsageError(
+                f"ddtop runs: cannot make sense of `{' '.join(other)}`", do="ddtop runs export RUN FILE"
+            )
+
+
+@app.command()
+def stop(
+    run: Annotated[str, typer.Argument(help="Run id, recording, or host.")],
+    leave_running: Annotated[
+        bool, typer.Option("--leave-running", help="Leave the server as it is.")
+    ] = False,
+) -> None:
+    """Stop a run cleanly: after what is in flight is safe, the host is left as it was found."""
+    from ddtop.commands import connect as room
+
+    raise typer.Exit(room.stop(run, leave_running=leave_running))
+
+
+@plan_app.command("check")
+def plan_check(plan: PlanFile) -> None:
+    """Errors with their exact place."""
+    from ddtop.commands import output
+
+    typer.echo(output.check_plan(plan))
+
+
+@plan_app.command("show")
+def plan_show(plan: PlanFile) -> None:
+    """The cells, the restarts and the estimated time."""
+    from ddtop.commands import output
+
+    typer.echo(output.show_plan(plan))
+
+
+@plan_app.command("new")
+def plan_new(
+    host: Annotated[str, typer.Option("--from", help="Host to look at.")],
+    ssh_config: Annotated[Path | None, typer.Option("--ssh-config", help="Instead of ~/.ssh/config.")] = None,
+) -> None:
+    """A first plan, from what runs on a host now."""
+    from ddtop.commands import connect as room
+
+    typer.echo(room.plan_from_host(host, ssh_config))
+
+
+@app.command()
+def bench(
+    url: Annotated[
+        str, typer.Argument(help="An OpenAI-compatible endpoint, such as http://127.0.0.1:30000.")
+    ],
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Streams at a time.")] = 1,
+    requests: Annotated[int, typer.Option("--requests", "-n", help="Requests in all.")] = 8,
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="Open loop: requests per second (Poisson).")
+    ] = None,
+    output_tokens: Annotated[
+        int, typer.Option("--output-tokens", help="Tokens asked for per request.")
+    ] = 256,
+    prompt: Annotated[str | None, typer.Option("--prompt", help="The prompt.")] = None,
+    prompt_file: Annotated[
+        Path | None, typer.Option("--prompt-file", help="One prompt a line, or JSONL.")
+    ] = None,
+    random_input: Annotated[
+        int | None, typer.Option("--random-input", help="Prompts of about N random words.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Else the first that /v1/models names.")
+    ] = None,
+    endpoint: Annotated[str, typer.Option("--endpoint", help="chat, completions or generate.")] = "chat",
+    api_key_env: Annotated[
+        str | None, typer.Option("--api-key-env", help="Name of the environment variable with the key.")
+    ] = None,
+    slo: Annotated[
+        str | None, typer.Option("--slo", help="Such as ttft=500ms,itl=30ms: adds goodput.")
+    ] = None,
+    time_limit_s: Annotated[
+        float, typer.Option("--time-limit", help="Seconds for the whole measurement.")
+    ] = 600.0,
+    json_out: JsonFlag = False,
+) -> None:
+    """One measurement of any endpoint from here: no plan, no host, no tokenizer."""
+    from ddtop.commands import measure
+
+    options: dict[str, Any] = {
+        "url": url,
+        "concurrency": concurrency,
+        "requests": requests,
+        "rate": rate,
+        "output_tokens": output_tokens,
+        "prompt": prompt,
+        "prompt_file": prompt_file,
+        "random_input": random_input,
+        "model": model,
+        "endpoint": endpoint,
+        "api_key_env": api_key_env,
+        "slo": slo,
+        "time_limit_s": time_limit_s,
+    }
+    raise typer.Exit(measure.bench(options, as_json=json_out))
+
+
+@app.command()
+def selftest(
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Streams at a time.")] = 64,
+    chunk_ms: Annotated[float, typer.Option("--chunk-ms", help="Time between chunks of a stream.")] = 20.0,
+    host: Annotated[str | None, typer.Option("--host", help="Measure there instead of here.")] = None,
+    json_out: JsonFlag = False,
+) -> None:
+    """The load generator's own error on this machine, against a server that stamps what it sends."""
+    from ddtop.commands import measure
+
+    raise typer.Exit(
+        measure.selftest(concurrency=concurrency, chunk_ms=chunk_ms, host=host, as_json=json_out)
+    )
+
+
+@app.command()
+def inspect(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[KIND] FILE", help="KIND: log gpu sse unit model results ssh; - is stdin."),
+    ],
+    json_out: JsonFlag = False,
+) -> None:
+    """What ddtop makes of a file, without any host: verdict, cause, evidence, what to do."""
+    from ddtop.inspect import main_inspect
+
+    if len(words) not in (1, 2):
+        raise UsageError(f"ddtop inspect: {len(words)} words given", do="ddtop inspect [KIND] FILE")
+    kind = words[0] if len(words) == 2 else None
+    raise typer.Exit(main_inspect(kind, words[-1], json_out))
+
+
+@app.command("import")
+def import_results(
+    file: Annotated[Path, typer.Argument(help="A result file of another tool.")], json_out: JsonFlag = True
+) -> None:
+    """Read another tool's result file, in ddtop's names and definitions."""
+    from ddtop.inspect import main_inspect
+
+    raise typer.Exit(main_inspect("results", str(file), json_out))
+
+
+@app.command()
+def export(
+    recording: Annotated[Path, typer.Argument(help="A recording.")],
+    fmt: Annotated[str, typer.Option("--format", help="sglang or vllm.")],
+) -> None:
+    """Write the results of a recording as another tool would."""
+    from ddtop.commands import output
+
+    typer.echo(output.export_results(recording, fmt))
+
+
+@app.command()
+def paths() -> None:
+    """Where ddtop's files are."""
+    from ddtop.paths import all_paths
+
+    for name, place in all_paths().items():
+        typer.echo(f"{name:15} {place}{'' if place.exists() else '  (not there yet)'}")
+
+
+@config_app.command("show")
+def config_show() -> None:
+    """Effective settings, and where each came from."""
+    from ddtop.config import describe, load_settings
+
+    typer.echo(describe(load_settings()))
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point: errors become sentences on stderr, with the exit codes of the module's docstring."""
+    try:
+        app(args=argv, standalone_mode=True)
+    except DdtopError as error:
+        print(f"ddtop: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    except Exception as error:
+        sys.exit(_bug(error))
+
+
+def _bug(error: Exception) -> int:
+    """A bug is said in a sentence; its traceback goes to ddtop's own log."""
+    import traceback
+
+    from ddtop.paths import state_dir
+
+    log = state_dir() / "ddtop.log"
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as file:
+            traceback.print_exception(error, file=file)
+        where = f"The traceback is at the end of {log}; please send it along."
+    except OSError as trouble:
+        where = f"(The traceback could not be written to {log}: {trouble})"
+    print(f"ddtop: a bug of ddtop: {type(error).__name__}: {error}\n  do:    {where}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    main()
