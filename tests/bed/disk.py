@@ -1,0 +1,116 @@
+"""A host's disk: identity, keys, GPU description, models and the files of rootfs/, over the cached base."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from .config import CACHE, HERE, HOSTS, KEYS, KNOWN_HOSTS, ROOTFS, RUN, SSH_CONFIG
+from .shell import remove, sh, write
+
+TOOLS_DIR = ROOTFS / "common/usr/lib/python3/dist-packages"
+VENVS = {"opt/sglang": [], "opt/ddtree": ["/opt/ddtree/src", "/opt/sglang/src"], "opt/vllm": []}
+EXECUTABLE = ("bin", "libexec")
+FAKE_PATHS = {"opt/sglang": ["/opt/sglang/src"]}
+
+
+def fingerprint() -> str:
+    """A hash of all the bed is made of: a bed that runs with another one is out of date."""
+    digest = hashlib.sha256()
+    modules = [HERE / f"{m}.py" for m in ("base", "config", "daemon", "disk", "hosts", "router")]
+    for path in [
+        *modules,
+        *sorted(p for p in ROOTFS.rglob("*") if p.is_file() and "__pycache__" not in p.parts),
+    ]:
+        digest.update(f"{path.relative_to(HERE)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def keygen(path: Path) -> None:
+    """Make an ed25519 key pair where there is none yet."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ddtop-bed", "-f", path)
+
+
+def provision(name: str, new_keys: bool = False) -> None:
+    """Make a host's empty disk, and the layer under it."""
+    disk, layer = CACHE / "hosts" / name, CACHE / "hosts" / name / "layer"
+    remove(disk, *[KEYS / name] if new_keys else [])
+    for d in (layer, disk / "upper", disk / "work", disk / "root"):
+        d.mkdir(parents=True, exist_ok=True)
+    for part in ("common", name):
+        shutil.copytree(ROOTFS / part, layer, dirs_exist_ok=True, symlinks=True,
+                        ignore=shutil.ignore_patterns("__pycache__"))  # fmt: skip
+    for path in layer.rglob("*"):
+        os.chown(path, 0, 0)
+        path.chmod(
+            0o755 if path.is_dir() or path.parent.name in EXECUTABLE or path.suffix == ".sh" else 0o644
+        )
+    _identity(name, layer)
+    for venv, extra in VENVS.items():
+        _venv(layer / venv, [*FAKE_PATHS.get(venv, []), *extra])
+    spec = dataclasses.asdict(HOSTS[name])
+    write(layer / "etc/ddtop-bed/gpu.json", json.dumps({**spec, "host": name}))
+    (layer / "var/lib/ddtop-bed").mkdir(parents=True, exist_ok=True)
+    (layer / "var/lib/ddtop-bed").chmod(0o777)  # a user's service writes the ledger too
+    subprocess.run(
+        [sys.executable, "-m", "ddtop_bed.models", name, str(layer)],
+        check=True, env={**os.environ, "PYTHONPATH": str(TOOLS_DIR), "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    # What "as found" means for the quick reset between tests: the units as they were shipped.
+    shutil.copytree(
+        layer / "etc/systemd/system", layer / "usr/share/ddtop-bed/units", dirs_exist_ok=True, symlinks=True
+    )
+
+
+def _identity(name: str, layer: Path) -> None:
+    keygen(KEYS / "id_ed25519")
+    keygen(KEYS / name / "ssh_host_ed25519_key")
+    if not (KEYS / name / "machine-id").exists():
+        write(KEYS / name / "machine-id", secrets.token_hex(16) + "\n")
+    shutil.copy(KEYS / name / "machine-id", layer / "etc/machine-id")
+    for suffix, mode in (("", 0o600), (".pub", 0o644)):
+        key = f"ssh_host_ed25519_key{suffix}"
+        write(layer / "etc/ssh" / key, (KEYS / name / key).read_text(), mode)
+    public = (KEYS / "id_ed25519.pub").read_text()
+    for home, uid in (("root", 0), ("home/bench", 1000)):
+        write(layer / home / ".ssh/authorized_keys", public, 0o600, uid)
+        for d in (layer / home, layer / home / ".ssh"):
+            d.chmod(0o700)
+        for path in (layer / home, *(layer / home).rglob("*")):
+            os.chown(path, uid, uid)
+    write(layer / "etc/hostname", name + "\n")
+    write(layer / "etc/hosts", "127.0.0.1 localhost\n" + "".join(f"{h.ip} {n}\n" for n, h in HOSTS.items()))
+
+
+def _venv(at: Path, source_paths: list[str]) -> None:
+    """A virtual environment as an engine is installed in: its own bin/python, its packages by a .pth file."""
+    (at / "bin").mkdir(parents=True, exist_ok=True)
+    for python in ("python", "python3"):
+        (at / "bin" / python).symlink_to("/usr/bin/python3")
+    write(at / "pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = true\nversion = 3.11.2\n")
+    write(at / "lib/python3.11/site-packages/engine.pth", "".join(p + "\n" for p in source_paths))
+
+
+def write_ssh_config() -> None:
+    """The client's OpenSSH configuration: every host, directly and through each other host."""
+    RUN.mkdir(parents=True, exist_ok=True)
+    KNOWN_HOSTS.write_text("".join(
+        f"{n},{h.ip} {(KEYS / n / 'ssh_host_ed25519_key.pub').read_text()}" for n, h in HOSTS.items()
+    ))  # fmt: skip
+    text = "".join(f"Host {n}\n  HostName {h.ip}\n" for n, h in HOSTS.items())
+    text += "".join(
+        f"Host {n}-via-{j}\n  HostName {HOSTS[n].ip}\n  HostKeyAlias {n}\n  ProxyJump {j}\n"
+        for n in HOSTS for j in HOSTS if n != j
+    )  # fmt: skip
+    text += (
+        f"Host *\n  User root\n  IdentityFile {KEYS}/id_ed25519\n  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {KNOWN_HOSTS}\n  StrictHostKeyChecking yes\n  BatchMode yes\n"
+    )
+    SSH_CONFIG.write_text(text)
