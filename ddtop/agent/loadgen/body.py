@@ -1,0 +1,143 @@
+"""Prebuilt request bytes: the same ordered prompts for every configuration, with a leading nonce where asked. Pure.
+
+A prompt may carry a hundred thousand tokens of context, the same for every request of a cell. So a request is kept as
+(head, tail): the head has the HTTP header and the nonce and differs from request to request, the tail is shared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from typing import Any
+
+from .spec import LoadSpec
+
+_MARK = "@@ddtop-nonce@@"  # stands where the nonce goes while the JSON is built; plain ASCII, so JSON keeps it as it is
+NONCE_LENGTH = 18
+
+
+def nonce_for(seed: str, index: int) -> str:
+    """The nonce of request `index`: always NONCE_LENGTH characters, the same for every configuration."""
+    digest = hashlib.sha256(("%s/%d" % (seed, index)).encode()).hexdigest()
+    return "[run %s]\n" % digest[: NONCE_LENGTH - 7]
+
+
+class RequestBuilder:
+    """Builds the two buffers of request `index`; `usage` is how much of the token count is asked for."""
+
+    def __init__(self, spec: LoadSpec, context_text: str = "", api_key: str = "", usage: str = "") -> None:
+        self.spec = spec
+        self.context = context_text
+        self.usage = usage or spec.usage
+        self._api_key = api_key
+        self._cache: dict[int, tuple[bytes, bytes]] = {}
+
+    def body(self, index: int) -> dict[str, Any]:
+        """The JSON body of request `index`, with the mark in place of the nonce."""
+        spec = self.spec
+        prompt = spec.prompts[index % len(spec.prompts)]
+        tokens = spec.output_tokens
+        lead = (_MARK if spec.nonce else "") + self.context
+        body: dict[str, Any] = {}
+        if isinstance(prompt, dict):
+            tokens = int(prompt.get("output_tokens") or tokens)
+        if spec.kind == "generate":
+            sampling: dict[str, Any] = {"max_new_tokens": tokens, "temperature": spec.temperature}
+            if spec.exact_tokens:
+                sampling["ignore_eos"] = True
+            body = {"text": lead + self._flat(prompt), "sampling_params": sampling, "stream": True}
+        else:
+            if spec.model:
+                body["model"] = spec.model
+            if spec.kind == "chat":
+                body["messages"] = self._messages(prompt, lead)
+            else:
+                body["prompt"] = lead + self._flat(prompt)
+            body.update(max_tokens=tokens, temperature=spec.temperature, stream=True)
+            if spec.exact_tokens:
+                body["ignore_eos"] = True
+            if self.usage != "none":
+                options = {"include_usage": True}
+                if self.usage == "each":
+                    options["continuous_usage_stats"] = True
+                body["stream_options"] = options
+            if spec.engine == "sglang":
+                body["return_spec_tokens_details"] = True
+            if spec.engine == "llamacpp":
+                body.update(timings_per_token=True, cache_prompt=not spec.nonce)
+        for key, value in spec.extra_body.items():
+            if isinstance(value, dict) and isinstance(body.get(key), dict):
+                body[key] = {**body[key], **value}
+            else:
+                body[key] = value
+        return body
+
+    def asked(self, index: int) -> int:
+        """Output tokens asked for by request `index`."""
+        prompt = self.spec.prompts[index % len(self.spec.prompts)]
+        if isinstance(prompt, dict) and prompt.get("output_tokens"):
+            return int(prompt["output_tokens"])
+        return self.spec.output_tokens
+
+    def build(self, index: int) -> tuple[bytes, bytes]:
+        """(head, tail) of request `index`; sent one after the other they are the whole request."""
+        place = index % len(self.spec.prompts)
+        parts = self._cache.get(place)
+        if parts is None:
+            text = json.dumps(self.body(index)).encode()
+            before, mark, after = text.partition(_MARK.encode())
+            parts = (before, after) if mark else (b"", text)
+            self._cache[place] = parts
+        before, after = parts
+        # json.dumps wrote the newline of the nonce nowhere yet: encode it the same way here
+        nonce = json.dumps(nonce_for(self.spec.nonce, index))[1:-1].encode() if self.spec.nonce else b""
+        head = self._header(len(before) + len(nonce) + len(after), index)
+        return head + before + nonce, after
+
+    def _header(self, length: int, index: int) -> bytes:
+        spec = self.spec
+        host = "[%s]" % spec.host if ":" in spec.host else spec.host
+        default_port = 443 if spec.tls else 80
+        lines = [
+            "POST %s HTTP/1.1" % spec.path,
+            "Host: %s" % (host if spec.port == default_port else "%s:%d" % (host, spec.port)),
+            "Content-Type: application/json",
+            "Accept: text/event-stream",
+            "Accept-Encoding: identity",
+            "X-Request-Id: %s-%d" % (spec.id, index),
+            "Content-Length: %d" % length,
+        ]
+        if spec.connections != "keep-alive":
+            lines.append("Connection: close")
+        if self._api_key:
+            lines.append("Authorization: Bearer %s" % self._api_key)
+        lines += ["%s: %s" % item for item in spec.headers.items()]
+        return "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n"
+
+    def _messages(self, prompt: Any, lead: str) -> list[Any]:
+        if isinstance(prompt, dict) and isinstance(prompt.get("messages"), list):
+            messages = [dict(message) for message in prompt["messages"]]
+            if lead and messages and isinstance(messages[0].get("content"), str):
+                messages[0]["content"] = lead + messages[0]["content"]
+            return messages
+        return [{"role": "user", "content": lead + self._flat(prompt)}]
+
+    @staticmethod
+    def _flat(prompt: Any) -> str:
+        if isinstance(prompt, str):
+            return prompt
+        if isinstance(prompt.get("prompt"), str):
+            return str(prompt["prompt"])
+        return "\n\n".join(str(message.get("content", "")) for message in prompt.get("messages", []))
+
+
+def arrival_times(count: int, rate: float, arrival: str, seed: int) -> list[int]:
+    """Scheduled send times of an open loop in ns after the start: constant gaps, or exponential ones (Poisson)."""
+    times: list[int] = []
+    at = 0.0
+    source = random.Random(seed)
+    for _ in range(count):
+        times.append(int(at * 1e9))
+        at += source.expovariate(rate) if arrival == "poisson" else 1.0 / rate
+    return times

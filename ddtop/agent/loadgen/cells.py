@@ -1,0 +1,315 @@
+"""Running a list of cells, each committed by itself: what a detached job on the host does.
+
+`run_cells(spec, out_dir)` takes {"schema": 1, "defaults": {...}, "cells": [{"id": ..., ...}]}; every cell is a LoadSpec
+over the defaults. A finished cell is `cell-<id>.json`, written to a temporary name, fsynced and renamed; an existing
+one is not run again. `progress.json` says at any time where it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from typing import Any, Callable, Dict
+from urllib.parse import urlsplit
+
+from . import pressure
+from .body import RequestBuilder
+from .context import corpus, fit_context
+from .counters import METRICS_PATH, AskError, ask, count_tokens, flush_cache, read_counters
+from .gpu import GpuSampler
+from .procs import process_count, run_shards
+from .records import pack, token_bins
+from .spec import LoadSpec, SpecError, load_spec
+
+SCHEMA = 1
+Tell = Callable[[Dict[str, Any]], None]
+
+
+def run_cells(spec: dict[str, Any], out_dir: str, tell: Tell | None = None) -> dict[str, Any]:
+    """Run every cell that has no result yet; returns {"done": [...], "failed": [...], "kept": [...]} (ids).
+
+    A cell that cannot be run at all leaves a result with `error` too, and the next one is tried. Raises SpecError if
+    the job itself is wrong, OSError if a result cannot be written (a full disk must not look like a finished job).
+    """
+    cells = spec.get("cells")
+    if spec.get("schema", SCHEMA) != SCHEMA or not isinstance(cells, list) or not cells:
+        raise SpecError('a job is {"schema": 1, "defaults": {...}, "cells": [{"id": ...}, ...]}')
+    ids = [str(cell.get("id", "")) for cell in cells]
+    for name in ids:
+        if (
+            not name
+            or len(set(ids)) != len(ids)
+            or not name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+        ):
+            raise SpecError("cell ids must be unique words of letters, digits, - _ . (found %r)" % name)
+    os.makedirs(out_dir, exist_ok=True)
+    summary: dict[str, Any] = {"done": [], "failed": [], "kept": []}
+    progress_at = [0.0]
+    for number, cell in enumerate(cells):
+        path = os.path.join(out_dir, "cell-%s.json" % cell["id"])
+        if os.path.exists(path):
+            summary["kept"].append(cell["id"])
+            continue
+        state = {"cell": cell["id"], "number": number, "cells": len(cells), "phase": "preparing"}
+
+        def report(more: dict[str, Any], state: dict[str, Any] = state) -> None:
+            changed = more.get("phase", state.get("phase")) != state.get("phase")
+            state.update(more)
+            if changed or time.monotonic() - progress_at[0] > 0.9:
+                progress_at[0] = time.monotonic()
+                state["at_s"] = time.time()
+                write_atomically(os.path.join(out_dir, "progress.json"), state, sync=False)
+                if tell is not None:
+                    tell(dict(state))
+
+        report({"requests": int(cell.get("requests") or spec.get("defaults", {}).get("requests") or 1)})
+        result = run_cell({**spec.get("defaults", {}), **cell}, report)
+        write_atomically(path, pack(result), sync=True)
+        summary["failed" if result.get("error") else "done"].append(cell["id"])
+        report({"phase": "committed", "last": cell["id"]})
+    return summary
+
+
+def write_atomically(path: str, value: Any, sync: bool) -> None:
+    """JSON to a temporary name beside `path`, fsynced (file and folder) if `sync`, then renamed over it."""
+    temporary = "%s.tmp.%d" % (path, os.getpid())
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(value, file, separators=(",", ":"))
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+    os.replace(temporary, path)
+    if sync:
+        folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def run_cell(data: dict[str, Any], report: Tell | None = None) -> dict[str, Any]:
+    """Measure one cell: flush, warm up, counters, the window, counters. Returns its result (see docs/measuring.md);
+    what went wrong outside the requests is in "error"."""
+    tell: Tell = report or (lambda _: None)
+    result: dict[str, Any] = {
+        "schema": SCHEMA,
+        "cell": str(data.get("id", "cell")),
+        "started_at_s": time.time(),
+    }
+    try:
+        spec = load_spec(data)
+        result["spec"] = public_spec(data)
+        _measure(spec, result, tell)
+    except SpecError as error:
+        result["error"] = "the load spec is wrong: %s" % error
+        result["error_kind"] = "spec"
+    except OSError as error:
+        result["error"] = "%s: %s" % (data.get("url", "?"), error)
+        result["error_kind"] = "host"
+    result["ended_at_s"] = time.time()
+    return result
+
+
+def public_spec(data: dict[str, Any]) -> dict[str, Any]:
+    """The spec as it may be written down: prompts by hash and number, header values left out."""
+    out = {key: value for key, value in data.items() if key not in ("prompts", "headers")}
+    prompts = data.get("prompts") or []
+    out["prompts_n"] = len(prompts)
+    out["prompts_sha256"] = hashlib.sha256(json.dumps(prompts, sort_keys=True).encode()).hexdigest()
+    if data.get("headers"):
+        out["header_names"] = sorted(data["headers"])
+    return out
+
+
+def base_url(spec: LoadSpec) -> str:
+    """Where the engine's own endpoints are: the URL without a trailing /v1."""
+    parts = urlsplit(spec.url)
+    path = parts.path.rstrip("/")
+    if path.endswith("/v1"):
+        path = path[:-3]
+    return "%s://%s%s" % (parts.scheme, parts.netloc, path)
+
+
+def _measure(spec: LoadSpec, result: dict[str, Any], tell: Tell) -> None:
+    key = os.environ.get(spec.api_key_env, "") if spec.api_key_env else ""
+    if spec.api_key_env and not key:
+        raise SpecError("api_key_env: the environment has no %s here" % spec.api_key_env)
+    headers = dict(spec.headers)
+    if key:
+        headers["Authorization"] = "Bearer %s" % key
+    base = base_url(spec)
+    if not spec.model and spec.kind != "generate":
+        spec.model = find_model(base, headers, spec.tls_verify)
+    result["model"] = spec.model
+    text = ""
+    if spec.context:
+        tell({"phase": "context"})
+        text, result["context"] = _context(spec, base, headers, key)
+    builder = RequestBuilder(spec, text, key)
+    raise_file_limit()
+    if spec.warmup:
+        tell({"phase": "warming up"})
+        result["warmup"], builder = _warm_up(spec, builder, text, key)
+    result["usage_asked"] = builder.usage
+    if spec.flush_cache:
+        result["flush"] = flush_cache(spec.engine, base, headers, spec.tls_verify)
+    path = METRICS_PATH.get(spec.engine, "") if spec.metrics_url == "auto" else spec.metrics_url
+    counters: dict[str, Any] = {}
+    if path:
+        counters["before"] = read_counters(base, path, headers, spec.tls_verify)
+    _window(spec, builder, result, tell, (base, path, headers), counters)
+    if counters:
+        result["counters"] = counters
+
+
+def _window(
+    spec: LoadSpec,
+    builder: RequestBuilder,
+    result: dict[str, Any],
+    tell: Tell,
+    engine: tuple[str, str, dict[str, str]],
+    counters: dict[str, Any],
+) -> None:
+    sampler = GpuSampler(spec.gpus, spec.gpu_ms)
+    pids = pressure.descendants(spec.server_pids)
+    marks: dict[str, Any] = {}
+
+    def at_start() -> None:
+        marks["energy0"], marks["energy0_ns"] = sampler.energy_mj(), time.monotonic_ns()
+        marks["before"] = pressure.snapshot(pids)
+
+    def at_end() -> None:
+        marks["energy1"], marks["energy1_ns"] = sampler.energy_mj(), time.monotonic_ns()
+        marks["after"] = pressure.snapshot(pids)
+        if engine[1]:
+            counters["after"] = read_counters(engine[0], engine[1], engine[2], spec.tls_verify)
+
+    processes = process_count(spec, os.cpu_count() or 1)
+    sampler.start()
+    try:
+        tell({"phase": "running"})
+        out = run_shards(
+            spec,
+            builder,
+            list(range(spec.requests)),
+            processes=processes,
+            on_progress=lambda one: tell(dict(one)),
+            on_start=at_start,
+            on_end=at_end,
+            extra={sampler.fd: sampler.readable} if sampler.fd >= 0 else {},
+        )
+    finally:
+        sampler.stop()
+    zero = out["zero_ns"]
+    wall_s = (out["end_ns"] - zero) / 1e9
+    result["window"] = {"zero_mono_ns": zero, "wall_s": wall_s, "stopped": out["stopped"]}
+    result["requests"] = out["requests"]
+    result["bins"] = token_bins(out["requests"])
+    if spec.keep_texts:
+        result["texts"] = out["texts"]
+    result["clients"] = out["clients"]
+    result["network_included"] = not spec.loopback
+    if out["error"]:
+        result["error"], result["error_kind"] = out["error"], "generator"
+    if "before" in marks and "after" in marks:
+        result["pressure"] = pressure.difference(marks["before"], marks["after"], wall_s)
+    gpu: dict[str, Any] = {"gpus": sampler.static}
+    if sampler.error:
+        gpu["error"] = sampler.error
+    if marks.get("energy0") and marks.get("energy1"):
+        gpu["energy"] = {
+            "mj": {name: marks["energy1"][name] - start for name, start in marks["energy0"].items()},
+            "span_s": (marks["energy1_ns"] - marks["energy0_ns"]) / 1e9,
+        }
+    result["gpu"] = gpu
+    result["gpu_samples"] = [{**sample, "t": sample["t"] - zero} for sample in sampler.samples]
+
+
+def find_model(base: str, headers: dict[str, str], verify: bool) -> str:
+    """The name of the first model that /v1/models lists; "" where there is none (many servers need none)."""
+    try:
+        status, body = ask(base + "/v1/models", headers=headers, verify=verify)
+        answer = json.loads(body.decode("utf-8", "replace"))
+        if status == 200 and answer["data"]:
+            return str(answer["data"][0]["id"])
+    except (AskError, ValueError, LookupError, TypeError):
+        pass
+    return ""
+
+
+def _context(spec: LoadSpec, base: str, headers: dict[str, str], key: str) -> tuple[str, dict[str, Any]]:
+    def by_tokenize(text: str) -> int | None:
+        return count_tokens(base, spec.engine, spec.model, text, headers, spec.tls_verify)
+
+    if by_tokenize("a few words") is not None:
+        text, about = fit_context(spec.context, by_tokenize, corpus())
+        about["by"] = "tokenize"
+        return text, about
+    alone = _prompt_tokens(spec, "", key)
+
+    def by_usage(text: str) -> int | None:
+        whole = _prompt_tokens(spec, text, key)
+        return None if whole is None or alone is None else whole - alone
+
+    text, about = fit_context(spec.context, by_usage, corpus())
+    about["by"] = "usage" if "tokens" in about else "guess"
+    return text, about
+
+
+def _small(spec: LoadSpec, **changes: Any) -> LoadSpec:
+    fields = dict(vars(spec))
+    fields.update(
+        mode="closed", connections="keep-alive", processes=1, keep_texts=False, gpus="none", **changes
+    )
+    return LoadSpec(**fields)
+
+
+def _prompt_tokens(spec: LoadSpec, text: str, key: str) -> int | None:
+    small = _small(spec, requests=1, concurrency=1, output_tokens=1, exact_tokens=False)
+    out = run_shards(small, RequestBuilder(small, text, key), [0])
+    for record in out["requests"]:
+        if "prompt_tokens" in record:
+            return int(record["prompt_tokens"])
+    return None
+
+
+def _warm_up(
+    spec: LoadSpec, builder: RequestBuilder, text: str, key: str
+) -> tuple[dict[str, Any], RequestBuilder]:
+    """Warm-up requests, apart from the result. A server that refuses stream_options is asked for less and less."""
+    tried: list[str] = []
+    for usage in [builder.usage] + [one for one in ("final", "none") if one != builder.usage]:
+        tried.append(usage)
+        small = _small(spec, requests=spec.warmup, concurrency=min(spec.concurrency, spec.warmup))
+        small.usage = usage
+        if spec.nonce:
+            small.nonce = spec.nonce + "/warm-up"
+        out = run_shards(small, RequestBuilder(small, text, key, usage), list(range(spec.warmup)))
+        refused = [one for one in out["requests"] if one["class"] in ("http 400", "http 422")]
+        if not (refused and "stream_options" in refused[0].get("why", "")):
+            break
+    classes: dict[str, int] = {}
+    for one in out["requests"]:
+        classes[one["class"]] = classes.get(one["class"], 0) + 1
+    about: dict[str, Any] = {"requests": len(out["requests"]), "classes": classes, "usage_tried": tried}
+    why = [one["why"] for one in out["requests"] if "why" in one]
+    if why:
+        about["why"] = why[0]
+    if out["error"]:
+        about["error"] = out["error"]
+    return about, RequestBuilder(spec, text, key, tried[-1])
+
+
+def raise_file_limit() -> None:
+    """One file descriptor for each stream: take what the hard limit allows."""
+    try:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        want = 65536 if hard == resource.RLIM_INFINITY else hard
+        if soft < want:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (want, hard))
+    except (ImportError, OSError, ValueError):
+        pass

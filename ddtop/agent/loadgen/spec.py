@@ -1,0 +1,216 @@
+"""What a cell asks of the load generator: `LoadSpec`, built from JSON with exact complaints. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+from urllib.parse import urlsplit
+
+SCHEMA = 1
+ENDPOINTS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "generate": "/generate"}
+CONNECTIONS = ("keep-alive", "fresh", "cold")
+
+
+class SpecError(ValueError):
+    """The spec is wrong; the text names the key, what was found and what is allowed."""
+
+
+@dataclasses.dataclass
+class LoadSpec:
+    """One cell's load. Times in seconds, lengths in tokens. See docs/measuring.md for every field's meaning.
+
+    Where it goes: `url` (base, http or https), `endpoint` (chat, completions, generate, or a path beginning with /),
+    `path_kind` (which of the three a path speaks), `api_key_env` (NAME of an environment variable), `headers`.
+    What is asked: `prompts` (the ordered set; request i uses prompt i mod n; a string, or {"prompt"|"messages",
+    "output_tokens"}), `output_tokens`, `exact_tokens` (ignore_eos: fewer tokens is class "short"), `temperature`,
+    `extra_body`, `nonce` (seed of a leading nonce, equal for the same request index; "" = none), `context` (tokens
+    of natural text before each prompt).
+    How: `mode` closed (`concurrency` streams, `requests` in all) or open (`rate` per second, `arrival` poisson or
+    constant, `seed`); `connections` keep-alive, fresh (a new one each, opened before the clock) or cold (connect
+    inside TTFT); `request_timeout_s`, `time_limit_s` of the window, `give_up_after` requests that all gave 0 tokens
+    (0 = `concurrency`), `warmup` requests before (apart), `processes` (0 = by the load).
+    Around it: `engine`, `flush_cache`, `metrics_url` ("auto" = /metrics where the engine is known, "" = none),
+    `server_pids`, `gpus` ("auto", "none" or a list of indices), `keep_texts`, `usage` (each, final, none).
+    """
+
+    url: str
+    id: str = "cell"
+    endpoint: str = "chat"
+    path_kind: str = "chat"
+    model: str = ""
+    engine: str = ""
+    api_key_env: str = ""
+    headers: dict[str, str] = dataclasses.field(default_factory=dict)
+    tls_verify: bool = True
+    prompts: list[Any] = dataclasses.field(default_factory=list)
+    nonce: str = ""
+    context: int = 0
+    output_tokens: int = 128
+    exact_tokens: bool = True
+    temperature: float = 0.0
+    extra_body: dict[str, Any] = dataclasses.field(default_factory=dict)
+    usage: str = "each"
+    mode: str = "closed"
+    concurrency: int = 1
+    requests: int = 1
+    rate: float = 0.0
+    arrival: str = "poisson"
+    seed: int = 0
+    max_in_flight: int = 4096
+    connections: str = "keep-alive"
+    request_timeout_s: float = 600.0
+    time_limit_s: float = 600.0
+    give_up_after: int = 0
+    warmup: int = 0
+    processes: int = 0
+    flush_cache: bool = False
+    metrics_url: str = "auto"
+    server_pids: list[int] = dataclasses.field(default_factory=list)
+    gpus: Any = "auto"
+    gpu_ms: int = 200
+    keep_texts: bool = False
+    raw_mib: int = 16
+
+    # ---- derived
+
+    @property
+    def kind(self) -> str:
+        """Which request form is spoken: chat, completions or generate."""
+        return self.endpoint if self.endpoint in ENDPOINTS else self.path_kind
+
+    @property
+    def path(self) -> str:
+        """The request path, with the base URL's own path before it."""
+        base = urlsplit(self.url).path.rstrip("/")
+        if self.endpoint not in ENDPOINTS:
+            return base + self.endpoint
+        path = ENDPOINTS[self.endpoint]
+        if base.endswith("/v1") and path.startswith("/v1/"):
+            return base + path[3:]
+        return base + path
+
+    @property
+    def tls(self) -> bool:
+        """True for https."""
+        return urlsplit(self.url).scheme == "https"
+
+    @property
+    def host(self) -> str:
+        """Host name or address, without brackets."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """TCP port."""
+        return urlsplit(self.url).port or (443 if self.tls else 80)
+
+    @property
+    def loopback(self) -> bool:
+        """True if the load never leaves this machine."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+    @property
+    def streams(self) -> int:
+        """Connections to open before the clock starts."""
+        if self.mode == "open":
+            return max(1, min(self.requests, 16, self.max_in_flight))
+        return max(1, min(self.concurrency, self.requests))
+
+
+_ONE_OF = {
+    "path_kind": tuple(ENDPOINTS),
+    "mode": ("closed", "open"),
+    "arrival": ("poisson", "constant"),
+    "connections": CONNECTIONS,
+    "usage": ("each", "final", "none"),
+}
+_AT_LEAST = {
+    "concurrency": 1,
+    "requests": 1,
+    "output_tokens": 1,
+    "context": 0,
+    "warmup": 0,
+    "processes": 0,
+    "give_up_after": 0,
+    "max_in_flight": 1,
+    "gpu_ms": 20,
+    "raw_mib": 1,
+}
+
+
+def load_spec(data: dict[str, Any]) -> LoadSpec:
+    """A LoadSpec from decoded JSON. Raises SpecError naming the key on anything unknown or out of range."""
+    if not isinstance(data, dict):
+        raise SpecError("a load spec is a JSON object, found %s" % type(data).__name__)
+    fields = {field.name: field for field in dataclasses.fields(LoadSpec)}
+    for key in data:
+        if key not in fields and key != "schema":
+            raise SpecError("%s: no such key in a load spec; known are %s" % (key, ", ".join(sorted(fields))))
+    if data.get("schema", SCHEMA) != SCHEMA:
+        raise SpecError("schema: %r, this generator speaks %d" % (data.get("schema"), SCHEMA))
+    if "url" not in data:
+        raise SpecError("url: missing; the base URL of the server, such as http://127.0.0.1:30000")
+    spec = LoadSpec(**{key: value for key, value in data.items() if key != "schema"})
+    _types(spec, fields)
+    parts = urlsplit(spec.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SpecError("url: %r; wanted http://HOST:PORT or https://HOST:PORT" % spec.url)
+    try:
+        _ = parts.port
+    except ValueError:
+        raise SpecError("url: %r has no valid port" % spec.url) from None
+    if spec.endpoint not in ENDPOINTS and not spec.endpoint.startswith("/"):
+        raise SpecError(
+            "endpoint: %r; wanted %s, or a path beginning with /" % (spec.endpoint, ", ".join(ENDPOINTS))
+        )
+    for key, allowed in _ONE_OF.items():
+        if getattr(spec, key) not in allowed:
+            raise SpecError("%s: %r; allowed are %s" % (key, getattr(spec, key), ", ".join(allowed)))
+    for key, least in _AT_LEAST.items():
+        if getattr(spec, key) < least:
+            raise SpecError("%s: %r; must be at least %d" % (key, getattr(spec, key), least))
+    if spec.mode == "open" and not spec.rate > 0:
+        raise SpecError("rate: %r; an open loop needs requests per second above 0" % spec.rate)
+    if not spec.request_timeout_s > 0 or not spec.time_limit_s > 0:
+        raise SpecError("request_timeout_s and time_limit_s must be above 0")
+    if not spec.prompts:
+        spec.prompts = ["Write a Python program that prints the first 50 Fibonacci numbers."]
+    for place, prompt in enumerate(spec.prompts):
+        if not isinstance(prompt, str) and not (
+            isinstance(prompt, dict) and ("prompt" in prompt or "messages" in prompt)
+        ):
+            raise SpecError('prompts[%d]: wanted text, or an object with "prompt" or "messages"' % place)
+    return spec
+
+
+def _types(spec: LoadSpec, fields: dict[str, Any]) -> None:
+    for name, field in fields.items():
+        default = _default_of(field)
+        value = getattr(spec, name)
+        if name == "url":
+            default = ""
+        if default is None or name == "gpus":
+            continue
+        good = isinstance(value, type(default))
+        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+            setattr(spec, name, float(value))
+            good = True
+        if isinstance(default, int) and not isinstance(default, bool) and isinstance(value, bool):
+            good = False
+        if not good:
+            wanted = {
+                dict: "an object",
+                list: "a list",
+                str: "text",
+                bool: "true or false",
+                int: "a whole number",
+            }
+            raise SpecError("%s: %r; wanted %s" % (name, value, wanted.get(type(default), "a number")))
+
+
+def _default_of(field: Any) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return None

@@ -1,0 +1,54 @@
+"""Every group D case: a recorded response and the right answer to it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddtop.bench.ssediag import diagnose_sse
+
+CASES = Path(__file__).parent.parent / "cases"
+META = {"id", "group", "origin", "kind", "notes", "check"}
+
+
+def case_times(folder: Path) -> list[float] | None:
+    file = folder / "times.txt"
+    return [float(word) for word in file.read_text().split(":")[1].split()] if file.exists() else None
+
+
+def diagnose(folder: Path) -> dict[str, Any]:
+    (file,) = folder.glob("input.*")
+    return diagnose_sse(file.read_bytes(), times=case_times(folder))
+
+
+def mismatches(expect: dict[str, Any], got: dict[str, Any]) -> list[str]:
+    wrong = []
+    for key, value in expect.items():
+        if key in META:
+            continue
+        if key == "absent":
+            wrong += [
+                f"{name} should be absent, is {got[name]!r}" for name in value if got.get(name) is not None
+            ]
+        elif value == "absent":
+            if got.get(key) is not None:
+                wrong.append(f"{key} should be absent, is {got[key]!r}")
+        elif isinstance(value, float):
+            if got.get(key) is None or abs(got[key] - value) > 1e-3 * max(1, abs(value)):
+                wrong.append(f"{key}: {got.get(key)!r} is not {value!r}")
+        elif got.get(key) != value:
+            wrong.append(f"{key}: {got.get(key)!r} is not {value!r}")
+    return wrong
+
+
+@pytest.mark.parametrize("folder", sorted(CASES.glob("D*")), ids=lambda folder: folder.name)
+def test_case(folder: Path) -> None:
+    expect = tomllib.loads((folder / "expect.toml").read_text())
+    assert mismatches(expect, diagnose(folder)) == []
+
+
+def test_there_are_cases() -> None:
+    assert len(list(CASES.glob("D*"))) >= 12
