@@ -51,10 +51,6 @@ def connect(
         Path | None,
         typer.Option("--record", help="Headless: no dashboard, progress on stderr, recorded to FILE."),
     ] = None,
-    on_host: Annotated[
-        bool,
-        typer.Option("--on-host", help="Run the whole sweep as a job on the GPU host; the laptop may sleep."),
-    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Print one probe of the host and exit.")] = False,
     json_out: JsonFlag = False,
     leave_running: Annotated[
@@ -69,7 +65,6 @@ def connect(
         hosts=tuple(hosts),
         plan=plan,
         record=record,
-        on_host=on_host,
         once=once,
         json_out=json_out,
         leave_running=leave_running,
