@@ -1,0 +1,80 @@
+"""The five-part gate: each way in which it must refuse, and the one in which it must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ddtop.services.readings import ListenerReading, UnitReading
+from ddtop.sweep.gate import ORDER, ArgsReading, GateReadings, MarkReading, TokenReading, gate
+
+OLD, NEW = "a" * 32, "b" * 32
+UNIT = UnitReading(
+    unit="s.service", at=1.0, active="active", sub="running", main_pid=9, generation=NEW, need_reload=False
+)
+MINE = ListenerReading(addr="0.0.0.0", port=30000, pid=9, unit="s.service", owned=True)
+FOREIGN = ListenerReading(addr="127.0.0.1", port=30000, pid=77, comm="nc", owned=False)
+READY = GateReadings(
+    before=OLD,
+    unit=UNIT,
+    listeners=(MINE,),
+    mark=MarkReading(generation=NEW, text="The server is fired up and ready to roll!", at=2.0),
+    args=ArgsReading(at=3.0, source="server_info", generation=NEW, compared=5),
+    token=TokenReading(at=4.0, tokens=3, generation=NEW, status=200),
+)
+
+
+def test_ready_needs_all_five() -> None:
+    assert gate(READY).ready
+    assert [p.part for p in gate(READY).parts] == list(ORDER)
+    for blank in ("unit", "listeners", "mark", "args", "token"):
+        assert not gate(replace(READY, **{blank: None})).ready, blank
+
+
+CASES = [
+    ("old generation", {"unit": replace(UNIT, generation=OLD)}, "generation", "pending"),
+    ("deactivating", {"unit": replace(UNIT, active="deactivating")}, "generation", "pending"),
+    ("auto-restart", {"unit": replace(UNIT, active="activating", sub="auto-restart", main_pid=None)}, "generation", "pending"),
+    ("unreadable", {"unit": replace(UNIT, active=None)}, "generation", "unknown"),
+    ("nobody listens", {"listeners": ()}, "listener", "pending"),
+    ("foreign owner", {"listeners": (FOREIGN,)}, "listener", "no"),
+    ("two servers", {"listeners": (MINE, FOREIGN)}, "listener", "no"),
+    ("two of ours on one address", {"listeners": (MINE, replace(MINE, pid=10))}, "listener", "no"),
+    ("same pid twice on one address", {"listeners": (MINE, MINE)}, "listener", "no"),
+    ("IPv4 and IPv6 of one process", {"listeners": (MINE, replace(MINE, addr="::"))}, "listener", "ok"),
+    ("owner unseen", {"listeners": (replace(MINE, owned=None),)}, "listener", "unknown"),
+    ("mark of the old start", {"mark": MarkReading(generation=OLD, text="ready", at=1.0)}, "mark", "pending"),
+    ("need reload", {"unit": replace(UNIT, need_reload=True)}, "arguments", "no"),
+    ("wrong argument", {"args": ArgsReading(at=1.0, source="server_info", generation=NEW, wrong=("tp is 1",), compared=1)}, "arguments", "no"),
+    ("another server answered", {"args": ArgsReading(at=1.0, source="server_info", generation=NEW, tied=False)}, "arguments", "no"),
+    ("arguments unreadable", {"args": ArgsReading(at=1.0, source="cmdline", unknown=("cmdline",))}, "arguments", "unknown"),
+    ("arguments of the old start", {"args": ArgsReading(at=1.0, source="server_info", generation=OLD)}, "arguments", "pending"),
+    ("0 tokens", {"token": TokenReading(at=1.0, tokens=0, generation=NEW, status=200)}, "token", "no"),
+    ("request failed", {"token": TokenReading(at=1.0, tokens=None, generation=NEW, error="HTTP 500")}, "token", "no"),
+    ("no usage", {"token": TokenReading(at=1.0, tokens=None, generation=NEW, status=200)}, "token", "unknown"),
+    ("token of the old start", {"token": TokenReading(at=1.0, tokens=5, generation=OLD)}, "token", "pending"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "part", "state"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_each_refusal(change: dict, part: str, state: str) -> None:
+    result = gate(replace(READY, **change))
+    assert result[part].state == state  # type: ignore[index]
+    assert result.ready is (state == "ok")
+    assert result[part].evidence.text  # type: ignore[index]
+
+
+def test_a_running_right_server_is_accepted_without_restart() -> None:
+    same = replace(READY, before=NEW)
+    assert not gate(same).ready
+    assert gate(replace(same, same_generation_ok=True)).ready
+
+
+def test_overridden_is_said_but_no_refusal() -> None:
+    over = replace(
+        READY,
+        args=ArgsReading(at=1.0, source="server_info", generation=NEW, compared=2, overridden=("topk is 1",)),
+    )
+    assert gate(over).ready
+    assert "topk is 1" in gate(over)["arguments"].evidence.text
