@@ -2,6 +2,7 @@
 
     client → agent   {"id": 7, "op": "probe", "args": {...}}        a request; `id` is unique in this connection
                      {"id": 7, "op": "cancel"}                     end the request or stream 7
+                     {"id": 7, "op": "ack", "args": {"n": 4}}      n more batches of stream 7 were taken
     agent → client   {"hello": {...}}                               first line, once
                      {"id": 7, "ok": {...}}                         the answer; the request is over
                      {"id": 7, "err": {"code": "...", "what": "...", "do": "..."}}
@@ -9,7 +10,8 @@
                      {"id": 7, "end": {...}}                        the stream is over, and why
 
 Every line is at most MAX_LINE bytes (a longer answer is cut by its op, never by the wire; a partial line is a
-protocol error). Requests run side by side: a blocking one must not silence the others. The agent ends itself
+protocol error). A stream waits once STREAM_CREDIT of its batches were not acknowledged, so that a slow reader
+slows its own source and nothing else. Requests run side by side: a blocking one must not silence the others. The agent ends itself
 when it has heard nothing for DEADLINE_S seconds (the client pings every PING_S). Its detached jobs do not end.
 
 Times named `mono_s` are the agent's CLOCK_MONOTONIC in seconds; `at_s` is its wall clock. The client never
@@ -24,6 +26,7 @@ MAX_LINE = 1 << 20
 PING_S = 3.0
 DEADLINE_S = 30.0
 BATCH_S = 0.1
+STREAM_CREDIT = 32
 
 ERROR_CODES = (
     "bad-request",  # unknown op, wrong arguments

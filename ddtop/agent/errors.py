@@ -1,0 +1,31 @@
+"""The one exception an op raises to say that it cannot: its code is a word of wire.ERROR_CODES."""
+
+from __future__ import annotations
+
+import errno
+
+
+class OpError(Exception):
+    """What went wrong, in a sentence for people (`what`), and what to do about it (`do`)."""
+
+    def __init__(self, code: str, what: str, do: str = "") -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+        self.do = do
+
+
+def from_os_error(error: OSError, about: str) -> OpError:
+    """An OSError as an OpError: rights, absence and disk trouble are told apart.
+
+    >>> from_os_error(FileNotFoundError(2, "No such file or directory"), "/x").code
+    'not-found'
+    """
+    text = f"{about}: {error.strerror or error}"
+    if isinstance(error, PermissionError):
+        return OpError("not-permitted", text)
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return OpError("not-found", text)
+    if error.errno in (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT):
+        return OpError("disk", text)
+    return OpError("failed", text)

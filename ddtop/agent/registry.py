@@ -1,0 +1,43 @@
+"""Which module answers which op. Modules are imported at their first use: the agent's start stays short."""
+
+from __future__ import annotations
+
+HANDLERS = {
+    "probe": ("probe", "probe"),
+    "unit-show": ("units", "unit_show"),
+    "unit-cat": ("units", "unit_cat"),
+    "unit-action": ("units", "unit_action"),
+    "unit-watch": ("unitwatch", "unit_watch"),
+    "override-write": ("override", "override_write"),
+    "override-remove": ("override", "override_remove"),
+    "listeners": ("ports", "listeners"),
+    "processes": ("procs", "processes"),
+    "activity": ("activity", "activity"),
+    "ticket": ("procs", "ticket"),
+    "signal": ("procs", "send_signal"),
+    "journal-follow": ("journal", "journal_follow"),
+    "journal-read": ("journal", "journal_read"),
+    "kernel-follow": ("journal", "kernel_follow"),
+    "file-follow": ("files", "file_follow"),
+    "file-read": ("files", "file_read"),
+    "file-write": ("files", "file_write"),
+    "stat": ("files", "stat_paths"),
+    "gpu-follow": ("gpu", "gpu_follow"),
+    "gpm-follow": ("gpu", "gpm_follow"),
+    "http": ("http", "http_op"),
+    "tokens": ("http", "tokens"),
+    "exec": ("run", "exec_op"),
+    "job-start": ("jobs", "job_start"),
+    "job-list": ("jobs", "job_list"),
+    "job-show": ("jobs", "job_show"),
+    "job-watch": ("jobs", "job_watch"),
+    "job-collect": ("jobs", "job_collect"),
+    "job-stop": ("jobs", "job_stop"),
+    "job-forget": ("jobs", "job_forget"),
+    "proc-start": ("procservice", "proc_start"),
+    "proc-show": ("procservice", "proc_show"),
+    "proc-watch": ("procservice", "proc_watch"),
+    "proc-stop": ("procservice", "proc_stop"),
+    "model-check": ("models", "model_check"),
+}
+"""op → (module, function). Requests: async f(context, args) → answer. Streams: async f(context, args, emit)."""

@@ -1,0 +1,359 @@
+"""The client end of the agent's protocol over any Pipe: requests, streams with back-pressure, heartbeat."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ddtop.agent.lines import LineSplitter, LineTooLongError
+from ddtop.agent.wire import MAX_LINE, PING_S, PROTOCOL, STREAM_CREDIT
+from ddtop.errors import AgentError, HostLostError, HostUnreachableError
+from ddtop.hosts.agentzip import AgentZip
+from ddtop.hosts.base import Hello
+from ddtop.hosts.handshake import BootError, Handshake
+from ddtop.hosts.pipe import Pipe
+
+LOST_AFTER_S = 12.0
+"""Silence after which a host counts as lost: four pings. With the check's second, under 15 s."""
+
+OPS_WITH_LIMIT = frozenset({"exec", "http", "probe", "tokens"})
+GRACE_S = 3.0
+"""How much longer than the agent's own limit a call waits: its answer says more than our silence could."""
+
+Item = dict[str, Any]
+
+
+def new_nonce() -> str:
+    """16 hex characters."""
+    return secrets.token_hex(8)
+
+
+def read_hello(raw: Item) -> Hello:
+    """The agent's hello as a value. Raises KeyError or TypeError when something is missing."""
+    return Hello(
+        agent=raw["agent"],
+        python=raw["python"],
+        uid=raw["uid"],
+        user=raw["user"],
+        boot=raw["boot"],
+        can=frozenset(raw["can"]),
+        unknown=frozenset(raw["unknown"]),
+        hostname=raw["hostname"],
+        state_dir=raw["state_dir"],
+        mono_s=raw["mono_s"],
+        at_s=raw["at_s"],
+    )
+
+
+async def shake_hands(pipe: Pipe, zip_: AgentZip, nonce: str, *, send_zip: bool = True) -> Handshake:
+    """Starts the agent over `pipe`: waits for ready, sends the zip, waits for the hello. Raises BootError."""
+    shake = Handshake(nonce)
+    while shake.stage != "done":
+        chunk = await pipe.read()
+        if not chunk:
+            raise shake.eof()
+        if shake.feed(chunk) and send_zip:
+            pipe.write(zip_.data)
+            await pipe.drain()
+    return shake
+
+
+async def open_host(
+    name: str, pipe: Pipe, zip_: AgentZip, nonce: str, *, timeout_s: float = 20.0, send_zip: bool = True
+) -> AgentHost:
+    """A Host over a pipe whose program is BOOT. Raises HostUnreachableError or HostLostError, with remedies."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            shake = await shake_hands(pipe, zip_, nonce, send_zip=send_zip)
+    except TimeoutError:
+        tail = pipe.stderr_tail()
+        await pipe.close()
+        raise HostLostError(
+            f"the agent did not start within {timeout_s:g} s",
+            means="the login shell there may be waiting for something"
+            + (f"; it said: {tail}" if tail else ""),
+            do=f"try: ssh {name} true",
+            host=name,
+        ) from None
+    except BootError as error:
+        how = await pipe.ended() if error.reason == "eof" else ""
+        tail = pipe.stderr_tail()
+        await pipe.close()
+        raise _start_error(name, error, how, tail) from None
+    except asyncio.CancelledError:
+        await pipe.close()
+        raise
+    if shake.hello.get("protocol") != PROTOCOL:
+        await pipe.close()
+        raise HostUnreachableError(f"the agent speaks protocol {shake.hello.get('protocol')}", host=name)
+    return AgentHost(name, pipe, shake)
+
+
+def _start_error(name: str, error: BootError, how: str, stderr: str) -> HostLostError | HostUnreachableError:
+    said = "\n".join(part for part in (error.text, stderr) if part).strip()
+    if error.reason == "old-python":
+        return HostUnreachableError(
+            "its python3 is too old for the agent",
+            means="the agent runs on Python 3.8 or newer",
+            do="install a newer python3 there, or name one: [hosts." + name + '] python = "/path/to/python3"',
+            host=name,
+        )
+    if error.reason == "eof" and ("not found" in said or "No such file" in said or "127" in how):
+        return HostUnreachableError(
+            "there is no python3 in the login's PATH",
+            means=said[-500:],
+            do="install python3 (apt-get install python3-minimal), or name one: [hosts."
+            + name
+            + '] python = "/path/to/python3"',
+            host=name,
+        )
+    if error.reason == "eof" and "lost" in how:
+        return HostLostError(f"the connection was lost while the agent started ({how})", host=name)
+    if error.reason == "eof":
+        return HostUnreachableError(
+            f"the agent did not start: {how}",
+            means=(said[-1500:] or "it said nothing") + "  (what the login shell printed)",
+            do=f"try: ssh {name} python3 --version",
+            host=name,
+        )
+    if error.reason == "bad-zip":
+        return HostLostError(error.text, means="something between here and there changes bytes", host=name)
+    return HostUnreachableError(
+        f"the agent did not start: {error.text}",
+        means="a login script there prints or executes something else",
+        do=f"look at what `ssh {name} true` prints, and make rc files silent without a terminal",
+        host=name,
+    )
+
+
+class _Stream:
+    """The client's side of one stream: batches not yet taken, and how it ended."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[list[Item] | None] = asyncio.Queue()
+        self.end: Item | None = None
+        self.error: AgentError | HostLostError | None = None
+
+
+class AgentHost:
+    """A Host (see base.Host) over a Pipe with a running agent."""
+
+    def __init__(self, name: str, pipe: Pipe, shake: Handshake) -> None:
+        self.name = name
+        self.noise = shake.noise
+        """What the login shell printed before the agent started."""
+        self._pipe = pipe
+        self._hello = read_hello(shake.hello)
+        self.state_why: str = shake.hello.get("state_why", "")
+        """Why there are no detached jobs, when hello.state_dir is None."""
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Item]] = {}
+        self._streams: dict[int, _Stream] = {}
+        self._rtt_ms: float | None = None
+        self._heard = time.monotonic()
+        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._splitter = LineSplitter(MAX_LINE)
+        self._closing = False
+        self._tasks = [
+            asyncio.create_task(self._read(shake.rest), name=f"{name} reader"),
+            asyncio.create_task(self._beat(), name=f"{name} heartbeat"),
+        ]
+
+    @property
+    def hello(self) -> Hello:
+        return self._hello
+
+    @property
+    def rtt_ms(self) -> float | None:
+        return self._rtt_ms
+
+    def stderr_tail(self) -> str:
+        """The last of what came on standard error: evidence when an agent dies."""
+        return self._pipe.stderr_tail()
+
+    # -------------------------------------------------------------------------------------- requests
+
+    async def call(self, op: str, *, timeout_s: float = 15.0, **args: Any) -> Item:
+        """See base.Host.call. For OPS_WITH_LIMIT, `timeout_s` is the agent's own limit, and ours is a little more."""
+        if op in OPS_WITH_LIMIT:
+            args = {"timeout_s": timeout_s, **args}
+            timeout_s += GRACE_S
+        request_id = next(self._ids)
+        future: asyncio.Future[Item] = asyncio.get_running_loop().create_future()
+        self._check_alive()
+        self._waiting[request_id] = future
+        self._send({"id": request_id, "op": op, "args": args})
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            self._send({"id": request_id, "op": "cancel"})
+            raise AgentError(
+                f"no answer to {op} within {timeout_s:g} s", code="timeout", host=self.name
+            ) from None
+        except asyncio.CancelledError:
+            self._send({"id": request_id, "op": "cancel"})
+            raise
+        finally:
+            self._waiting.pop(request_id, None)
+
+    async def ping(self) -> float:
+        """Round trip in milliseconds."""
+        began = time.perf_counter()
+        await self.call("ping", timeout_s=LOST_AFTER_S)
+        self._rtt_ms = (time.perf_counter() - began) * 1000
+        return self._rtt_ms
+
+    @contextlib.asynccontextmanager
+    async def stream(self, op: str, **args: Any) -> AsyncIterator[AsyncIterator[list[Item]]]:
+        """See base.Host.stream. The iterator ends when the stream does; a refusal raises AgentError."""
+        request_id = next(self._ids)
+        self._check_alive()
+        stream = self._streams[request_id] = _Stream()
+        self._send({"id": request_id, "op": op, "args": args})
+        try:
+            yield self._batches(request_id, stream)
+        finally:
+            if (
+                self._streams.pop(request_id, None) is not None
+                and stream.end is None
+                and stream.error is None
+            ):
+                self._send({"id": request_id, "op": "cancel"})
+
+    async def _batches(self, request_id: int, stream: _Stream) -> AsyncIterator[list[Item]]:
+        taken = 0
+        while True:
+            batch = await stream.queue.get()
+            if batch is None:
+                if stream.error is not None:
+                    raise stream.error
+                return
+            taken += 1
+            if taken >= STREAM_CREDIT // 4:
+                self._send({"id": request_id, "op": "ack", "args": {"n": taken}})
+                taken = 0
+            yield batch
+
+    # -------------------------------------------------------------------------------------- life
+
+    async def wait_lost(self) -> str:
+        """See base.Host.wait_lost."""
+        return await asyncio.shield(self._lost)
+
+    async def close(self) -> None:
+        """See base.Host.close."""
+        self._closing = True
+        self._fail("closed by ddtop")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._pipe.close()
+
+    def _check_alive(self) -> None:
+        if self._lost.done():
+            raise self._lost_error()
+
+    def _lost_error(self) -> HostLostError:
+        return HostLostError(
+            f"the connection is gone: {self._lost.result()}",
+            means="detached jobs on the host go on",
+            do="ddtop connects again by itself",
+            host=self.name,
+        )
+
+    def _send(self, message: Item) -> None:
+        self._pipe.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    def _fail(self, reason: str) -> None:
+        """The connection is over: everyone who waits learns it now."""
+        if self._lost.done():
+            return
+        self._lost.set_result(reason)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(self._lost_error())
+        for stream in self._streams.values():
+            stream.error = self._lost_error()
+            stream.queue.put_nowait(None)
+
+    async def _beat(self) -> None:
+        """A ping every PING_S; silence of LOST_AFTER_S is a loss even if TCP says nothing."""
+        try:
+            while not self._lost.done():
+                probe = asyncio.create_task(self.ping())
+                done, _ = await asyncio.wait([probe], timeout=PING_S)
+                if not done:
+                    await self._judge_silence()
+                    probe.cancel()
+                    await asyncio.gather(probe, return_exceptions=True)
+                elif probe.exception() is None:
+                    await asyncio.sleep(PING_S)
+        except HostLostError:
+            return
+
+    async def _judge_silence(self) -> None:
+        """Called when a ping was not answered in time: waits out the rest of LOST_AFTER_S of silence."""
+        while not self._lost.done():
+            quiet = time.monotonic() - self._heard
+            if quiet < PING_S:
+                return
+            if quiet > LOST_AFTER_S:
+                # It may be we who slept (a suspended laptop, a blocked loop): let what has arrived be read first.
+                await asyncio.sleep(0.3)
+                if time.monotonic() - self._heard > LOST_AFTER_S:
+                    self._fail(f"nothing heard for {LOST_AFTER_S:g} s")
+                return
+            await asyncio.sleep(0.5)
+
+    async def _read(self, first: bytes) -> None:
+        try:
+            chunk = first
+            while True:
+                for line in self._splitter.feed(chunk):
+                    if line:
+                        self._take(line)
+                chunk = await self._pipe.read()
+                if not chunk:
+                    break
+                self._heard = time.monotonic()
+        except (LineTooLongError, ValueError, KeyError, TypeError) as error:
+            self._fail(f"the agent broke the protocol: {error}")
+            return
+        how = await self._pipe.ended()
+        tail = self._pipe.stderr_tail()
+        evidence = f"; its last words: {tail[-600:]}" if tail and "lost" not in how else ""
+        self._fail(("it ended in the middle of a line, " if self._splitter.rest else "") + how + evidence)
+
+    def _take(self, line: bytes) -> None:
+        message = json.loads(line)
+        request_id = message["id"]
+        stream = self._streams.get(request_id)
+        if "err" in message:
+            error = self._agent_error(message["err"])
+            future = self._waiting.get(request_id)
+            if future is not None and not future.done():
+                future.set_exception(error)
+            elif stream is not None:
+                stream.error = error
+                stream.queue.put_nowait(None)
+            elif request_id is None:
+                raise ValueError(error.what)
+        elif "ok" in message:
+            future = self._waiting.get(request_id)
+            if future is not None and not future.done():
+                future.set_result(message["ok"])
+        elif stream is not None and "items" in message:
+            stream.queue.put_nowait(message["items"])
+        elif stream is not None and "end" in message:
+            stream.end = message["end"]
+            stream.queue.put_nowait(None)
+
+    def _agent_error(self, body: Item) -> AgentError:
+        return AgentError(body["what"], code=body["code"], do=body.get("do", ""), host=self.name)

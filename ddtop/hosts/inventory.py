@@ -1,0 +1,99 @@
+"""Which connector a host's name means, with the settings `[hosts.NAME]` of the user's config.toml."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tomli
+
+from ddtop.errors import UsageError
+from ddtop.hosts.base import Connector
+
+LOCAL_NAMES = frozenset({"local", "localhost"})
+
+
+class HostSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[hosts.NAME]` in config.toml. All optional."""
+
+    ssh: str = ""
+    """What to give to ssh instead of NAME: an alias of ~/.ssh/config or [user@]host[:port]."""
+    user: str = ""
+    port: int = 0
+    host_dir: str = ""
+    """State folder there, instead of ~/.local/state/ddtop."""
+    python: str = ""
+    """The python3 that runs the agent there."""
+
+
+def read_host_settings(paths: Sequence[Path]) -> dict[str, HostSettings]:
+    """`[hosts.*]` of the config files, later ones winning; missing files are fine. Raises UsageError."""
+    found: dict[str, HostSettings] = {}
+    for path in paths:
+        try:
+            table = tomli.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError, tomli.TOMLDecodeError) as error:
+            raise UsageError(f"{path}: {error}", do="repair the file, or move it away") from error
+        hosts = table.get("hosts", {})
+        if not isinstance(hosts, Mapping):
+            raise UsageError(f"{path}: hosts must be tables: [hosts.NAME]")
+        for name, raw in hosts.items():
+            found[name] = _settings(path, name, raw)
+    return found
+
+
+def _settings(path: Path, name: str, raw: Any) -> HostSettings:
+    try:
+        return msgspec.convert(raw, HostSettings)
+    except msgspec.ValidationError as error:
+        hint = ""
+        if isinstance(raw, Mapping):
+            fields = HostSettings.__struct_fields__
+            for key in raw:
+                near = difflib.get_close_matches(key, fields, n=1) if key not in fields else []
+                hint = hint or (f"did you mean {near[0]!r}?" if near else "")
+        raise UsageError(f"{path}: [hosts.{name}]: {error}", do=hint) from error
+
+
+def connector_for(
+    name: str,
+    *,
+    config_paths: Sequence[Path] = (),
+    ssh_config: Sequence[Path] | None = None,
+    host_dir: str | None = None,
+) -> Connector:
+    """The connector for a host's name: `local` or `localhost` is this machine, all else is SSH.
+
+    `config_paths` are ddtop's own config files, `ssh_config` those of SSH (None: the user's), `host_dir` the
+    command line's --host-dir, which wins. Nothing is contacted. Raises UsageError.
+    """
+    if not name.strip() or name.startswith("-"):
+        raise UsageError(f"{name!r} is no host name")
+    settings = read_host_settings(config_paths).get(name, HostSettings())
+    folder = host_dir or settings.host_dir or None
+    if name in LOCAL_NAMES and not settings.ssh:
+        from ddtop.hosts.local import LocalConnector
+
+        return LocalConnector(name, host_dir=folder, python=settings.python or None)
+    from ddtop.hosts.ssh import SshConnector
+
+    return SshConnector(
+        name,
+        ssh=settings.ssh or None,
+        config_paths=ssh_config,
+        user=settings.user or None,
+        port=settings.port or None,
+        host_dir=folder,
+        python=settings.python or "python3",
+    )
+
+
+async def probe(host: Any, *, timeout_s: float = 10.0, **what: Any) -> dict[str, Any]:
+    """One round trip about everything: the op `probe` of agent/wire.py with its arguments by name."""
+    answer: dict[str, Any] = await host.call("probe", timeout_s=timeout_s, **what)
+    return answer
