@@ -11,23 +11,11 @@ import json
 import math
 from typing import Any
 
+from .choice import Choice
 from .sse import SseEvent
 
 TEXT_KEYS = ("content", "text", "reasoning", "reasoning_content", "refusal")
 GOOD_FINISH = ("stop", "length", "tool_calls", "function_call", "eos", "limit", "word", "stop_sequence")
-
-
-class Choice:
-    """One of the `n` answers of a request."""
-
-    __slots__ = ("counted", "finish", "native_text", "reasoning", "text")
-
-    def __init__(self) -> None:
-        self.text: list[str] = []
-        self.reasoning: list[str] = []
-        self.native_text = ""  # SGLang's cumulative text
-        self.finish: str | None = None
-        self.counted = 0  # tokens by the server's running count
 
 
 class Account:
@@ -329,20 +317,13 @@ class Account:
         meta = message.get("meta_info")
         meta = meta if isinstance(meta, dict) else {}
         text = message.get("text")
+        count = _whole(meta.get("completion_tokens"))
         grew = False
         if isinstance(text, str) and text:
-            if len(text) > len(choice.native_text) and text.startswith(choice.native_text):
-                piece, choice.native_text = text[len(choice.native_text) :], text
-            elif text == choice.native_text and _whole(meta.get("completion_tokens")) == choice.counted:
-                piece = ""
-            elif choice.native_text.startswith(text) and len(text) > 16:
-                piece = ""  # the end of a stop string was taken back
-            else:
-                piece, choice.native_text = text, choice.native_text + text
-            grew = bool(piece)
-            self.content_chars += len(piece)
+            gained = choice.take_native(text, count is not None and count > choice.counted)
+            grew = gained > 0
+            self.content_chars += gained
         self._prompt_side(meta)
-        count = _whole(meta.get("completion_tokens"))
         if count is not None:
             self._running_known, self.source = True, "meta_info"
             choice.counted = max(choice.counted, count)
