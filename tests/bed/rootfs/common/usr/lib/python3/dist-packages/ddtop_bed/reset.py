@@ -47,7 +47,6 @@ def restore_units():
     """Unit files as shipped; nothing under /run but what systemd made."""
     changed = False
     shipped = {str(p.relative_to(PRISTINE)) for p in PRISTINE.rglob("*") if not p.is_dir() or p.is_symlink()}
-    base = {"dbus-org", "sshd.service", "syslog.service"}
     for path in list(UNITS.rglob("*")):
         name = str(path.relative_to(UNITS))
         if path.is_file() and not path.is_symlink() and name not in shipped:
@@ -66,7 +65,7 @@ def restore_units():
             changed = True
     for root in RUN_DIRS:
         for path in Path(root).glob("*"):
-            if path.name.endswith(".d") or path.is_file():
+            if path.name.endswith(".d") or path.is_symlink() or path.is_file():
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
                 changed = True
     for path in [p for p in UNITS.glob("*.d") if p.is_dir() and not any(p.iterdir())]:
@@ -87,8 +86,27 @@ def restore_models():
         models.make_all(host, "/")
 
 
+def undo_trouble():
+    """What tests/bed/trouble.py does outside of units and models."""
+    for venv in ("/opt/sglang", "/opt/ddtree"):
+        if Path(venv, "bin.away").exists():
+            shutil.rmtree(Path(venv, "bin"), ignore_errors=True)
+            Path(venv, "bin.away").rename(Path(venv, "bin"))
+    conf = Path("/etc/systemd/logind.conf.d/bed.conf")
+    if conf.exists():
+        conf.unlink()
+        run("systemctl", "restart", "systemd-logind")
+    for home in HOMES:
+        saved = Path(home, ".bashrc.bed")
+        if saved.exists():
+            saved.rename(Path(home, ".bashrc"))
+    for user in Path("/var/lib/systemd/linger").glob("*"):
+        run("loginctl", "disable-linger", user.name)
+
+
 def main():
     faults.write([])
+    undo_trouble()
     kill_services()
     kill_strays()
     changed = restore_units()
@@ -97,7 +115,7 @@ def main():
     run("systemctl", "reset-failed")
     restore_models()
     for home in HOMES:
-        for part in (".local/state/ddtop", ".config/systemd/user", "results", ".cache/flashinfer", ".cache/vllm"):
+        for part in (".local/state/ddtop", "results", ".cache/flashinfer", ".cache/vllm"):
             shutil.rmtree(os.path.join(home, part), ignore_errors=True)
     shutil.rmtree("/run/ddtop-bed-gpu", ignore_errors=True)
     Path("/run/ddtop-bed-gpu").mkdir()

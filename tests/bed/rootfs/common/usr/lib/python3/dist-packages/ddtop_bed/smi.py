@@ -142,6 +142,7 @@ def query(kind, fields, form, ids):
             real = {"name": "process_name", "used_gpu_memory": "used_gpu_memory"}.get(real, real)
         names.append(real)
     unit = (lambda f, v: "") if "nounits" in form else (lambda f, v: f" {UNIT[f]}" if f in UNIT and not str(v).startswith("[") else "")
+    selected(ids)  # a wrong index is an error before anything is printed
     if "noheader" not in form:
         print(", ".join(n + (f" [{UNIT[n]}]" if n in UNIT else "") for n in names), flush=True)
     while True:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 UNIT_DIRS = ("/etc/systemd/system", "/run/systemd/system", "/run/systemd/system.control", "/run/systemd/transient",
              "/etc/systemd/user", "/run/systemd/user", "/home/bench/.config/systemd/user", "/root/.config/systemd/user",
-             "/run/user/1000/systemd", "/run/user/0/systemd")
+             *(f"/run/user/{uid}/systemd/{d}" for uid in (0, 1000) for d in ("user", "user.control", "transient")))
 # A login makes these and takes them away some seconds later; they say nothing about what was left behind.
 LOGIN = re.compile(r"session-\w+\.scope$|session-\d+\.scope$|user@\d+\.service$|user-runtime-dir@\d+\.service$|user-\d+\.slice$|run-user-.*\.mount$")
 BORING = re.compile(r"^(sshd: |sshd \[|\(sd-pam\)|/lib/systemd/|/usr/lib/systemd/|/sbin/init|/usr/sbin/sshd|/usr/bin/dbus-daemon|\(|$)")
@@ -18,7 +18,10 @@ def files(root, inside=lambda p: True):
         for name in sorted(names) + [d for d in dirs if os.path.islink(os.path.join(path, d))]:
             p = os.path.join(path, name)
             try:
-                out[p] = ("-> " + os.readlink(p)) if os.path.islink(p) else inside(p)
+                if os.path.islink(p):
+                    out[p] = "-> " + os.readlink(p)
+                elif os.path.isfile(p):  # not a socket or FIFO, which would block
+                    out[p] = inside(p)
             except OSError:
                 pass
     return out
@@ -58,13 +61,6 @@ def processes():
         if cmdline and not BORING.search(cmdline) and not foreign:
             out[cmdline] = out.get(cmdline, 0) + 1
     return out
-
-
-def smi():
-    try:
-        return json.loads(Path("/run/ddtop-bed-gpu/limits").read_text())
-    except (OSError, ValueError):
-        return {}
 
 
 def take():

@@ -1,0 +1,1 @@
+"""Small tests of the bed itself: what it promises, tried."""
