@@ -21,9 +21,6 @@ WINDOW_S = 30.0
 """A creep slower than a step in this time is noise (a hung loop that reads /proc); the mark moves along."""
 CPU_BUSY = 0.05
 """Share of one core above which the processes count as computing."""
-COMPILERS = frozenset(
-    {"nvcc", "ptxas", "cicc", "ninja", "triton", "cudafe++", "fatbinary", "nvlink", "cc1plus"}
-)
 SHAPES_KEPT = 4000
 
 
@@ -73,6 +70,7 @@ class Progress:
     files: int | None = None
     cpu: Mark | None = None
     pids: int = 0
+    """The most processes seen at once."""
     shapes: frozenset[str] = frozenset()
     """Lines seen in this start, numbers left out."""
 
@@ -98,12 +96,9 @@ def reset_gap(p: Progress) -> Progress:
 
 def advance(p: Progress, r: ActivityReading) -> Progress:
     """`p` after one sample of the unit's processes."""
-    if r.pids != p.pids:
-        # Other processes, other sums: a new child's counters are no movement, and a dead one's no loss.
-        grew = r.pids > p.pids
-        p = replace(p, pids=r.pids, gpu=None, read=None, rss=None, cpu=None)
-        if grew:
-            p = evidence(p, r.at, f"{r.pids} processes")
+    if r.pids > p.pids:
+        # More processes than ever before: workers were started. A child that comes and goes shows nothing.
+        p = evidence(replace(p, pids=r.pids), r.at, f"{r.pids} processes")
     gpu, gpu_moved = _moved(p.gpu, r.gpu_mem_mib, GPU_STEP_MIB, r.at)
     read, read_moved = _moved(p.read, r.read_b, READ_STEP_B, r.at)
     rss, rss_moved = _moved(p.rss, r.rss_mib, RSS_STEP_MIB, r.at)
@@ -119,11 +114,10 @@ def advance(p: Progress, r: ActivityReading) -> Progress:
             p = evidence(p, r.at, f"{r.cache_files - p.files} new files in compile caches")
         p = replace(p, files=r.cache_files)
     p, busy = _busy(p, r)
-    alive = [c for c in r.compilers if c in COMPILERS or c.startswith(("triton", "ptxas"))]
-    if alive:
+    if r.compilers:
         p = replace(p, compiling_at=r.at)
         if busy or p.cpu is None:
-            p = evidence(p, r.at, f"compiling ({', '.join(sorted(set(alive)))})")
+            p = evidence(p, r.at, f"compiling ({', '.join(sorted(set(r.compilers)))})")
     return replace(p, cpu_at=r.at) if busy else p
 
 
