@@ -122,6 +122,7 @@ def test_lost_reload_and_overruled_arguments_run_the_old_command(ct200):
     trouble.dropin(ct200.bed, "ct200", unit, "[Service]\nNice=1\n", "40-x.conf", "/run/systemd/system")
     ct200.fault(*FAST, "SYSTEMCTL_FAULT=no-reload")
     ct200.sh(f"systemctl start {unit}")  # an inactive unit would be read anew at its next start
+    ct200.wait("ready")
     trouble.dropin(ct200.bed, "ct200", unit, mine, "50-mine.conf", "/run/systemd/system")
     ct200.sh(f"systemctl restart {unit}")
     # systemd 252 sees a new file in a drop-in folder it knows; it does not see a new drop-in folder.

@@ -16,10 +16,10 @@ def run(*argv):
 
 def kill_services():
     """End every service and scope that the base system does not have, at once."""
-    shown = run("systemctl", "list-units", "--all", "--plain", "--no-legend", "--full", "--type=service,scope,timer")
-    names = [l.split()[0] for l in shown.splitlines()]
-    ours = [n for n in names if not n.startswith(KEEP) and not n.startswith(("session-", "init.scope"))
-            and ((UNITS / n).exists() or "/run/" in run("systemctl", "show", "-P", "FragmentPath", n))]
+    shown = run("systemctl", "show", "*.service", "*.scope", "*.timer", "-p", "Id,FragmentPath,ActiveState").split("\n\n")
+    units = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in shown]
+    ours = [u["Id"] for u in units if u.get("Id") and u["ActiveState"] != "inactive" and not u["Id"].startswith((*KEEP, "session-", "init.scope"))
+            and ("/run/" in u["FragmentPath"] or (UNITS / u["Id"]).exists())]
     if ours:
         run("systemctl", "stop", "--no-block", *ours)
         run("systemctl", "kill", "--signal=KILL", "--kill-whom=all", *ours)
