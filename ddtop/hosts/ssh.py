@@ -58,7 +58,8 @@ class SshPipe:
         self._drainer = asyncio.create_task(self._drain_stderr())
 
     async def _drain_stderr(self) -> None:
-        """Standard error is always read: unread it stops standard output too (one window of 2 MiB for both)."""
+        """Standard error is always read: unread it stops standard output too (one window of 2 MiB for
+        both)."""
         try:
             while data := await self._process.stderr.read(65536):
                 self._tail.add(data)
@@ -125,7 +126,8 @@ async def close_all(connections: list[asyncssh.SSHClientConnection]) -> None:
 
 
 class SshConnector:
-    """Reaches a host by its name in ~/.ssh/config, or as [user@]host[:port]. `python` runs the agent there."""
+    """Reaches a host by its name in ~/.ssh/config, or as [user@]host[:port]. `python` runs the agent
+    there."""
 
     def __init__(
         self,

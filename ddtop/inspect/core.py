@@ -1,0 +1,184 @@
+"""`ddtop inspect`: which inspector judges which kind, and one shape for all answers."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ddtop.errors import DdtopError, UsageError
+from ddtop.inspect.files import NotJudgedError, input_number, result, text_of
+from ddtop.inspect.guess import guess_kind
+from ddtop.inspect.proof import last_events, number_lines
+from ddtop.inspect.render import render_text, to_json
+
+KINDS = ("log", "gpu", "sse", "unit", "model", "results", "ssh")
+GROUP_KINDS = {
+    "A": "gpu", "B": "log", "C": "metrics", "D": "sse", "E": "unit", "F": "ssh", "G": "model", "H": "results"
+}  # fmt: skip
+"""Case group → kind. `metrics` is the throughput and acceptance side of a log; for people it is part of
+`log`."""
+
+EXIT_OK, EXIT_USAGE, EXIT_NOT_JUDGED = 0, 2, 12
+MAX_BYTES = 1 << 30
+
+_HEAD = {"verdict", "cause", "severity", "advice", "evidence", "schema", "kind"}
+
+
+def _finish(kind: str, got: Mapping[str, Any]) -> dict[str, Any]:
+    """Put an inspector's answer into the common shape; None stands for absent and is left out."""
+    rest = {key: value for key, value in got.items() if key not in _HEAD}
+    proof = [item if isinstance(item, Mapping) else {"text": str(item)} for item in got.get("evidence") or ()]
+    return result(
+        kind, got["verdict"], got["cause"], got["severity"], str(got.get("advice") or ""), proof, **rest
+    )
+
+
+def _function(module: str, name: str) -> Callable[..., dict[str, Any]]:
+    """An inspector of another room, imported when it is asked for: `ddtop --help` stays instant."""
+    found: Callable[..., dict[str, Any]] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def _gpu(files: Mapping[str, bytes]) -> dict[str, Any]:
+    return _function("ddtop.sources.gpu_diag", "diagnose_gpu")(files)
+
+
+def _log(files: Mapping[str, bytes]) -> dict[str, Any]:
+    got = dict(_function("ddtop.sources.logdiag", "diagnose_log")(files))
+    try:
+        numbers = _metrics(files)
+    except (ValueError, KeyError):
+        numbers = {}
+    told = {k: v for k, v in numbers.items() if k not in _HEAD and v is not None}
+    if told:
+        got.setdefault("metrics", {**told, "verdict": numbers.get("verdict"), "cause": numbers.get("cause")})
+    return got
+
+
+def _metrics(files: Mapping[str, bytes]) -> dict[str, Any]:
+    got = dict(_function("ddtop.sources.logmetrics", "log_metrics")(files))
+    got["evidence"] = got.get("evidence") or number_lines(files)
+    return got
+
+
+def _sse(files: Mapping[str, bytes]) -> dict[str, Any]:
+    name = next((n for n in files if input_number(n) == 1), next(iter(files)))
+    times = None
+    if "times.txt" in files:
+        words = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", text_of(files["times.txt"]).partition(":")[2])
+        times = [float(word) for word in words]
+    got = dict(_function("ddtop.bench.ssediag", "diagnose_sse")(files[name], times=times))
+    got["evidence"] = got.get("evidence") or last_events(files[name])
+    return got
+
+
+def _unit(files: Mapping[str, bytes]) -> dict[str, Any]:
+    return _function("ddtop.services.unitdiag", "diagnose_unit")(files)
+
+
+def _results(files: Mapping[str, bytes]) -> dict[str, Any]:
+    return _function("ddtop.bench.importers", "diagnose_results")(files)
+
+
+def _model(files: Mapping[str, bytes]) -> dict[str, Any]:
+    return _function("ddtop.inspect.model", "diagnose_model")(files)
+
+
+def _ssh(files: Mapping[str, bytes]) -> dict[str, Any]:
+    return _function("ddtop.inspect.ssh", "diagnose_ssh")(files)
+
+
+_INSPECTORS: dict[str, Callable[[Mapping[str, bytes]], dict[str, Any]]] = {
+    "log": _log, "metrics": _metrics, "gpu": _gpu, "sse": _sse, "unit": _unit, "model": _model,
+    "results": _results, "ssh": _ssh,
+}  # fmt: skip
+
+
+def inspect_files(kind: str | None, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """The verdict on one file or on several that belong together.
+
+    `files`: name → content. `input.*` is judged; `input2.*` … add fields with `_input2` behind their names;
+    other
+    names give what stands beside it (`cmd.txt`, `rc.txt`, `meta.toml` …). `kind` None: guessed.
+    Raises NotJudgedError when it is not of that kind or says nothing, UsageError for an unknown kind.
+    """
+    if kind is not None and kind not in _INSPECTORS:
+        raise UsageError(f"inspect knows no kind {kind!r}", do="use one of: " + " ".join(KINDS))
+    if not files or not any(data.strip() for data in files.values()):
+        raise NotJudgedError("the input is empty")
+    chosen = kind or guess_kind(files)
+    if chosen is None:
+        raise NotJudgedError("nothing in it says what it is; name the kind: " + " ".join(KINDS))
+    try:
+        return _finish("log" if chosen == "metrics" else chosen, _INSPECTORS[chosen](files))
+    except ValueError as error:
+        raise NotJudgedError(str(error) or f"this is no {chosen} input") from error
+
+
+def inspect_file(kind: str | None, source: Path | str | bytes, *, name: str = "input") -> dict[str, Any]:
+    """The verdict on a file, a directory, bytes, or (kind `ssh`) a host name of the user's own ssh config.
+
+    A directory is a model, unless it holds `input*` files: then these are judged together.
+    """
+    if isinstance(source, bytes):
+        return inspect_files(kind, {name: source})
+    path = Path(source).expanduser()
+    if path.is_dir():
+        if any(input_number(p.name) for p in path.iterdir()):
+            return inspect_files(kind, read_folder(path))
+        if kind in (None, "model"):
+            got = _function("ddtop.inspect.model", "diagnose_model")(path)
+            return _finish("model", got)
+        raise UsageError(f"{path} is a directory", do="give a file, or use kind model")
+    if not path.exists():
+        if kind == "ssh":
+            return _finish("ssh", _function("ddtop.inspect.ssh", "diagnose_ssh")(None, str(source)))
+        raise UsageError(f"{path}: no such file", do="ddtop inspect [KIND] FILE, or - for standard input")
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    file_name = path.name
+    if kind == "ssh" and not file_name.endswith(".config") and _looks_like_config(data):
+        file_name = "input.config"
+    return inspect_files(kind, {file_name: data})
+
+
+def _looks_like_config(data: bytes) -> bool:
+    return bool(re.search(rb"^\s*(?:Host|Match|Include)[\s=]", data[:65536], re.I | re.M))
+
+
+def read_folder(folder: Path, *, limit: int = MAX_BYTES) -> dict[str, bytes]:
+    """All files below a folder by relative name, but for what describes a case (`expect.toml`,
+    `source.txt`)."""
+    out: dict[str, bytes] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name not in {"expect.toml", "source.txt"}:
+            with path.open("rb") as file:
+                out[path.relative_to(folder).as_posix()] = file.read(limit)
+    return out
+
+
+def main_inspect(kind: str | None, file: str, as_json: bool) -> int:
+    """The command: print the verdict on `file` (`-`: standard input) and give the exit status.
+
+    0 it could be judged (whatever the verdict), 2 wrong usage, 12 it cannot be judged.
+    """
+    if kind is not None and kind not in KINDS:
+        print(f"ddtop inspect: no kind {kind!r}; use one of: {' '.join(KINDS)}", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        got = inspect_file(kind, sys.stdin.buffer.read(MAX_BYTES) if file == "-" else file)
+    except NotJudgedError as error:
+        print(f"ddtop inspect: {file}: cannot be judged: {error}", file=sys.stderr)
+        return EXIT_NOT_JUDGED
+    except DdtopError as error:
+        print(f"ddtop inspect: {error}", file=sys.stderr)
+        return error.exit_code if error.exit_code == EXIT_USAGE else EXIT_NOT_JUDGED
+    print(to_json(got) if as_json else render_text(got))
+    return EXIT_OK

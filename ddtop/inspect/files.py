@@ -1,0 +1,66 @@
+"""Helpers all inspectors share: text of bytes, which file is which input, and the shape of a result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SCHEMA = 1
+"""Version of the JSON of `ddtop inspect`."""
+
+_INPUT = re.compile(r"^input(?P<n>\d{0,3})(?:\.|$)")
+
+
+def text_of(data: bytes) -> str:
+    """Bytes as text, whatever they are: UTF-8 (a BOM is dropped), UTF-16 with a BOM, else with replacement
+    marks."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace")
+
+
+def input_number(name: str) -> int | None:
+    """1 for `input.csv`, 2 for `input2.csv`, None for a file that is no numbered input (`cmd.txt`)."""
+    found = _INPUT.match(name.rsplit("/", 1)[-1])
+    if not found:
+        return None
+    return int(found["n"]) if found["n"] else 1
+
+
+def evidence(text: str, line: int | None = None, file: str | None = None) -> dict[str, Any]:
+    """One piece of evidence: the text read, its 1-based line, and the file where there are several."""
+    out: dict[str, Any] = {"text": text.strip()[:400]}
+    if line is not None:
+        out["line"] = line
+    if file is not None:
+        out["file"] = file
+    return out
+
+
+def result(
+    kind: str,
+    verdict: str,
+    cause: str,
+    severity: str,
+    advice: str,
+    proof: Sequence[Mapping[str, Any]] = (),
+    **fields: Any,
+) -> dict[str, Any]:
+    """The common shape: schema, kind, verdict, cause, severity, advice, evidence, then the kind's own fields.
+    Fields that are None are left out: absent means absent."""
+    head: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kind": kind,
+        "verdict": verdict,
+        "cause": cause,
+        "severity": severity,
+        "advice": advice,
+        "evidence": [dict(item) for item in proof],
+    }
+    head.update({key: value for key, value in fields.items() if value is not None})
+    return head
+
+
+class NotJudgedError(Exception):
+    """The input is not of the kind, or too little to say anything; `str()` says which, for people."""

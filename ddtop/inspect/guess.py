@@ -1,0 +1,161 @@
+"""What kind of file is this? By its form, looking at the first part only: a 50 MB log is guessed in
+milliseconds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from ddtop.hosts.sshtext import find_hits, read_frame
+from ddtop.inspect.files import text_of
+from ddtop.inspect.model import parse_listing
+from ddtop.sources.gpu_diag import diagnose_gpu
+
+LOOK = 65_536
+"""Bytes looked at."""
+
+_SHOW = re.compile(
+    r"^(?:ActiveState|LoadState|SubState|InvocationID|MainPID|ExecMainStatus|Result|NRestarts)=", re.M
+)
+_UNIT_WORDS = re.compile(
+    r"systemd\[\d{1,9}\]: |Main PID: \d|Loaded: loaded \(/|^[●○×] \S{1,200}\.service|start-limit-hit|Start request repeated"
+    r"|Job for \S{1,200}\.service failed|code=(?:exited|killed), status=\d|^\$ (?:sudo )?systemctl \w"
+    r"|^(?:Starting|Started|Stopping|Stopped|Failed to start) \S{1,200}\.service|\.service(?: - .{1,200})? was skipped"
+    r"|ActiveState=\w+ SubState=|\.service: (?:failed|active|activating|inactive|deactivating)\s", re.M,
+)  # fmt: skip
+_SSE = re.compile(
+    r"\A(?:HTTP/\d|:?\s{0,2}(?:ping|keep-?alive)?\s{0,4}(?:data|event|id|retry):|(?:data|event): ?[\{\[])",
+    re.I,
+)
+_RESULT_KEYS = {
+    "request_throughput", "output_throughput", "mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "benchmarks",
+    "time_to_first_token", "output_token_throughput", "load_summary", "successes", "model_id", "tokenizer_id",
+    "request_count", "benchmark_duration", "results", "records", "input_config", "pp_throughput",
+    "tg_throughput",
+}  # fmt: skip
+_RESULT_TEXT = re.compile(
+    r"Serving Benchmark Result|token throughput \(tok/s\)|Successful requests:|Benchmark duration \(s\)|Request throughput \(req/s\)"
+    r"|Mean TTFT \(ms\)|NVIDIA AIPerf|^\|\s*model\s*\|\s*test\s*\|", re.M | re.I,
+)  # fmt: skip
+_BY_ENDING = {
+    ".sse": "sse", ".http": "sse", ".show": "unit", ".startcmd": "unit", ".journal": "unit", ".lst": "model",
+    ".config": "ssh",
+}  # fmt: skip
+
+
+def guess_kind(files: Mapping[str, bytes]) -> str | None:
+    """log, gpu, sse, unit, model, results or ssh; None when there is nothing to go by (empty, or binary)."""
+    for name in files:
+        base = PurePosixPath(name).name
+        kind = _BY_ENDING.get(PurePosixPath(base).suffix)
+        if kind or base in {"ssh_config", "query.txt"}:
+            return kind or "ssh"
+        if base.endswith((".safetensors", ".gguf")) or "/snapshots/" in name or "/blobs/" in name:
+            return "model"
+    if b"nvidia-smi" in files.get("cmd.txt", b""):
+        return "gpu"
+    if any(read_frame(text_of(d[:LOOK])) for n, d in files.items() if n.endswith(".stdout")):
+        return "ssh"
+    inputs = {n: d for n, d in files.items() if PurePosixPath(n).name.startswith("input")} or dict(files)
+    for name in sorted(inputs, key=lambda n: (n.endswith((".txt", ".err")), n)):
+        kind = guess_text(inputs[name])
+        if kind:
+            return kind
+    return None
+
+
+def guess_text(data: bytes) -> str | None:
+    """The kind of one file by its first bytes."""
+    head = data[:LOOK]
+    text = text_of(head).lstrip("\r\n\t ")
+    if not text.strip():
+        return None
+    if sum(c in "\x00\ufffd" for c in text[:2000]) > len(text[:2000]) // 4:
+        return None
+    if _SSE.match(text) or (text[0] == ":" and re.search(r"^(?:data|event): ?\S", text, re.M)):
+        return "sse"
+    if len(_SHOW.findall(text)) >= 2:
+        return "unit"
+    if text[0] in "{[":
+        kind = _json_kind(text)
+        if kind:
+            return kind
+    if _is_gpu(head):
+        return "gpu"
+    if _RESULT_TEXT.search(text):
+        return "results"
+    if _is_ssh_config(text):
+        return "ssh"
+    rows = [line for line in text.splitlines()[:200] if line.strip() and not line.startswith("#")]
+    if rows and len(parse_listing("\n".join(rows))) * 2 > len(rows) and not _UNIT_WORDS.search(text):
+        return "model"
+    if re.search(r"^uptime(?:_s)?\s?[=:]", text, re.M) and "shm" in text:
+        return "model"
+    if read_frame(text) is not None:
+        return "ssh"
+    if _UNIT_WORDS.search(text[:4000]) and not re.search(r"server_args|Traceback", text):
+        return "unit"
+    engine = re.search(r"server_args|sglang|vllm|llama|uvicorn|INFO |Traceback", text, re.I)
+    if find_hits(text[:20_000]) and not engine:
+        return "ssh"
+    if _UNIT_WORDS.search(text) and not engine:
+        return "unit"
+    return "log"
+
+
+def _is_gpu(head: bytes) -> bool:
+    try:
+        diagnose_gpu({"input": head})
+    except ValueError:
+        return False
+    return True
+
+
+def _json_kind(text: str) -> str | None:
+    first = text.splitlines()[0] if text.startswith("{") else text
+    for candidate in (text, first):
+        try:
+            value: Any = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        return _value_kind(value)
+    keys = set(re.findall(r'"([A-Za-z_]{2,60})"\s*:', text[:20_000]))
+    if "MESSAGE" in keys or "__CURSOR" in keys:
+        return "unit" if _only_systemd(text) else "log"
+    return "results" if len(keys & _RESULT_KEYS) >= 1 and "choices" not in keys else None
+
+
+def _value_kind(value: Any) -> str | None:
+    if isinstance(value, list):
+        value = value[0] if value else {}
+    if not isinstance(value, dict):
+        return None
+    keys = set(value)
+    if keys & {"MESSAGE", "__CURSOR", "_SYSTEMD_UNIT"}:
+        return "unit" if value.get("SYSLOG_IDENTIFIER") == "systemd" or "JOB_RESULT" in keys else "log"
+    if keys & {"choices", "timings"} or (
+        keys <= {"error", "object", "code", "message", "type"} and "error" in keys
+    ):
+        return "sse"
+    if keys & _RESULT_KEYS or any(isinstance(k, str) and ("ttft" in k or "throughput" in k) for k in keys):
+        return "results"
+    return None
+
+
+def _only_systemd(text: str) -> bool:
+    names = re.findall(r'"SYSLOG_IDENTIFIER"\s*:\s*"([^"]{1,80})"', text)
+    return bool(names) and all(name == "systemd" for name in names)
+
+
+def _is_ssh_config(text: str) -> bool:
+    rows = [
+        line.strip() for line in text.splitlines()[:300] if line.strip() and not line.strip().startswith("#")
+    ]
+    words = {re.split(r"[\s=]", row, maxsplit=1)[0].lower() for row in rows}
+    return bool(words & {"host", "match", "include"}) and bool(
+        words & {"hostname", "user", "port", "proxyjump", "proxycommand", "identityfile", "include", "controlmaster",
+                 "stricthostkeychecking", "forwardagent", "serveraliveinterval", "remotecommand"}
+    )  # fmt: skip

@@ -1,0 +1,247 @@
+"""`ddtop inspect model`: a model directory, a listing of one, or what a probe said about one."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ddtop.agent.modeldir import check_model_dir
+from ddtop.agent.modelfiles import Head, is_weight, read_head, read_index
+from ddtop.agent.modeljudge import Entry, judge
+from ddtop.inspect.files import NotJudgedError, evidence, result, text_of
+
+_FIND = re.compile(
+    r"^(?P<kind>[fdlcbsp])\s+(?:(?P<blocks>\d{1,15})\s+(?=\d{1,18}\s))?(?P<size>\d{1,18})\s+(?P<path>\S.{0,4000}?)"
+    r"(?:\s->\s(?P<to>\S.{0,4000}?))?\s{0,8}$"
+)
+_LS = re.compile(
+    r"^(?:\d{1,12}\s+)?(?P<kind>[-dlcbsp])[rwxsStT-]{9}[.+@]?\s+\d{1,9}\s+\S{1,64}\s+\S{1,64}\s+(?P<size>\d{1,18})\s+"
+    r"(?:\w{3}\s+\d{1,2}\s+[\d:]{4,5}|\d{1,2}\.?\s+\w{3,9}\.?\s+[\d:]{4,5}|\d{4}-\d\d-\d\d[ T][\d:.]{5,18}(?:\s[+-]\d{4})?)\s"
+    r"(?P<path>.{1,4000}?)(?:\s->\s(?P<to>.{1,4000}?))?\s{0,8}$"
+)
+_FOLDER = re.compile(r"^(?P<path>\S.{0,1000}):$")
+_SIZE_PATH = re.compile(r"^(?P<size>\d{1,18})\s+(?P<path>\S.{0,4000}?)\s{0,8}$")
+_LINK = re.compile(r"^(?P<path>\S.{0,4000}?)\s->\s(?P<to>\S.{0,4000}?)\s{0,8}$")
+_ENOSPC = re.compile(
+    r"No space left on device|ENOSPC|disk quota exceeded|not enough (?:free )?(?:disk )?space", re.I
+)
+_DF = re.compile(
+    r"^\S.{0,200}?\s+(?P<size>\d{1,20})\s+(?P<used>\d{1,20})\s+(?P<avail>\d{1,20})\s+\d{1,3}%\s+(?P<at>/.*)$"
+)
+_RSYNC = re.compile(r"\b(?P<pct>\d{1,3})%\s+[\d.,]{1,12}[kKMGT]?B/s\s+\d{1,4}:\d\d:\d\d")
+_PATH_IN_ERROR = re.compile(r"['\"‘’`](?P<p>[^'\"‘’`\n]{1,1000})['\"‘’`]")
+
+
+def parse_listing(text: str) -> list[Entry]:
+    """Entries of `find -printf "%y %s %p -> %l"` (with or without %b), `ls -l`, `ls -lR`, or size-and-path
+    lines.
+    Lines that are none of these are passed over."""
+    out: list[Entry] = []
+    folder = ""
+    for line in map(str.rstrip, text.splitlines()):
+        if not line or line.startswith("#"):
+            continue
+        found = _FIND.match(line) or _LS.match(line) or _LINK.match(line) or _SIZE_PATH.match(line)
+        if not found:
+            header = _FOLDER.match(line)
+            folder = header["path"] if header else folder
+            continue
+        got = found.groupdict()
+        kind = (got.get("kind") or ("l" if got.get("to") else "f")).replace("-", "f")
+        path = got["path"]
+        if folder and "/" not in path:
+            path = f"{folder}/{path}"
+        blocks = got.get("blocks")
+        out.append(
+            Entry(path, kind, int(got.get("size") or 0), got.get("to"), int(blocks) if blocks else None)
+        )
+    return out
+
+
+def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
+    """The verdict on a model: of a directory of this machine (a path), or of files that describe one (a
+    mapping
+    from name to content: listings, an index, df, error texts, a probe's text, small model files themselves).
+
+    Raises NotJudgedError when nothing in it describes a model.
+    """
+    if isinstance(source, (str, Path)):
+        got = check_model_dir(str(source))
+        return _shape(got)
+    files = dict(source)
+    texts = {name: text_of(data) for name, data in files.items() if not _is_model_file(name)}
+    probe = next((t for n, t in texts.items() if _looks_like_probe(t)), None)
+    entries = _entries(files, texts)
+    if probe is not None and not any(is_weight(e.path) for e in entries):
+        return _from_probe(probe)
+    if not entries and not any(_ENOSPC.search(t) for t in texts.values()):
+        raise NotJudgedError("no listing, no model file and no probe text in it")
+    index = next((i for n, d in files.items() if n.endswith(".index.json") and (i := read_index(d))), None)
+    if index is None:
+        index = _index_of_blobs(entries, files)
+    sizes = {posixpath.basename(e.path): e.size for n, t in texts.items() if "source" in posixpath.basename(n)
+             for e in parse_listing(t) if n.endswith((".lst", ".list"))}  # fmt: skip
+    no_space = next((t for t in texts.values() if _ENOSPC.search(t)), None)
+    available = _available(texts)
+    got = judge(entries, index=index, source_sizes=sizes, available=available, no_space=no_space)
+    proof = [evidence(line.strip(), at, name) for name, text in texts.items() if name.endswith((".err", ".log"))
+             for at, line in enumerate(text.splitlines(), 1) if line.strip()][:4]  # fmt: skip
+    _short_file(got, entries, sizes, no_space)
+    progress = next((m for t in texts.values() for m in [_RSYNC.search(t)] if m), None)
+    if progress and got["verdict"] == "incomplete":
+        got.update(verdict="staging", cause="copy-in-progress", severity="info", percent=int(progress["pct"]),
+                   advice="A copy is running: wait for it, do not start the server.")  # fmt: skip
+    got["evidence"] = [*got["evidence"], *proof]
+    return _shape(got)
+
+
+def _shape(got: Mapping[str, Any]) -> dict[str, Any]:
+    rest = {k: v for k, v in got.items() if k not in {"verdict", "cause", "severity", "advice", "evidence"}}
+    return result(
+        "model", got["verdict"], got["cause"], got["severity"], got["advice"], got["evidence"], **rest
+    )
+
+
+def _is_model_file(name: str) -> bool:
+    return is_weight(name) or "/blobs/" in f"/{name}"
+
+
+def _entries(files: Mapping[str, bytes], texts: Mapping[str, str]) -> list[Entry]:
+    """Listed entries, with heads where the file itself was given too, and given files that were not
+    listed."""
+    table: dict[str, Entry] = {}
+    for name, text in texts.items():
+        base = posixpath.basename(name)
+        if name.endswith((".lst", ".list")) and "source" not in base:
+            for entry in parse_listing(text):
+                table[posixpath.normpath(entry.path)] = entry
+        elif base == "links.txt":
+            for entry in parse_listing(text):
+                table.setdefault(posixpath.normpath(entry.path), entry._replace(kind="l"))
+    if not table:
+        for text in texts.values():
+            if len(listed := [e for e in parse_listing(text) if e.kind != "f" or "." in e.path]) > 1:
+                table.update((posixpath.normpath(e.path), e) for e in listed)
+    for name, data in files.items():
+        path = posixpath.normpath(name)
+        if "/" not in path and not is_weight(path):
+            continue  # a describing file, not one of the model's
+        head = _head_of(path, data) if _is_model_file(path) else None
+        old = table.get(path)
+        # A listing may be of the real file and the given one only its first bytes: the listed size wins.
+        table[path] = old._replace(head=head) if old else Entry(path, "f", len(data), head=head)
+    top = {posixpath.basename(n): d for n, d in files.items() if "/" not in n}
+    for name in ("config.json", "model.safetensors.index.json"):
+        if name in top and not any(posixpath.basename(p) == name for p in table):
+            table[name] = Entry(name, "f", len(top[name]))
+    return list(table.values())
+
+
+def _head_of(path: str, data: bytes) -> Head:
+    name = path
+    if "/blobs/" in f"/{path}":
+        name = "x.gguf" if data[:4] == b"GGUF" else "x.safetensors" if data[8:9] == b"{" else "x"
+    return read_head(name, len(data), io.BytesIO(data))
+
+
+def _index_of_blobs(entries: list[Entry], files: Mapping[str, bytes]) -> dict[str, Any] | None:
+    """The index of a cache whose links say which blob it is."""
+    for entry in entries:
+        if entry.kind == "l" and entry.target and entry.path.endswith(".index.json"):
+            blob = posixpath.normpath(posixpath.join(posixpath.dirname(entry.path), entry.target))
+            if blob in files and (found := read_index(files[blob])):
+                return found
+    return None
+
+
+def _available(texts: Mapping[str, str]) -> int | None:
+    """Free bytes by a `df -B1` output; a tmpfs row before others."""
+    rows = [(line, m) for t in texts.values() for line in t.splitlines() if (m := _DF.match(line.strip()))]
+    if not rows:
+        return None
+    unit = next((1024 for t in texts.values() if re.search(r"1K-blocks|1024-blocks", t)), 1)
+    best = next((m for line, m in rows if line.startswith("tmpfs") or "/dev/shm" in line), rows[0][1])
+    return int(best["avail"]) * unit
+
+
+def _short_file(
+    got: dict[str, Any], entries: list[Entry], sizes: Mapping[str, int], no_space: str | None
+) -> None:
+    """Name the file a full disk cut short, and by how much."""
+    if got["cause"] != "tmpfs-full":
+        return
+    listed = {posixpath.basename(e.path): e.size for e in entries if e.kind == "f"}
+    named = [posixpath.basename(m["p"]) for m in _PATH_IN_ERROR.finditer(no_space or "")]
+    short = next((n for n in [*got["truncated"], *named] if n in listed), None)
+    if short is None and len(listed) > 1:
+        common = max(listed.values())
+        short = min(listed, key=lambda n: listed[n]) if min(listed.values()) < common else None
+    if short is not None:
+        got["short_file"] = short
+        got["copied_shards"] = len([n for n in got["ok"] if n != short])
+        if short in sizes:
+            got["short_by_bytes"] = sizes[short] - listed[short]
+
+
+_UPTIME = re.compile(r"uptime(?:_s)?\s{0,3}[=:]\s{0,3}(?P<s>\d{1,10})")
+_UP = re.compile(
+    r"\bup\s+(?:(?P<d>\d{1,5})\s+days?,?\s*)?(?:(?P<h>\d{1,2}):(?P<m>\d{2})|(?P<min>\d{1,2})\s+min)"
+)
+_MODEL_GONE = re.compile(
+    r"(?:/dev/shm|tmpfs|/mnt/ram|/tmp)\S{0,200}:?[^\n]{0,80}(?:\(empty\)|empty|MISSING|missing|No such file|total 0|\b0 files)"
+    r"|ls: cannot access '?/dev/shm", re.I,
+)  # fmt: skip
+_COPY = re.compile(
+    r"^(?P<lead>[^\n]{0,20}(?:persistent|copy|backup|source)[^\n:]{0,80}):\s*(?P<what>[^\n]{1,300})$",
+    re.I | re.M,
+)
+_BEFORE_BOOT = re.compile(
+    r"(?:before|prior to) (?:the )?(?:re)?boot|reboot|boot[_ ]id (?:changed|differs)", re.I
+)
+
+
+def _looks_like_probe(text: str) -> bool:
+    return bool(_UPTIME.search(text) or _UP.search(text)) and bool(_MODEL_GONE.search(text) or "shm" in text)
+
+
+def uptime_s(text: str) -> float | None:
+    """Seconds since boot by `uptime_s=212` or by the words of uptime(1), or None."""
+    if found := _UPTIME.search(text):
+        return float(found["s"])
+    if found := _UP.search(text):
+        hours = int(found["h"] or 0)
+        return int(found["d"] or 0) * 86400.0 + hours * 3600 + int(found["m"] or found["min"] or 0) * 60
+    return None
+
+
+def _from_probe(text: str) -> dict[str, Any]:
+    """The state after a reboot: is the model still in memory, is there a copy on a disk, what to do first."""
+    up = uptime_s(text)
+    gone = bool(_MODEL_GONE.search(text))
+    copy = _COPY.search(text)
+    there = bool(copy and re.search(r"\d+\s*(?:shards|files|[KMGT]i?B)", copy["what"])
+                 and not re.search(r"\b(?:none|missing|absent|no such)\b|\(empty\)|metadata only", copy["what"], re.I))  # fmt: skip
+    rebooted = bool(_BEFORE_BOOT.search(text)) or (up is not None and up < 3600 and gone)
+    proof = [evidence(line, at) for at, line in enumerate(text.splitlines(), 1)
+             if _UPTIME.search(line) or _UP.search(line) or _MODEL_GONE.search(line) or _COPY.search(line)
+             or _BEFORE_BOOT.search(line)]  # fmt: skip
+    steps = ["start-service", "wait-ready", "resume-at-interrupted-cell"]
+    if not gone:
+        return result(
+            "model", "complete", "model-still-staged", "info",
+            "The model is where it was: restart the service.",
+            proof, rebooted=rebooted, model_in_shm=True, next_action="start-service", then=steps[1:],
+            download_needed=False, uptime_s=up,
+        )  # fmt: skip
+    first = "copy-from-persistent" if there else "download"
+    advice = "Copy the model from the disk again" if there else "Download the model again (no copy on a disk)"
+    return result(
+        "model", "restage-needed", "tmpfs-lost-by-reboot" if rebooted else "model-absent", "warn",
+        f"{advice}, then start the service, wait until it is ready, and resume at the interrupted cell.",
+        proof, rebooted=rebooted, model_in_shm=False, persistent_copy=there, next_action=first, then=steps,
+        download_needed=not there, uptime_s=up,
+    )  # fmt: skip

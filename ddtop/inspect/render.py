@@ -1,0 +1,109 @@
+"""A verdict as a good colleague would put it: what it is, why, what to do, and the numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+_WHAT = {
+    "gpu": "the GPUs",
+    "log": "this server",
+    "sse": "this response",
+    "unit": "this service",
+    "model": "this model",
+    "results": "this result",
+    "ssh": "this SSH connection",
+}
+_TONE = {"info": "fine", "warn": "look at it", "error": "needs you", "critical": "stop and act"}
+_HEAD = {"schema", "kind", "verdict", "cause", "severity", "advice", "evidence"}
+WIDTH = 100
+
+
+def to_json(result: Mapping[str, Any]) -> str:
+    """The result as strict JSON (no NaN or Infinity: a number that is none is left out), one readable
+    document."""
+    return json.dumps(_clean(dict(result)), ensure_ascii=False, indent=1, default=str)
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(k): c for k, v in value.items() if (c := _clean(v)) is not None}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_clean(v) for v in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value
+
+
+def render_text(result: Mapping[str, Any]) -> str:
+    """Verdict and cause, the evidence with its line numbers, what to do, then the fields, for a terminal."""
+    kind = str(result.get("kind", ""))
+    head = f"{_WHAT.get(kind, 'it')} is {result['verdict']}: {str(result['cause']).replace('-', ' ')}"
+    tone = _TONE.get(str(result["severity"]), "")
+    lines = [f"{head[:1].upper()}{head[1:]}.  [{result['severity']}{': ' + tone if tone else ''}]"]
+    proof = [item for item in result.get("evidence") or () if str(item.get("text", "")).strip()]
+    if proof:
+        lines += ["", "Because"]
+        lines += [_proof(item) for item in proof[:8]]
+        if len(proof) > 8:
+            lines.append(f"  … and {len(proof) - 8} more")
+    if result.get("advice"):
+        lines += [
+            "",
+            "Do",
+            textwrap.fill(str(result["advice"]), WIDTH, initial_indent="  ", subsequent_indent="  "),
+        ]
+    fields = {k: v for k, v in result.items() if k not in _HEAD and v is not None}
+    if fields:
+        lines += ["", "Read"]
+        lines += _fields(fields)
+    return "\n".join(lines)
+
+
+def _proof(item: Mapping[str, Any]) -> str:
+    place = ":".join(str(item[key]) for key in ("file", "line") if item.get(key) not in (None, ""))
+    if item.get("line") not in (None, "") and not item.get("file"):
+        place = f"line {item['line']}"
+    text = _printable(str(item["text"])).strip()
+    if len(text) > 200:
+        text = text[:199] + "…"
+    return f"  {place}  {text}" if place else f"  {text}"
+
+
+def _printable(text: str) -> str:
+    """Control characters made visible: a log must not move the cursor of whoever reads the verdict."""
+    return "".join(c if c.isprintable() else {"\t": " "}.get(c, f"\\x{ord(c):02x}") for c in text)
+
+
+def _fields(fields: Mapping[str, Any]) -> list[str]:
+    out: list[str] = []
+    width = min(28, max(len(name) for name in fields))
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            out.append(f"  {name}")
+            out += [f"    {k}: {_value(v)}" for k, v in value.items() if v is not None][:40]
+        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
+            out.append(f"  {name}")
+            out += [f"    {', '.join(f'{k} {_value(v)}' for k, v in row.items())}" for row in value[:16]]
+            if len(value) > 16:
+                out.append(f"    … and {len(value) - 16} more")
+        else:
+            out.append(f"  {name:<{width}}  {_value(value)}")
+    return out
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    if isinstance(value, (list, tuple)):
+        shown = ", ".join(_value(v) for v in value[:8])
+        return (shown + (f", … {len(value) - 8} more" if len(value) > 8 else "")) or "none"
+    text = _printable(str(value))
+    return text if len(text) <= 160 else text[:159] + "…"

@@ -1,0 +1,141 @@
+"""What ssh, sshd and asyncssh said, and what came over a connection: one verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ddtop.hosts.sshcauses import CAUSES, fill
+from ddtop.hosts.sshtext import Hit, find_hits, key_facts, read_frame
+from ddtop.inspect.files import NotJudgedError, evidence, input_number, result
+
+
+def is_speech(name: str) -> bool:
+    """Whether a file holds what a program said about the connection, not what ran over it."""
+    return name.endswith((".txt", ".err", ".log", ".stderr", ".text")) and "banner" not in name
+
+
+def judge_texts(files: Mapping[str, bytes], texts: Mapping[str, str], meta: str) -> dict[str, Any]:
+    """The verdict on texts and captured output; `meta` says what was true of known_hosts, where told."""
+    framed = next(((n, f) for n, t in texts.items() if not is_speech(n) and (f := read_frame(t))), None)
+    framed = framed or next(
+        ((n, f) for n, t in texts.items() if "banner" not in n and (f := read_frame(t))), None
+    )
+    hits = {n: find_hits(t) for n, t in texts.items() if "banner" not in n}
+    if framed is not None:
+        return _of_frame(*framed, texts, hits)
+    broken = next((n for n, d in files.items() if n.endswith((".bin", ".stdout")) and not _is_utf8(d)), None)
+    if broken is not None and not any(
+        h.cause.cause == "client-decode-error" for hs in hits.values() for h in hs
+    ):
+        hits[broken] = [Hit(1, repr(files[broken][:80]), CAUSES["client-decode-error"])]
+    groups: dict[int, list[tuple[str, Hit]]] = {}
+    for name, found in hits.items():
+        number = input_number(name) or 1
+        groups.setdefault(number, []).extend((name, _told_apart(h, name, meta)) for h in found)
+    groups = {n: g for n, g in sorted(groups.items()) if g}
+    if not groups:
+        raise NotJudgedError("nothing about an SSH connection in it")
+    first, *others = groups
+    out = _group_result(
+        groups[first], "\n".join(t for n, t in texts.items() if (input_number(n) or 1) == first)
+    )
+    for n in others:
+        got = _group_result(groups[n], "\n".join(t for f, t in texts.items() if input_number(f) == n))
+        out.update(
+            {f"{k}_input{n}": v for k, v in got.items() if k in {"verdict", "cause", "severity", "advice"}}
+        )
+        out["evidence"] += got["evidence"][:2]
+    if broken is not None:
+        data = files[broken]
+        out["stdout_expected_replace"] = data.decode("utf-8", "replace")
+        out["stdout_expected_bytes"] = list(data[:4096])
+    return out
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _told_apart(hit: Hit, name: str, meta: str) -> Hit:
+    """asyncssh says the same for a changed and an unknown key: what is known of known_hosts tells them
+    apart."""
+    if hit.cause.cause != "host-key-unknown" or not meta:
+        return hit
+    number = input_number(name) or 1
+    row = re.search(rf"^input{number if number > 1 else ''}\s*=\s*(.+)$", meta, re.M)
+    if row and re.search(r"differ|changed|another key|mismatch", row[1], re.I):
+        return Hit(hit.line, hit.text, CAUSES["host-key-changed"])
+    return hit
+
+
+_WEIGHT = (
+    "client-decode-error", "host-key-changed", "host-key-revoked", "key-needs-passphrase-or-agent",
+    "host-key-unknown",
+    "key-wrong-passphrase", "too-many-auth-failures", "permission-denied", "forwarding-prohibited",
+)  # fmt: skip
+
+
+def _group_result(group: list[tuple[str, Hit]], text: str) -> dict[str, Any]:
+    """The verdict of one input's telling lines. The cause that explains the others wins."""
+    causes = [hit.cause.cause for _, hit in group]
+    best = min(group, key=lambda item: (
+        _WEIGHT.index(item[1].cause.cause) if item[1].cause.cause in _WEIGHT else len(_WEIGHT), causes.index(item[1].cause.cause)
+    ))[1].cause  # fmt: skip
+    facts = key_facts(text)
+    remove = facts.get("remove_command")
+    context = {
+        "ssh": "`ssh HOST true`", "alias": "HOST", "host": "the host", "port": "22",
+        "key": "~/.ssh/id_ed25519",
+        "forget": f"`{remove}`" if remove else "`ssh-keygen -R HOST`",
+        "fingerprint": f"It showed {facts['fingerprint']}. " if "fingerprint" in facts else "",
+        "agent": "check SSH_AUTH_SOCK",
+    }  # fmt: skip
+    fields: dict[str, Any] = {**facts, "means": fill(best.means, **context)}
+    if best.cause in {"host-key-changed", "host-key-unknown", "host-key-revoked"}:
+        fields["auto_accept"] = False
+        if re.search(r"Host key verification failed|REMOTE HOST IDENTIFICATION", text):
+            fields["rc"] = 255  # ssh's own status for every failure of the connection
+    if best.cause in {"key-needs-passphrase-or-agent", "key-wrong-passphrase"}:
+        fields["needs_extra"] = "asyncssh[bcrypt]"
+    if best.cause in {"max-sessions-reached", "forwarding-prohibited"}:
+        lines = [line.strip().lower() for line in text.splitlines()]
+        fields.update(ok=sum(line == "ok" or line.startswith("ok ") for line in lines),
+                      failed=sum(h.cause.cause == best.cause for _, h in group), connection_still_usable=True)  # fmt: skip
+    if best.cause in {"connection-dropped", "client-decode-error"}:
+        fields["raises"] = bool(re.search(r"^(?:Traceback|\w+Error:)", text, re.M))
+    proof = [evidence(hit.text, hit.line, name) for name, hit in group[:6]]
+    return result("ssh", best.verdict, best.cause, best.severity, fill(best.do, **context), proof, **fields)
+
+
+def _of_frame(
+    name: str, frame: Any, texts: Mapping[str, str], hits: Mapping[str, list[Hit]]
+) -> dict[str, Any]:
+    banner = [
+        line.strip() for n, t in texts.items() if "banner" in n for line in t.splitlines() if line.strip()
+    ]
+    sftp = any(h.cause.cause == "sftp-broken-by-shell-noise" for hs in hits.values() for h in hs)
+    proof = [evidence(line, None, name) for line in frame.noise[:4]]
+    fields: dict[str, Any] = {
+        "payload": frame.payload,
+        "rc": frame.rc,
+        "noise_lines": len(frame.noise),
+        "sftp_usable": False if sftp or frame.noise else None,
+        "banner_in_stdout": any(line in texts[name] for line in banner) if banner else None,
+    }
+    if frame.cut:
+        return result("ssh", "partial", "output-cut-off", "error",
+                      "The end mark is missing: the output was cut, so what is there is no answer. Ask "
+                      "again.",
+                      proof, **fields)  # fmt: skip
+    if frame.rc not in (None, 0):
+        return result("ssh", "error", "command-failed", "error",
+                      f"The command itself ended with {frame.rc}: read its output.", proof, **fields)  # fmt: skip
+    noise = "The login shell prints text, " if frame.noise else "No text around it, "
+    return result("ssh", "ok", "output-framed", "info",
+                  noise + "and the answer was taken from between its marks: nothing to do.", proof, **fields)  # fmt: skip
