@@ -1,0 +1,167 @@
+"""Every key of the dashboard, once. Each binding has an id, so that `[keys]` of the config can move it.
+
+The bindings of the app act everywhere; those of panes and lists stand with their widgets and take their ids
+from here too. `HELP` groups them for the help screen.
+"""
+
+from __future__ import annotations
+
+from textual.binding import Binding
+
+
+def bind(key: str, action: str, description: str, identity: str, *, show: bool = True) -> Binding:
+    """A binding with an id."""
+    return Binding(key, action, description, id=identity, show=show)
+
+
+APP: list[Binding] = [
+    bind("question_mark", "help", "Help: the keys valid now", "help"),
+    bind("q", "leave", "Leave; the sweep goes on", "leave"),
+    bind("S", "stop_run", "Stop the run", "stop-run"),
+    bind("space", "pause", "Pause the sweep, or go on", "pause"),
+    bind("r", "advised", "The alert's advised action", "advised"),
+    bind("s", "restage", "Re-stage the model", "restage"),
+    bind("R", "restart_service", "Restart the service", "restart-service"),
+    bind("x", "skip", "Skip the cell or configuration", "skip"),
+    bind("t", "try_again", "Try the cell or configuration again", "try-again"),
+    bind("b", "broken", "Mark as broken, or take the mark away", "broken"),
+    bind("w", "wait", "Give a stalled start more time", "wait"),
+    bind("u", "undo", "Undo the last skip, mark or retry", "undo"),
+    bind("l", "log", "The log, whole", "log"),
+    bind("p", "previous_log", "Log of the previous start, and back", "previous-log"),
+    bind("slash", "filter", "Filter the log", "filter"),
+    bind("n", "hit(1)", "Next hit", "next-hit"),
+    bind("N", "hit(-1)", "Previous hit", "previous-hit"),
+    bind("v", "results", "Results and plots", "results"),
+    bind("B", "baseline", "Compare against this configuration", "baseline"),
+    bind("m", "metric", "Show another metric", "metric"),
+    bind("plus", "turn_tp(1)", "Next TP", "next-tp"),
+    bind("minus", "turn_tp(-1)", "Previous TP", "previous-tp"),
+    bind("h", "hosts", "Hosts", "hosts"),
+    bind("P", "plan", "The plan: what will run, what is left", "plan"),
+    bind("T", "theme", "Next theme", "theme"),
+    bind("y", "copy", "Copy what is in view", "copy"),
+    bind("f12", "screenshot_svg", "Screenshot as SVG", "screenshot"),
+    *[bind(str(n), f"number({n})", f"Host or pane {n}", f"number-{n}", show=False) for n in range(1, 10)],
+]
+
+REPLAY: list[Binding] = [
+    bind("left_square_bracket", "replay_step(-1)", "Step back", "replay-back"),
+    bind("right_square_bracket", "replay_step(1)", "Step on", "replay-step"),
+    bind("left_curly_bracket", "replay_alert(-1)", "Previous alert", "replay-previous-alert"),
+    bind("right_curly_bracket", "replay_alert(1)", "Next alert", "replay-next-alert"),
+    bind("less_than_sign", "replay_speed(-1)", "Slower", "replay-slower"),
+    bind("greater_than_sign", "replay_speed(1)", "Faster", "replay-faster"),
+    bind("g", "replay_goto", "Go to a time", "replay-goto"),
+]
+
+MOVE: list[Binding] = [
+    bind("up,k", "move(-1, 0)", "Up", "up"),
+    bind("down,j", "move(1, 0)", "Down", "down"),
+    bind("left", "move(0, -1)", "Left", "left"),
+    bind("right", "move(0, 1)", "Right", "right"),
+    bind("enter", "open", "Open", "open"),
+]
+
+LOG: list[Binding] = [
+    bind("j", "scroll_down", "Down", "log-down", show=False),
+    bind("k", "scroll_up", "Up", "log-up", show=False),
+    bind("e", "error(1)", "Next error", "next-error"),
+    bind("E", "error(-1)", "Previous error", "previous-error"),
+    bind("f", "follow", "Follow the end", "follow"),
+]
+
+BACK = bind("escape", "back", "Back", "back")
+
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("When something is wrong", ("advised", "restage", "restart-service", "wait", "undo")),
+    ("The sweep", ("pause", "skip", "try-again", "broken", "stop-run")),
+    ("Looking", ("open", "results", "baseline", "metric", "next-tp", "previous-tp", "plan", "hosts")),
+    (
+        "The log",
+        (
+            "log",
+            "filter",
+            "next-hit",
+            "previous-hit",
+            "previous-log",
+            "next-error",
+            "previous-error",
+            "follow",
+        ),
+    ),
+    (
+        "Replay",
+        (
+            "replay-back",
+            "replay-step",
+            "replay-previous-alert",
+            "replay-next-alert",
+            "replay-slower",
+            "replay-faster",
+            "replay-goto",
+        ),
+    ),
+    ("The screen", ("help", "leave", "back", "theme", "copy", "screenshot")),
+)
+"""Headings of the help screen and the ids of the bindings under each."""
+
+SHORT = {
+    "advised": "Retry",
+    "restage": "Re-stage",
+    "pause": "Pause",
+    "filter": "Filter",
+    "help": "Help",
+    "log": "Log",
+    "results": "Results",
+    "plan": "Plan",
+    "hosts": "Hosts",
+    "skip": "Skip",
+    "try-again": "Try again",
+    "broken": "Broken",
+    "undo": "Undo",
+    "leave": "Leave",
+    "back": "Back",
+    "open": "Open",
+    "metric": "Metric",
+    "baseline": "Baseline",
+    "previous-log": "Previous start",
+    "next-hit": "Next hit",
+    "next-error": "Next error",
+    "follow": "Follow",
+    "copy": "Copy",
+    "theme": "Theme",
+    "next-tp": "TP",
+    "replay-back": "Back",
+    "replay-step": "Step",
+    "replay-next-alert": "Next alert",
+    "replay-slower": "Slower",
+    "replay-faster": "Faster",
+    "replay-goto": "Go to",
+    "stop-run": "Stop",
+    "restart-service": "Restart",
+}
+"""Labels of the bottom line."""
+
+GLYPHS = {
+    "question_mark": "?",
+    "slash": "/",
+    "plus": "+",
+    "minus": "-",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "escape": "esc",
+    "up,k": "↑ k",
+    "down,j": "↓ j",
+    "left": "←",
+    "right": "→",
+}
+
+
+def shown_key(key: str) -> str:
+    """A key as people write it."""
+    return GLYPHS.get(key, key)

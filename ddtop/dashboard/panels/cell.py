@@ -1,0 +1,228 @@
+"""Everything about one cell: what was asked, what came of it, its latency, power and attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ddtop.dashboard.metrics import COLUMNS
+from ddtop.dashboard.paint import Line, line, wrap_text
+from ddtop.dashboard.panels.gpus import bucketed
+from ddtop.dashboard.text import (
+    CELL_GLYPH,
+    CELL_ROLE,
+    bar,
+    clock,
+    duration,
+    sparkline,
+    tokens,
+    whole,
+)
+from ddtop.journal.select import Matrix, metric_value
+from ddtop.journal.state import State
+from ddtop.journal.views import AttemptView, CellView
+
+QUANTILES = ("p50", "p90", "p99", "max")
+DISTRIBUTIONS = (
+    ("ttft_ms", "TTFT"),
+    ("itl_ms", "ITL"),
+    ("tpot_ms", "TPOT"),
+    ("icl_ms", "ICL"),
+    ("e2e_ms", "E2E"),
+)
+VALIDITY_ROLE = {"VALID": "ok", "SUSPECT": "warn", "INVALID": "bad"}
+
+
+def cell_title(cell: CellView) -> str:
+    """`b15 · tp1 · fib@256 · 8k ctx · c8`."""
+    spec = cell.spec
+    parts = [spec.config, f"tp{spec.tp}", f"{spec.workload}@{spec.output_tokens}"]
+    if spec.context:
+        parts.append(f"{tokens(spec.context)} ctx")
+    parts.append(f"concurrency {spec.concurrency}")
+    if spec.repeat:
+        parts.append(f"repeat {spec.repeat}")
+    return " · ".join(parts)
+
+
+def cell_lines(state: State, cell: CellView, shown: Matrix, width: int) -> list[Line]:
+    """All of it, as lines."""
+    out = [_state_line(cell)]
+    out.extend(_reason_lines(cell, width))
+    if cell.metrics:
+        out.extend([(), *_result_lines(cell, shown)])
+        out.extend(_distribution_lines(cell.metrics, width))
+    out.extend(_power_lines(state, cell, width))
+    out.extend(_attempt_lines(cell, width))
+    out.extend(_server_lines(cell, width))
+    return out
+
+
+def _state_line(cell: CellView) -> Line:
+    parts: list[tuple[str, str]] = [(f"{CELL_GLYPH[cell.state]} {cell.state}", CELL_ROLE[cell.state])]
+    if cell.validity is not None:
+        parts.append((f"  {cell.validity}", VALIDITY_ROLE[cell.validity]))
+    if cell.state == "running" and cell.progress is not None:
+        progress = cell.progress
+        if progress.pct is not None:
+            parts.append((f"  {progress.pct:.0f} %", "value"))
+        if progress.requests_total:
+            parts.append((f"  {progress.requests_done or 0} of {progress.requests_total} requests", "label"))
+        if progress.tok_s is not None:
+            parts.append((f"  {progress.tok_s:.1f} tok/s so far", "label"))
+    if cell.state_at_s is not None:
+        parts.append((f"  since {clock(cell.state_at_s)} by {cell.by}", "dim"))
+    if cell.seconds is not None:
+        parts.append((f"  took {duration(cell.seconds)}", "dim"))
+    return line(*parts)
+
+
+def _reason_lines(cell: CellView, width: int) -> list[Line]:
+    texts = [text for text in (cell.reason, *cell.reasons) if text]
+    return [
+        line("  ", (row, "label")) for text in dict.fromkeys(texts) for row in wrap_text(text, width - 2, 3)
+    ]
+
+
+def _result_lines(cell: CellView, shown: Matrix) -> list[Line]:
+    out = [line(("Result", "title"))]
+    for metric in COLUMNS:
+        value = metric.value(cell.metrics)
+        if value is None:
+            continue
+        parts: list[tuple[str, str]] = [
+            (f"  {metric.label:<12}", "label"),
+            (f"{metric.shown(cell.metrics):>10}", "value"),
+            (f" {metric.unit}", "dim"),
+        ]
+        out.append(line(*parts))
+    gain = next(
+        (f.speedup for r in shown.rows if not r.baseline for f in r.cells if f and cell.id in f.ids), None
+    )
+    if gain is not None:
+        against = (f" against {shown.baseline}", "dim")
+        out.append(line(("  speed-up    ", "label"), (f"{gain:>10.2f}", "value"), ("×", "dim"), against))
+    for name, label in (("requests_ok", "requests ok"), ("requests_failed", "failed")):
+        value = metric_value(cell.metrics, name)
+        if value is not None:
+            role = "bad" if name == "requests_failed" and value else "value"
+            out.append(line((f"  {label:<12}", "label"), (f"{whole(value):>10}", role)))
+    failures = cell.metrics.get("failures")
+    if isinstance(failures, dict) and failures:
+        text = ", ".join(f"{kind}: {number}" for kind, number in failures.items())
+        out.append(line(("  failures    ", "label"), (text, "bad")))
+    return out
+
+
+def _distribution_lines(metrics: dict[str, Any], width: int) -> list[Line]:
+    """Quantiles of each latency with a bar on the metric's own scale."""
+    out: list[Line] = []
+    for name, label in DISTRIBUTIONS:
+        known = [(q, metric_value(metrics, f"{name}.{q}")) for q in QUANTILES]
+        values = [(q, v) for q, v in known if v is not None]
+        if not values:
+            continue
+        number = metric_value(metrics, f"{name}.n")
+        head = f"Latency · {label}" + (f" · {number:.0f} samples" if number is not None else "")
+        out.extend([(), line((head, "title"))])
+        top = max(v for _, v in values)
+        size = max(8, min(48, width - 28))
+        for quantile, value in values:
+            filled, empty = bar(value / top if top else 0.0, size)
+            out.append(
+                line(
+                    (f"  {quantile:<5}", "label"),
+                    (filled, "bar"),
+                    (empty, "track"),
+                    (f" {value:,.1f} ms", "value"),
+                )
+            )
+    return out
+
+
+def _power_lines(state: State, cell: CellView, width: int) -> list[Line]:
+    attempt = _measured(cell)
+    if attempt is None or attempt.started_at_s is None:
+        return []
+    end = attempt.measured_at_s or attempt.ended_at_s or state.at_s
+    span = max(1.0, end - attempt.started_at_s)
+    size = max(10, min(80, width - 30))
+    out: list[Line] = []
+    for view in state.gpus.values():
+        points = [(p.at_s, p.power_w) for p in view.history if attempt.started_at_s <= p.at_s <= end]
+        watts = [w for _, w in points if w is not None]
+        if not watts:
+            continue
+        strip = sparkline(bucketed(points, end, size, span_s=span), view.reading.power_limit_w)
+        mean = sum(watts) / len(watts)
+        out.append(
+            line(
+                (f"  {view.index:>2} ", "label"),
+                (strip, "spark"),
+                (f"  mean {mean:.0f} W", "value"),
+                (f" max {max(watts):.0f}", "dim"),
+            )
+        )
+    if not out:
+        return []
+    return [(), line((f"Power · {duration(span)}", "title")), *out]
+
+
+def _measured(cell: CellView) -> AttemptView | None:
+    for attempt in reversed(cell.attempts):
+        if attempt.metrics:
+            return attempt
+    return cell.attempts[-1] if cell.attempts else None
+
+
+def _attempt_lines(cell: CellView, width: int) -> list[Line]:
+    if not cell.attempts:
+        return []
+    out: list[Line] = [(), line(("Attempts", "title"))]
+    for attempt in cell.attempts:
+        word = attempt.state or "running"
+        why = attempt.reason or ", ".join(attempt.reasons)
+        head = f"  {attempt.number}  {clock(attempt.started_at_s)}  {duration(attempt.seconds):>7}  "
+        rows = wrap_text(why, max(10, width - len(head) - 14), 2) or [""]
+        out.append(
+            line((head, "dim"), (f"{CELL_GLYPH[word]} {word:<12}", CELL_ROLE[word]), (rows[0], "label"))
+        )
+        out.extend(line(" " * (len(head) + 14), (row, "label")) for row in rows[1:])
+    return out
+
+
+def _server_lines(cell: CellView, width: int) -> list[Line]:
+    facts = [
+        ("engine", f"{cell.engine} {cell.engine_version or ''}".strip()),
+        ("driver", cell.driver or ""),
+        ("generation", cell.generation.id if cell.generation is not None else ""),
+        ("cell id", cell.id),
+    ]
+    out: list[Line] = [(), line(("Server", "title"))]
+    out.extend(line((f"  {name:<12}", "label"), (value, "text")) for name, value in facts if value)
+    return out
+
+
+def excerpt_bounds(cell: CellView, slack_s: float = 2.0) -> tuple[float, float] | None:
+    """Wall times between which the cell's log lines lie; None where it never began."""
+    starts = [a.started_at_s for a in cell.attempts if a.started_at_s is not None]
+    if not starts:
+        return None
+    last = cell.attempts[-1]
+    end = last.measured_at_s or last.ended_at_s
+    return starts[-1] - slack_s, end + slack_s if end is not None else float("inf")
+
+
+def metrics_rows(cell: CellView) -> Sequence[str]:
+    """The cell's metrics as tab-separated lines, for copying."""
+    rows = [f"cell\t{cell_title(cell)}", f"state\t{cell.state}", f"validity\t{cell.validity or ''}"]
+
+    def walk(prefix: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(f"{prefix}.{key}" if prefix else str(key), inner)
+        else:
+            rows.append(f"{prefix}\t{value}")
+
+    walk("", cell.metrics)
+    return rows

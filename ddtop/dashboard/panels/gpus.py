@@ -1,0 +1,198 @@
+"""The GPUs: power against its limit, its history, memory, utilisation, temperature, and what binds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddtop.dashboard.paint import Line, Span, crop, fit_text, line, pad, width_of, wrap_text
+from ddtop.dashboard.text import UNKNOWN, bar, duration, gib, sparkline, whole
+from ddtop.events import BoundDiagnosed
+from ddtop.journal.state import State
+from ddtop.journal.views import GpuPoint, GpuView
+
+STALE_S = 5.0
+"""A reading older than this is dimmed and says its age."""
+
+HISTORY_S = 120.0
+"""Seconds that the narrow sparkline spans at least."""
+
+_CALM = {"none", "not active", "gpu_idle", "idle", "sw_power_cap_not_active", ""}
+
+
+def gpu_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
+    """Lines of the panel: one a GPU (two where there is room), then the bound diagnosis."""
+    if not state.gpus:
+        return _nothing(state)
+    views = [state.gpus[index] for index in sorted(state.gpus)]
+    bound = bound_lines(state.bound, width, most=2 if height >= len(views) + 2 else 1)
+    room = height - len(bound)
+    if room >= 2 * len(views) and width >= 60:
+        body = [
+            row for view in views for row in (gpu_row(view, now_s, width), _second_row(view, now_s, width))
+        ]
+    elif room >= len(views):
+        body = [gpu_row(view, now_s, width) for view in views]
+    else:
+        body = _pairs(views, now_s, width)[: max(1, room)]
+    return [*body, *bound][:height]
+
+
+def _nothing(state: State) -> list[Line]:
+    if state.host.link == "connected":
+        return [line(("no GPU reading yet", "dim"))]
+    return [line(("no GPU reading: not connected", "dim"))]
+
+
+def gpu_row(view: GpuView, now_s: float, width: int) -> Line:
+    """One GPU in `width` cells; columns go one by one where it is narrow."""
+    reading = view.reading
+    age = now_s - view.at_s
+    stale = age > STALE_S
+    wide = width >= 50
+    if reading.error:
+        return pad(line((f"{reading.index:>2} ", "label"), (f"✗ {reading.error}", "bad")), width)
+    tail = _tail(view, stale, wide, width)
+    if stale:
+        tail = (*tail, Span(f" {duration(age)} ago", "warn"))
+    head = f"{reading.index:>2} "
+    power = _power(view, wide)
+    room = width - len(head) - len(power) - 1 - width_of(tail) - 1
+    bar_width = max(0, min(24, room // 2 if room >= 8 else room))
+    spark_width = max(0, room - bar_width - 1)
+    fraction = _fraction(reading.power_w, reading.power_limit_w)
+    filled, empty = bar(fraction, bar_width)
+    hot = fraction is not None and fraction > 0.97
+    spark = history_spark(view.history, now_s, spark_width, reading.power_limit_w)
+    spans = line(
+        (head, "label"),
+        (filled, "dim" if stale else "hot" if hot else "bar"),
+        (empty, "track"),
+        " ",
+        (power, "dim" if stale else "value"),
+        (" " + spark if spark_width > 0 else "", "dim" if stale else "spark"),
+        " ",
+    )
+    return pad((*spans, *tail), width)
+
+
+def _power(view: GpuView, wide: bool) -> str:
+    watts, limit = view.reading.power_w, view.reading.power_limit_w
+    if wide:
+        return f"{whole(watts):>4}/{whole(limit)} W".rjust(11)
+    return f"{whole(watts)} W".rjust(6)
+
+
+def _tail(view: GpuView, stale: bool, wide: bool, width: int) -> Line:
+    reading = view.reading
+    ink = "dim" if stale else "text"
+    used, total = gib(reading.mem_used_mib), gib(reading.mem_total_mib)
+    memory = f"{used:>5}/{total} G" if wide else f"{used:>5}G"
+    util = f"{whole(reading.util_gpu_pct):>3}%" if reading.util_gpu_pct is not None else f"{UNKNOWN:>4}"
+    heat = f"{whole(reading.temp_c)}°" if reading.temp_c is not None else UNKNOWN
+    warm = reading.temp_c is not None and reading.temp_c >= 85
+    spans = [Span(memory, ink), Span(f" {util}", ink)]
+    if width >= 34:
+        spans.append(Span(f" {heat:>3}", "dim" if stale else "hot" if warm else ink))
+    return tuple(spans)
+
+
+def _second_row(view: GpuView, now_s: float, width: int) -> Line:
+    """Utilisation over time, clocks, activity and throttling: shown where there is room for two lines."""
+    reading = view.reading
+    facts = []
+    if reading.sm_clock_mhz is not None:
+        facts.append(f"SM {reading.sm_clock_mhz:.0f} MHz")
+    if reading.dram_active_pct is not None:
+        facts.append(f"DRAM {reading.dram_active_pct:.0f} %")
+    elif reading.util_mem_pct is not None:
+        facts.append(f"mem {reading.util_mem_pct:.0f} %")
+    if reading.tensor_active_pct is not None:
+        facts.append(f"tensor {reading.tensor_active_pct:.0f} %")
+    text = " · ".join(facts)
+    throttle = throttle_word(reading.throttle)
+    tail = line((text, "dim"), (f" ! {throttle}" if throttle else "", "warn"))
+    room = width - 3 - width_of(tail) - 2
+    if room < 8:
+        return pad(line("   ", *tail), width)
+    spark = "".join(sparkline(bucketed([(p.at_s, p.util_pct) for p in view.history], now_s, room), 100.0))
+    return pad(line("   ", (spark, "bar"), "  ", *tail), width)
+
+
+def _pairs(views: Sequence[GpuView], now_s: float, width: int) -> list[Line]:
+    """Two GPUs a line, for many GPUs in few lines: number, watts, memory, utilisation."""
+    half = width // 2
+    out: list[Line] = []
+    for at in range(0, len(views), 2):
+        parts: list[Span] = []
+        for view in views[at : at + 2]:
+            reading = view.reading
+            ink = "dim" if now_s - view.at_s > STALE_S else "text"
+            text = f"{whole(reading.power_w):>4}W {gib(reading.mem_used_mib):>5}G {whole(reading.util_gpu_pct):>3}%"
+            if reading.error:
+                text, ink = f"✗ {reading.error}", "bad"
+            parts.extend(pad(line((f"{reading.index:>2}", "label"), (fit_text(text, half - 3), ink)), half))
+        out.append(crop(tuple(parts), width))
+    return out
+
+
+def throttle_word(reasons: Sequence[str]) -> str:
+    """The first reason for throttling that means something, in words; empty where none does."""
+    for reason in reasons:
+        word = reason.strip().lower()
+        if word not in _CALM:
+            return word.replace("_", " ")
+    return ""
+
+
+def _fraction(part: float | None, whole_: float | None) -> float | None:
+    return part / whole_ if part is not None and whole_ else None
+
+
+def history_spark(history: Sequence[GpuPoint], now_s: float, width: int, limit_w: float | None) -> str:
+    """Power history in `width` characters, the newest at the right; where nothing came is a gap."""
+    if width <= 0:
+        return ""
+    return sparkline(bucketed([(point.at_s, point.power_w) for point in history], now_s, width), limit_w)
+
+
+def bucketed(
+    points: Sequence[tuple[float, float | None]], now_s: float, width: int, span_s: float = HISTORY_S
+) -> list[float | None]:
+    """Means of `width` equal time slots that end now; a slot without a value is None."""
+    slot_s = max(span_s / width, 2.0)
+    sums = [0.0] * width
+    numbers = [0] * width
+    end = int(now_s / slot_s)
+    for at_s, value in reversed(points):
+        slot = width - 1 - (end - int(at_s / slot_s))
+        if slot < 0:
+            break
+        if value is not None and slot < width:
+            sums[slot] += value
+            numbers[slot] += 1
+    return [total / number if number else None for total, number in zip(sums, numbers, strict=True)]
+
+
+def bound_lines(bound: BoundDiagnosed | None, width: int, most: int) -> list[Line]:
+    """What limits the GPUs and what that means for the sweep; weak verdicts say that they are weak."""
+    if bound is None:
+        return []
+    weak = " (weak)" if bound.strength == "weak" else ""
+    head = f"{bound.verdict}{weak}"
+    rest = " · ".join(part for part in (bound.why, bound.meaning) if part)
+    wrapped = wrap_text(f"{head} · {rest}" if rest else head, width, most)
+    first = wrapped[0] if wrapped else ""
+    rows = [line((first[: len(head)], "accent"), (first[len(head) :], "label"))]
+    rows.extend(line((text, "label")) for text in wrapped[1:])
+    return rows
+
+
+def gpu_title(state: State, now_s: float) -> str:
+    """Title of the panel, with the model of the GPUs and the age of stale readings."""
+    if not state.gpus:
+        return "GPUs"
+    first = next(iter(state.gpus.values())).reading
+    name = (first.name or "").removeprefix("NVIDIA ")
+    count = f"{len(state.gpus)} × {name}" if name else f"{len(state.gpus)}"
+    oldest = now_s - max(view.at_s for view in state.gpus.values())
+    return f"GPUs · {count}" + (f" · stale {duration(oldest)}" if oldest > STALE_S else "")

@@ -1,0 +1,158 @@
+"""The top line: host, service, run, recording. What does not fit goes in order of its use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddtop.dashboard.paint import Line, Span, line, pad, width_of
+from ddtop.dashboard.text import clock, duration, size, unit_name
+from ddtop.journal.eta import sweep_eta
+from ddtop.journal.select import counts
+from ddtop.journal.state import State
+
+DROPS = ("rtt", "up", "bad", "name", "unit", "title", "eta", "service")
+"""What is left out where the line is too short, the first first."""
+
+CLOSE = ("host", "unit")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What the header says about the file behind the screen."""
+
+    live: bool
+    size_b: int | None = None
+    speed: float = 1.0
+    """Of a replay; 0 where it stands still."""
+    playing: bool = True
+    position_s: float | None = None
+    """Wall time that a replay has come to."""
+    number: int | None = None
+    """Which of several hosts this is, from 1; None where there is but one."""
+
+
+def header_line(state: State, now_s: float, width: int, recording: Recording) -> Line:
+    """The header in exactly `width` cells."""
+    left, right = _left(state, now_s, recording), _right(state, recording)
+    gap = "   " if width >= 100 else "  "
+    for drop in (None, *DROPS):
+        left = [(tag, part) for tag, part in left if tag != drop]
+        if width_of(_joined(left, gap)) + len(gap) + width_of(right) <= width:
+            break
+    return (*pad(_joined(left, gap), width - width_of(right) - 1), *right, Span(" "))
+
+
+def _joined(parts: list[tuple[str, Line]], gap: str) -> Line:
+    """Parts in one line: a part that begins with `·` or continues one (`up`, `state`) stands close to it."""
+    out: list[Span] = [Span(" ")]
+    for number, (tag, part) in enumerate(parts):
+        if number and part:
+            close = part[0].text.startswith("·") or (
+                tag in ("up", "service") and parts[number - 1][0] in CLOSE
+            )
+            out.append(Span(" " if close else gap, "dim"))
+        out.extend(part)
+    return tuple(out)
+
+
+def _left(state: State, now_s: float, recording: Recording) -> list[tuple[str, Line]]:
+    parts: list[tuple[str, Line]] = [("title", line(("ddtop", "title")))]
+    if state.run.simulated:
+        parts.append(("", line(("SIMULATED", "warn"))))
+    parts.append(("host", host_part(state, now_s, recording.number)))
+    uptime = uptime_s(state, now_s)
+    if state.host.link == "connected" and uptime is not None:
+        parts.append(("up", line((duration(uptime), "dim"))))
+    if state.host.link == "connected" and state.host.rtt_ms is not None:
+        parts.append(("rtt", line((f"· rtt {state.host.rtt_ms:.0f} ms", "dim"))))
+    name, how = service_part(state, now_s)
+    parts.append(("unit", name))
+    parts.append(("service", how))
+    parts.extend(_run_parts(state, now_s))
+    return [(tag, part) for tag, part in parts if part]
+
+
+def uptime_s(state: State, now_s: float) -> float | None:
+    """Seconds since the host booted, carried on from the last probe."""
+    said = state.probe.get("uptime_s")
+    if not isinstance(said, int | float) or state.probe_at_s is None:
+        return None
+    return float(said) + max(0.0, now_s - state.probe_at_s)
+
+
+def host_part(state: State, now_s: float, number: int | None = None) -> Line:
+    """`ct200 ● up`, or what is wrong with the link and since when."""
+    host = state.host
+    name = (f"{number} " if number else "") + (host.name or "no host yet")
+    since = duration(now_s - host.since_at_s) if host.since_at_s is not None else ""
+    word = host.state
+    if word == "connected":
+        state_part = ("● up", "ok")
+    elif word == "rebooted":
+        state_part = ("! rebooted", "warn")
+    elif word == "lost":
+        state_part = (f"✗ lost {since}".rstrip(), "bad")
+    elif word == "connecting":
+        again = f" try {host.attempt}" if host.attempt > 1 else ""
+        state_part = (f"◌ connecting{again}", "warn")
+    else:
+        state_part = ("○ not connected", "dim")
+    return line((name, "value"), " ", state_part)
+
+
+def service_part(state: State, now_s: float) -> tuple[Line, Line]:
+    """(`sglang-bench`, `● ready 4m12s`): the unit of the present start, else the first unit known."""
+    restart = state.restart
+    unit = restart.unit if restart is not None else next(iter(state.services), "")
+    if not unit:
+        return (), ()
+    name = line((unit_name(unit), "label"))
+    status = state.services[unit].status if unit in state.services else None
+    if restart is not None and restart.outcome == "running":
+        phase = restart.phase
+        word = phase.phase if phase is not None else "restarting"
+        return name, line((f"◌ {word} {duration(now_s - restart.started_at_s)}", "run"))
+    if status is not None and status.active in ("failed", "inactive"):
+        glyph, role = ("✗", "bad") if status.active == "failed" else ("○", "dim")
+        return name, line((f"{glyph} {status.active}", role))
+    if restart is not None and restart.outcome == "ready" and restart.ended_at_s is not None:
+        return name, line((f"● ready {duration(now_s - restart.ended_at_s)}", "ok"))
+    if restart is not None and restart.outcome == "failed":
+        return name, line((f"✗ {restart.verdict or 'failed'}", "bad"))
+    if status is not None and status.active:
+        role = "ok" if status.active == "active" else "warn"
+        return name, line((f"{'●' if status.active == 'active' else '◌'} {status.active}", role))
+    return name, ()
+
+
+def _run_parts(state: State, now_s: float) -> list[tuple[str, Line]]:
+    run = state.run
+    if run.mode == "monitor" and not state.plan_cells:
+        return [("", line(("watching", "dim")))] if run.run_id else []
+    tally = counts(state.plan_cells)
+    parts: list[tuple[str, Line]] = []
+    if run.name:
+        parts.append(("name", line((run.name, "label"))))
+    cells = line((f"{tally.ended}/{tally.total}", "value"), (" cells", "label"))
+    parts.append(("", cells))
+    bad = tally.failed + tally.broken
+    if bad:
+        parts.append(("bad", line((f"· ✗ {bad} bad", "bad"))))
+    if run.ended is not None:
+        role = "ok" if run.ended.outcome == "done" else "warn"
+        parts.append(("", line((f"· ended: {run.ended.outcome}", role))))
+    elif state.paused is not None:
+        parts.append(("", line(("· ‖ PAUSED", "warn"))))
+    elif tally.remaining:
+        eta = sweep_eta(state, now_s)
+        text = "· ETA not known yet" if eta.total_s is None else f"· ETA {duration(eta.total_s)}"
+        parts.append(("eta", line((text, "dim"))))
+    return parts
+
+
+def _right(state: State, recording: Recording) -> Line:
+    if recording.live:
+        text = f"● REC {size(recording.size_b)}" if state.run.ended is None else f"○ {size(recording.size_b)}"
+        return line((text, "bad" if state.run.ended is None else "dim"))
+    speed = f"{recording.speed:g}×" if recording.playing else "‖ paused"
+    return line(("REPLAY ", "accent"), (speed, "value"), (f" {clock(recording.position_s)}", "dim"))

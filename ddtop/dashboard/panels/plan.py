@@ -1,0 +1,86 @@
+"""The plan as it stands: what is done, what will run, what was left out and why."""
+
+from __future__ import annotations
+
+from ddtop.dashboard.paint import Item, Line, line
+from ddtop.dashboard.text import CELL_GLYPH, CELL_ROLE, duration, rate, tokens
+from ddtop.journal.eta import sweep_eta
+from ddtop.journal.select import counts, metric_value
+from ddtop.journal.state import State
+from ddtop.journal.views import CellView
+
+FACTS = ("done", "running", "planned", "failed", "broken", "skipped", "interrupted")
+
+
+def plan_head(state: State, now_s: float) -> list[Line]:
+    """Counts, what is left and how long it takes."""
+    if not state.plan_cells:
+        return [line(("no plan: this host is only watched", "dim")), ()]
+    tally = counts(state.plan_cells)
+    parts: list[tuple[str, str]] = [(f"{tally.total} cells  ", "value")]
+    for name in FACTS:
+        number = getattr(tally, name)
+        if number:
+            parts.append((f"{CELL_GLYPH[name]} {number} {name}  ", CELL_ROLE[name]))
+    left = sweep_eta(state, now_s)
+    if left.cells:
+        time_left = f"about {duration(left.total_s)}" if left.total_s is not None else "time not known yet"
+        text = f"left: {left.cells} cells, {left.restarts} restarts, {time_left}"
+    else:
+        text = "nothing is left to run"
+    return [line(*parts), line((text, "label")), ()]
+
+
+def plan_items(state: State) -> list[Item]:
+    """One line a cell in running order, under a line for each restart."""
+    out: list[Item] = []
+    key: str | None = None
+    for cell in state.plan_cells:
+        if cell.spec.restart_key != key:
+            key = cell.spec.restart_key
+            out.append(Item(_start_line(state, cell)))
+        out.append(Item(cell_line(cell), cell.id))
+    hidden = [cell for cell in state.cells.values() if cell.hidden]
+    if hidden:
+        out.append(
+            Item(line((f"{len(hidden)} cells of an earlier form of the plan; their results are kept", "dim")))
+        )
+    return out
+
+
+def _start_line(state: State, cell: CellView) -> Line:
+    spec = cell.spec
+    parts: list[tuple[str, str]] = [(f"{spec.config} tp{spec.tp}", "title")]
+    if spec.baseline:
+        parts.append((" baseline", "accent"))
+    mine = [r for r in state.restarts if r.config == spec.config and r.tp == spec.tp]
+    if mine:
+        last = mine[-1]
+        if last.outcome == "ready":
+            parts.append((f"  ✓ ready in {duration(last.ready_s)}", "ok"))
+        elif last.outcome == "failed":
+            parts.append((f"  ✗ {last.verdict}: {last.cause}", "bad"))
+        elif last.outcome == "running":
+            parts.append(("  ▶ starting", "run"))
+    return line(*parts)
+
+
+def cell_line(cell: CellView) -> Line:
+    """One cell with its state, result and reason."""
+    spec = cell.spec
+    what = f"{spec.workload}@{spec.output_tokens}"
+    rest = f"{tokens(spec.context)} ctx" if spec.context else ""
+    value = metric_value(cell.metrics, "output_tok_s") if cell.state == "done" else None
+    tries = f" · {len(cell.attempts)} tries" if len(cell.attempts) > 1 else ""
+    why = cell.reason or cell.spec.skip_reason or ", ".join(cell.reasons)
+    mark = f" {cell.validity}" if cell.validity not in (None, "VALID") else ""
+    return line(
+        (f"  {CELL_GLYPH[cell.state]} {cell.state:<12}", CELL_ROLE[cell.state]),
+        (f"{what:<18}", "text"),
+        (f"{rest:<9} c{spec.concurrency:<4}", "dim"),
+        (f"r{spec.repeat} " if spec.repeat else "", "dim"),
+        (f"{rate(value):>8} tok/s" if value is not None else " " * 14, "value"),
+        (mark, "warn"),
+        (f"  {why}" if why else "", "label"),
+        (tries, "dim"),
+    )

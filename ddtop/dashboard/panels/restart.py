@@ -1,0 +1,203 @@
+"""A restart as it goes: its phases with their times, the five parts of the gate, and staging before it."""
+
+from __future__ import annotations
+
+from ddtop.dashboard.paint import Line, Span, crop, fit_text, line, width_of
+from ddtop.dashboard.text import bar, duration, size, unit_name
+from ddtop.events import GatePartName, Phase
+from ddtop.journal.state import State
+from ddtop.journal.views import PhaseView, RestartView, StageView
+
+PHASES: tuple[tuple[Phase, str], ...] = (
+    ("stopping", "stop"),
+    ("stopped", "stopped"),
+    ("launching", "launch"),
+    ("initialising", "init"),
+    ("loading", "load"),
+    ("kv", "kv"),
+    ("capturing", "capture"),
+    ("listening", "listen"),
+    ("warming", "warm"),
+    ("answering", "answer"),
+    ("ready", "ready"),
+)
+WORD = dict(PHASES)
+GATE: tuple[GatePartName, ...] = ("generation", "listener", "mark", "arguments", "token")
+QUIET_SHOWN_S = 10.0
+
+
+def restart_title(state: State) -> str:
+    """Title of the panel."""
+    stage = state.stage
+    if stage is not None and stage.active:
+        return "Staging"
+    restart = state.restart
+    if restart is None:
+        return "Restart"
+    place = f"{restart.config} tp{restart.tp}" if restart.config else unit_name(restart.unit)
+    return f"Restart · {place}"
+
+
+def restart_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
+    """Lines of the panel, the most telling first."""
+    rows: list[Line] = []
+    stage = state.stage
+    if stage is not None and (
+        stage.active or (stage.progress.state == "failed" and state.restarting is None)
+    ):
+        rows.extend(stage_lines(stage, now_s, width))
+    restart = state.restart
+    if restart is None:
+        if not rows:
+            rows.append(line(("no restart in this run yet", "dim")))
+        return rows[:height]
+    rows.append(summary_line(restart, now_s, width))
+    seen = [view for view in restart.phases.values() if view.phase != "stopped" or view.elapsed_s >= 1]
+    rows.extend(flow([_phase(view, now_s, restart) for view in seen] + _to_come(restart), width))
+    detail = _detail(restart, width)
+    if detail:
+        rows.append(detail)
+    free = height - len(rows)
+    rows.extend(gate_lines(restart, width) if free >= len(GATE) else flow(_gate_parts(restart), width))
+    return [crop(row, width) for row in rows[:height]]
+
+
+def summary_line(restart: RestartView, now_s: float, width: int) -> Line:
+    """How the restart stands, for how long, and how long such a start takes."""
+    if restart.outcome == "ready":
+        took = restart.ready_s if restart.ready_s is not None else restart.seconds
+        version = f" · {restart.engine} {restart.engine_version or ''}".rstrip() if restart.engine else ""
+        spans = line(("✓ ready", "ok"), (f" in {duration(took)}{version}", "label"))
+        if restart.overridden:
+            spans = (*spans, Span(f"  ! overridden: {', '.join(restart.overridden)}", "warn"))
+        return crop(spans, width)
+    if restart.outcome == "failed":
+        text = f" after {duration(restart.seconds)} · {restart.cause or 'cause unknown'}"
+        return crop(line((f"✗ {restart.verdict or 'failed'}", "bad"), (text, "label")), width)
+    if restart.outcome == "interrupted":
+        return line(("‖ interrupted", "warn"))
+    spent = now_s - restart.started_at_s
+    expected = f" of about {duration(restart.expected_s)}" if restart.expected_s is not None else ""
+    spans = line(("▶ starting", "run"), (f" {duration(spent)}{expected}", "label"))
+    if restart.expected_s is not None and spent > 1.2 * restart.expected_s:
+        spans = (*spans, Span(" · slower than usual, still moving", "dim"))
+    return crop(spans, width)
+
+
+def _phase(view: PhaseView, now_s: float, restart: RestartView) -> Line:
+    word = WORD.get(view.phase, view.phase)
+    if view.state == "done":
+        return line(("✓ ", "ok"), (word, "label"), (f" {duration(view.elapsed_s)}", "dim"))
+    if view.state == "skipped":
+        return line((f"– {word} skipped", "dim"))
+    if restart.outcome == "failed":
+        return line((f"✗ {word} {duration(view.elapsed_s)}", "bad"))
+    if restart.outcome != "running":
+        return line(("✓ ", "ok"), (word, "label"))
+    elapsed = view.elapsed_s + max(0.0, now_s - view.at_s)
+    parts: list[tuple[str, str]] = [("▶ ", "run"), (word, "run")]
+    parts.append((f" {view.pct:.0f} %" if view.pct is not None else f" {duration(elapsed)}", "value"))
+    if view.eta_s is not None:
+        parts.append((f" · ETA {duration(view.eta_s)}", "label"))
+    quiet = view.quiet_s
+    if quiet is not None and quiet >= QUIET_SHOWN_S:
+        limit = f" of {duration(view.limit_s)}" if view.limit_s is not None else ""
+        near = view.limit_s is not None and quiet > 0.7 * view.limit_s
+        parts.append((f" · quiet {duration(quiet)}{limit}", "warn" if near else "dim"))
+    return line(*parts)
+
+
+def _to_come(restart: RestartView) -> list[Line]:
+    if restart.outcome != "running":
+        return []
+    seen = set(restart.phases)
+    last = max((at for at, (name, _) in enumerate(PHASES) if name in seen), default=-1)
+    return [line((f"· {word}", "dim")) for name, word in PHASES[last + 1 :] if name != "stopped"]
+
+
+def _detail(restart: RestartView, width: int) -> Line:
+    view = restart.phase
+    if view is None or not view.detail or restart.outcome != "running":
+        return ()
+    return line(("  " + fit_text(view.detail, width - 2).rstrip(), "dim"))
+
+
+def flow(parts: list[Line], width: int, gap: int = 2) -> list[Line]:
+    """Parts one after the other, broken between parts where a line is full."""
+    rows: list[Line] = []
+    current: list[Span] = []
+    used = 0
+    for part in parts:
+        size_ = width_of(part)
+        if current and used + gap + size_ > width:
+            rows.append(tuple(current))
+            current, used = [], 0
+        if current:
+            current.append(Span(" " * gap))
+            used += gap
+        current.extend(part)
+        used += size_
+    if current:
+        rows.append(tuple(current))
+    return rows
+
+
+def _gate_parts(restart: RestartView) -> list[Line]:
+    out = [line(("gate", "label"))]
+    for name in GATE:
+        glyph, role, _ = _gate_state(restart, name)
+        out.append(line((f"{glyph} ", role), (name, "label" if role == "ok" else role)))
+    return out
+
+
+def gate_lines(restart: RestartView, width: int) -> list[Line]:
+    """The five parts of the gate, one a line, each with its time and evidence."""
+    out: list[Line] = []
+    for name in GATE:
+        glyph, role, when = _gate_state(restart, name)
+        seen = restart.gate.get(name)
+        evidence = seen.evidence.text if seen is not None else ""
+        spans = line((f"{glyph} {name:<10}", role), (f"{when:>6}  ", "dim"), (evidence, "label"))
+        out.append(crop(spans, width))
+    return out
+
+
+def _gate_state(restart: RestartView, name: GatePartName) -> tuple[str, str, str]:
+    seen = restart.gate.get(name)
+    if seen is None:
+        return "·", "dim", ""
+    when = duration(seen.elapsed_s)
+    if seen.ok is None:
+        return "?", "warn", when
+    if seen.ok:
+        return "✓", "ok", when
+    pending = restart.outcome == "running"
+    return ("◌", "dim", when) if pending else ("✗", "bad", when)
+
+
+def stage_lines(stage: StageView, now_s: float, width: int) -> list[Line]:
+    """Staging: what, how far, how fast, for how long."""
+    progress = stage.progress
+    if progress.state == "failed":
+        return [
+            crop(
+                line(("✗ staging failed", "bad"), (f" · {progress.error or progress.target}", "label")), width
+            )
+        ]
+    done, total = progress.bytes_done, progress.bytes_total
+    share = done / total if done is not None and total else None
+    filled, empty = bar(share, min(24, max(8, width // 4)))
+    parts: list[tuple[str, str]] = [(f"▶ {progress.state} ", "run"), (filled, "bar"), (empty, "track")]
+    if done is not None:
+        parts.append((f" {size(done)}" + (f" of {size(total)}" if total else ""), "value"))
+    if progress.rate_mib_s is not None:
+        parts.append((f" · {progress.rate_mib_s:.0f} MiB/s", "label"))
+    if progress.eta_s is not None:
+        parts.append((f" · ETA {duration(progress.eta_s)}", "label"))
+    age = now_s - stage.at_s
+    if age > 15:
+        parts.append((f" · no news for {duration(age)}", "warn"))
+    rows = [crop(line(*parts), width)]
+    origin = f" ← {progress.source}" if progress.source else ""
+    rows.append(crop(line((f"  {progress.target}{origin}", "dim")), width))
+    return rows

@@ -1,0 +1,275 @@
+"""Results as a list that can be sorted, and as points for the plots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddtop.dashboard.metrics import ACCEPT, COLUMNS, J_TOKEN, TOK_S, Metric
+from ddtop.dashboard.paint import Item, Line, fit_text, line
+from ddtop.dashboard.text import CELL_GLYPH, CELL_ROLE, UNKNOWN, times, tokens
+from ddtop.journal.state import State
+from ddtop.journal.views import CellView
+
+_BUDGET = re.compile(r"(\d+)$")
+
+
+@dataclass(frozen=True)
+class Sort:
+    """How the list is sorted: by plan order (`plan`), by speed-up (`speedup`) or by a metric's key."""
+
+    by: str = "plan"
+    reverse: bool = False
+
+
+def sort_keys() -> list[str]:
+    """What `o` goes through."""
+    return ["plan", "speedup", *(metric.key for metric in COLUMNS)]
+
+
+def sort_label(by: str) -> str:
+    """A sort key in words."""
+    if by == "plan":
+        return "plan order"
+    if by == "speedup":
+        return "speed-up"
+    return next((metric.label for metric in COLUMNS if metric.key == by), by)
+
+
+def baseline_values(state: State, baseline: str | None) -> dict[tuple[object, ...], float]:
+    """tok/s of the baseline by (tp, workload, tokens, context, concurrency); means over repeats."""
+    found: dict[tuple[object, ...], list[float]] = {}
+    for cell in state.plan_cells:
+        value = TOK_S.value(cell.metrics)
+        if cell.spec.config == baseline and value is not None and cell.validity != "INVALID":
+            found.setdefault(asked(cell), []).append(value)
+    return {key: sum(values) / len(values) for key, values in found.items()}
+
+
+def asked(cell: CellView) -> tuple[object, ...]:
+    """What is asked of every configuration alike."""
+    spec = cell.spec
+    return (spec.tp, spec.workload, spec.output_tokens, spec.context, spec.concurrency)
+
+
+def speedup(cell: CellView, base: dict[tuple[object, ...], float]) -> float | None:
+    """tok/s against the baseline's in the same place."""
+    value, against = TOK_S.value(cell.metrics), base.get(asked(cell))
+    if value is None or not against or cell.validity == "INVALID" or cell.state == "broken":
+        return None
+    return value / against
+
+
+def sorted_cells(state: State, sort: Sort, base: dict[tuple[object, ...], float]) -> list[CellView]:
+    """The plan's cells in the order asked for; those without a value come last."""
+    cells = state.plan_cells
+    if sort.by == "plan":
+        return list(reversed(cells)) if sort.reverse else cells
+    metric = next((m for m in COLUMNS if m.key == sort.by), TOK_S)
+
+    def value(cell: CellView) -> float | None:
+        return speedup(cell, base) if sort.by == "speedup" else metric.value(cell.metrics)
+
+    best_first = not metric.lower_is_better or sort.by == "speedup"
+    descending = best_first != sort.reverse
+    known = [cell for cell in cells if value(cell) is not None]
+    known.sort(key=lambda cell: value(cell) or 0.0, reverse=descending)
+    return known + [cell for cell in cells if value(cell) is None]
+
+
+def columns_for(width: int) -> list[Metric]:
+    """Metrics that fit beside the cell's name."""
+    room = width - 46 - 8
+    return list(COLUMNS[: max(1, min(len(COLUMNS), room // 11))])
+
+
+def results_head(width: int, sort: Sort, baseline: str | None) -> list[Line]:
+    """Column names, the sorted one marked."""
+    arrow = "▲" if sort.reverse else "▼"
+    spans = [(f"  {'configuration':<18}{'asked':<18}{'ctx':>5}{'c':>5} ", "label")]
+    for metric in columns_for(width):
+        name = metric.label + (arrow if metric.key == sort.by else "")
+        spans.append((fit_text(name, 11, right=True), "key" if metric.key == sort.by else "label"))
+    name = "×" + (baseline or "") + (arrow if sort.by == "speedup" else "")
+    spans.append((fit_text(name, 10, right=True), "key" if sort.by == "speedup" else "label"))
+    return [line(*spans)]
+
+
+def results_items(state: State, sort: Sort, baseline: str | None, width: int) -> list[Item]:
+    """One line a cell."""
+    base = baseline_values(state, baseline)
+    return [
+        Item(_row(cell, base, columns_for(width), baseline), cell.id)
+        for cell in sorted_cells(state, sort, base)
+    ]
+
+
+def _row(
+    cell: CellView, base: dict[tuple[object, ...], float], metrics: Sequence[Metric], baseline: str | None
+) -> Line:
+    spec = cell.spec
+    glyph = CELL_GLYPH[cell.state]
+    if cell.validity == "SUSPECT" and cell.state == "done":
+        glyph = "?"
+    spans: list[tuple[str, str]] = [
+        (f"{glyph} ", "warn" if glyph == "?" else CELL_ROLE[cell.state]),
+        (fit_text(f"{spec.config} tp{spec.tp}", 18), "accent" if spec.config == baseline else "value"),
+        (fit_text(f"{spec.workload}@{spec.output_tokens}", 18), "text"),
+        (f"{tokens(spec.context) if spec.context else UNKNOWN:>5}{spec.concurrency:>5} ", "dim"),
+    ]
+    if cell.state in ("done", "broken", "failed") and cell.metrics:
+        role = "value" if cell.validity == "VALID" else "warn" if cell.validity == "SUSPECT" else "dim"
+        spans.extend((fit_text(metric.shown(cell.metrics), 11, right=True), role) for metric in metrics)
+        gain = speedup(cell, base)
+        word = times(gain) if gain is not None else cell.state if cell.state != "done" else UNKNOWN
+        spans.append((fit_text(word, 10, right=True), "ok" if gain is not None and gain > 1.05 else "dim"))
+        return line(*spans)
+    why = cell.reason or spec.skip_reason or ""
+    spans.append((f"  {cell.state}" + (f": {why}" if why else ""), CELL_ROLE[cell.state]))
+    return line(*spans)
+
+
+# --------------------------------------------------------------------------------------------- plots
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve: a name and its points."""
+
+    name: str
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One plot: what its axes mean, its curves, and whether the points are joined."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    joined: bool = True
+    why_empty: str = ""
+
+
+def budget_of(config: str) -> int | None:
+    """The budget in a configuration's name: `b15` → 15."""
+    found = _BUDGET.search(config)
+    return int(found.group(1)) if found else None
+
+
+def plots(state: State, tp: int | None) -> list[Plot]:
+    """The four plots, of one TP where it is given."""
+    cells = [
+        cell
+        for cell in state.plan_cells
+        if cell.metrics and cell.state == "done" and cell.validity != "INVALID" and tp in (None, cell.spec.tp)
+    ]
+    return [
+        Plot(
+            "throughput by budget",
+            "draft nodes",
+            "tok/s",
+            _by_budget(cells, TOK_S),
+            why_empty="no configuration with a budget in its name (b8, b16, …) is done yet",
+        ),
+        Plot(
+            "acceptance length by budget",
+            "draft nodes",
+            "tokens per step",
+            _by_budget(cells, ACCEPT),
+            why_empty="no acceptance length was measured yet",
+        ),
+        Plot(
+            "throughput by concurrency",
+            "concurrent requests",
+            "tok/s",
+            _by_concurrency(cells),
+            why_empty="no configuration is done at two concurrencies yet",
+        ),
+        Plot(
+            "tok/s by J/token",
+            "J per token",
+            "tok/s",
+            _scatter(cells),
+            joined=False,
+            why_empty="no energy was measured yet",
+        ),
+    ]
+
+
+def _means(points: dict[float, list[float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    xs = sorted(points)
+    return tuple(xs), tuple(sum(points[x]) / len(points[x]) for x in xs)
+
+
+def _by_budget(cells: Sequence[CellView], metric: Metric) -> tuple[Series, ...]:
+    groups: dict[str, dict[float, list[float]]] = {}
+    for cell in cells:
+        budget, value = budget_of(cell.spec.config), metric.value(cell.metrics)
+        if budget is None or value is None:
+            continue
+        spec = cell.spec
+        name = f"{spec.workload}@{spec.output_tokens}"
+        if spec.context or spec.concurrency > 1:
+            name += f" {tokens(spec.context)} c{spec.concurrency}"
+        groups.setdefault(name, {}).setdefault(float(budget), []).append(value)
+    return tuple(Series(name, *_means(points)) for name, points in groups.items())
+
+
+def _by_concurrency(cells: Sequence[CellView]) -> tuple[Series, ...]:
+    groups: dict[str, dict[float, list[float]]] = {}
+    for cell in cells:
+        value = TOK_S.value(cell.metrics)
+        if value is not None:
+            groups.setdefault(cell.spec.config, {}).setdefault(float(cell.spec.concurrency), []).append(value)
+    return tuple(Series(name, *_means(points)) for name, points in groups.items() if len(points) > 1)
+
+
+def _scatter(cells: Sequence[CellView]) -> tuple[Series, ...]:
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for cell in cells:
+        joules, speed = J_TOKEN.value(cell.metrics), TOK_S.value(cell.metrics)
+        if joules is not None and speed is not None:
+            groups.setdefault(cell.spec.config, []).append((joules, speed))
+    return tuple(
+        Series(name, tuple(x for x, _ in points), tuple(y for _, y in points))
+        for name, points in groups.items()
+    )
+
+
+def results_tsv(state: State, sort: Sort, baseline: str | None) -> str:
+    """The list as tab-separated values, every metric with its unit."""
+    base = baseline_values(state, baseline)
+    head = [
+        "config",
+        "tp",
+        "workload",
+        "output_tokens",
+        "context",
+        "concurrency",
+        "repeat",
+        "state",
+        "validity",
+    ]
+    rows = ["\t".join([*head, *(f"{m.label} [{m.unit}]" for m in COLUMNS), f"x {baseline or ''}".strip()])]
+    for cell in sorted_cells(state, sort, base):
+        spec = cell.spec
+        fields: list[object] = [
+            spec.config,
+            spec.tp,
+            spec.workload,
+            spec.output_tokens,
+            spec.context,
+            spec.concurrency,
+            spec.repeat,
+            cell.state,
+            cell.validity or "",
+        ]
+        fields.extend("" if (value := metric.value(cell.metrics)) is None else value for metric in COLUMNS)
+        gain = speedup(cell, base)
+        fields.append("" if gain is None else f"{gain:.3f}")
+        rows.append("\t".join(str(field) for field in fields))
+    return "\n".join(rows)

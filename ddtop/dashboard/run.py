@@ -1,0 +1,64 @@
+"""The way in: `run_dashboard` on sessions, for the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ddtop.dashboard.appbase import StartRunner
+    from ddtop.journal.session import Session
+
+
+def run_dashboard(
+    sessions: Sequence[Session],
+    *,
+    theme: str | None = None,
+    keymap: Mapping[str, str] | None = None,
+    start_runner: StartRunner | None = None,
+    viewer: str | None = None,
+    themes_folder: Path | None = None,
+    fault_log: Path | None = None,
+) -> int:
+    """Show `sessions` until the person leaves; returns the exit code.
+
+    `keymap` maps binding ids (`dashboard/keys.py`) to keys. `start_runner` starts a runner for a recording that
+    none holds, and answers with a sentence; without it a command to such a recording is refused with words.
+    `viewer` is the name under which commands are given, and must be the one the sessions were made with.
+    What is printed after leaving says how to come back and how to stop the run.
+    """
+    if not sessions:
+        print("ddtop: there is no recording to show", file=sys.stderr)
+        return 2
+    if not sys.stdout.isatty():
+        print(
+            "ddtop: the dashboard needs a terminal, and standard output is none.\n"
+            "  do:    use --record FILE for a run without a screen",
+            file=sys.stderr,
+        )
+        return 2
+    from ddtop.dashboard.app import DashboardApp
+
+    app = DashboardApp(
+        sessions,
+        theme=theme,
+        keymap=keymap,
+        start_runner=start_runner,
+        viewer=viewer,
+        themes_folder=themes_folder,
+        fault_log=fault_log,
+    )
+
+    async def shown() -> int | None:
+        try:
+            return await app.run_async()
+        finally:
+            await app.goodbye()
+
+    code = asyncio.run(shown())
+    if app.words:
+        print(app.words)
+    return app.return_code or code or 0

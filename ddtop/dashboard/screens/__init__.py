@@ -1,0 +1,1 @@
+"""The screens, one a file. Each lays out widgets and hands keys to the app's actions."""

@@ -1,0 +1,122 @@
+"""What all screens share: the header, the bottom line, and being drawn in the app's beat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
+
+from ddtop.dashboard import keys
+from ddtop.dashboard.guard import Guarded
+from ddtop.dashboard.paint import Line
+from ddtop.dashboard.panels.footer import Hint, footer_line
+from ddtop.dashboard.panels.header import header_line
+from ddtop.dashboard.widgets.panel import Panel
+
+if TYPE_CHECKING:
+    from ddtop.dashboard.app import DashboardApp
+    from ddtop.dashboard.watched import Watched
+
+
+def set_title(widget: Widget, title: str, subtitle: str = "") -> None:
+    """Give a pane its titles, as plain text, and only where they changed."""
+    if getattr(widget, "shown_titles", None) != (title, subtitle):
+        widget.shown_titles = (title, subtitle)  # type: ignore[attr-defined]
+        widget.border_title = cast(str, Content(title))
+        widget.border_subtitle = cast(str, Content(subtitle)) if subtitle else None
+
+
+class DdScreen(Guarded, Screen[None]):
+    """A screen with header and bottom line around its own body."""
+
+    HINTS: tuple[str, ...] = ("help", "leave")
+    """Ids of the bindings of the bottom line, the most useful first."""
+
+    @property
+    def dd(self) -> DashboardApp:
+        """The app, as what it is."""
+        return cast("DashboardApp", self.app)
+
+    @property
+    def here(self) -> Watched:
+        """The host on the screen."""
+        return self.dd.here
+
+    def compose(self) -> ComposeResult:
+        yield Panel(self._header, id="header")
+        yield from self.body()
+        yield Panel(self._footer, id="footer")
+
+    def body(self) -> ComposeResult:
+        """The widgets between header and bottom line."""
+        raise NotImplementedError
+
+    def refresh_view(self) -> None:
+        """Draw what changed. Not yet composed, or already on its way out: nothing."""
+        header, footer = self.query_one_optional("#header", Panel), self.query_one_optional("#footer", Panel)
+        if header is None or footer is None or not self.is_running:
+            return
+        header.redraw()
+        self.draw()
+        footer.redraw()
+
+    def draw(self) -> None:
+        """Draw the body."""
+        raise NotImplementedError
+
+    def copy_text(self) -> str:
+        """What `y` copies."""
+        return ""
+
+    def _header(self, width: int, _height: int) -> Sequence[Line]:
+        here = self.here
+        return [header_line(here.state, here.now_s(), width, here.recording())]
+
+    def _footer(self, width: int, _height: int) -> Sequence[Line]:
+        return [footer_line(self.hints(), width)]
+
+    def hints(self) -> list[Hint]:
+        """The keys to show, with the labels they have now; those that are not valid now are left out."""
+        out: list[Hint] = []
+        active = {active.binding.id: active for active in self.active_bindings.values() if active.enabled}
+        for identity in self.HINTS:
+            entry = active.get(identity)
+            if entry is None:
+                continue
+            label = self.dd.label_of(identity) or keys.SHORT.get(identity, entry.binding.description)
+            out.append(Hint(keys.shown_key(entry.binding.key), label, identity in ("help", "back")))
+        return out
+
+    def on_screen_resume(self) -> None:
+        self.dd.touch()
+
+    def on_panel_clicked(self, event: Panel.Clicked) -> None:
+        """A click on a key in the bottom line or in the alert bar is that key."""
+        if event.target.startswith("key:"):
+            event.stop()
+            self.dd.press(event.target.removeprefix("key:"))
+
+    def action_back(self) -> None:
+        if len(self.app.screen_stack) > 1:
+            self.dismiss()
+
+
+class DdModal(Guarded, ModalScreen[bool]):
+    """A box over a screen. Escape closes it without doing anything."""
+
+    BINDINGS = [keys.BACK]
+
+    @property
+    def dd(self) -> DashboardApp:
+        """The app, as what it is."""
+        return cast("DashboardApp", self.app)
+
+    def refresh_view(self) -> None:
+        """Draw what changed; most boxes do not move."""
+
+    def action_back(self) -> None:
+        self.dismiss(False)

@@ -1,0 +1,183 @@
+"""The first screen: GPUs, sweep, restart, log and the alert, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.widgets import Input
+
+from ddtop.dashboard import arrange
+from ddtop.dashboard.paint import Line
+from ddtop.dashboard.panels.alert import alert_lines
+from ddtop.dashboard.panels.gpus import gpu_lines, gpu_title
+from ddtop.dashboard.panels.restart import restart_lines, restart_title
+from ddtop.dashboard.panels.sweep import matrix_lines, sweep_title
+from ddtop.dashboard.screens.base import DdScreen, set_title
+from ddtop.dashboard.screens.logpane import LogPane
+from ddtop.dashboard.widgets.logview import LogView
+from ddtop.dashboard.widgets.panel import Panel
+from ddtop.dashboard.widgets.sweeppanel import SweepPanel
+from ddtop.journal.select import tps
+
+RESTART_SHORT, RESTART_TALL = 4, 9
+
+
+class DashboardScreen(DdScreen):
+    """Everything about one host on one screen."""
+
+    HINTS = (
+        "advised",
+        "replay-step",
+        "replay-next-alert",
+        "replay-faster",
+        "pause",
+        "filter",
+        "help",
+        "restage",
+        "results",
+        "log",
+        "skip",
+        "try-again",
+        "broken",
+        "plan",
+        "hosts",
+        "previous-log",
+        "undo",
+        "next-tp",
+        "metric",
+        "theme",
+        "leave",
+    )
+    PANES = ("#gpus", "#sweep", "#restart", "#log")
+
+    def body(self) -> ComposeResult:
+        gpus = Panel(self._gpus, id="gpus", classes="pane")
+        restart = Panel(self._restart, id="restart", classes="pane")
+        gpus.can_focus = restart.can_focus = True
+        with Container(id="body"):
+            yield gpus
+            yield SweepPanel(self._sweep, id="sweep", classes="pane")
+            yield restart
+            yield LogPane(self.here.log, id="log-pane")
+        yield Panel(self._alert, id="alert")
+
+    def on_mount(self) -> None:
+        self.query_one("#sweep").focus()
+        self.refresh_view()
+
+    def on_resize(self, _event: events.Resize) -> None:
+        self.call_after_refresh(self.refresh_view)
+
+    # ----------------------------------------------------------------------------------------- drawing
+
+    def draw(self) -> None:
+        here = self.here
+        now = here.now_s()
+        alert = self.query_one("#alert", Panel)
+        lines = self._alert(max(1, self.size.width), 5)
+        alert.set_class(bool(lines), "-on")
+        if (lines and alert.styles.height is not None and alert.styles.height.value != len(lines)) or (
+            lines and alert.styles.height is None
+        ):
+            alert.styles.height = len(lines)
+        self._arrange(len(lines))
+        shown = here.matrix()
+        gpus = self.query_one("#gpus", Panel)
+        sweep = self.query_one("#sweep", SweepPanel)
+        restart = self.query_one("#restart", Panel)
+        set_title(gpus, gpu_title(here.state, now))
+        set_title(sweep, sweep_title(here.state, shown, here.metric.label, tps(here.state)))
+        set_title(restart, restart_title(here.state))
+        for panel in (alert, gpus, sweep, restart):
+            panel.redraw()
+        self.query_one(LogPane).draw(here.log, here.state)
+
+    def _arrange(self, alert_height: int) -> None:
+        width, height = self.size.width, self.size.height
+        state = self.here.state
+        shown = self.here.matrix()
+        narrow = width < arrange.NARROW
+        wanted = RESTART_SHORT if narrow or height < 34 else RESTART_TALL
+        if state.restart is None and (state.stage is None or not state.stage.active):
+            wanted = 1
+        rows = arrange.rows(
+            width,
+            height - 2 - alert_height,
+            len(state.gpus),
+            wanted,
+            len(shown.rows) + 3,
+            state.bound is not None,
+        )
+        body = self.query_one("#body", Container)
+        setting = f"{rows.gpus} {rows.restart} 1fr"
+        if getattr(body, "row_setting", None) != setting:
+            body.row_setting = setting  # type: ignore[attr-defined]
+            body.styles.grid_rows = setting
+
+    def _gpus(self, width: int, height: int) -> Sequence[Line]:
+        return gpu_lines(self.here.state, self.here.now_s(), width, height)
+
+    def _sweep(self, width: int, height: int) -> Sequence[Line]:
+        here = self.here
+        shown = here.matrix()
+        return matrix_lines(shown, here.cursor(shown), width, height, here.now_s(), here.busy)
+
+    def _restart(self, width: int, height: int) -> Sequence[Line]:
+        return restart_lines(self.here.state, self.here.now_s(), width, height)
+
+    def _alert(self, width: int, _height: int) -> Sequence[Line]:
+        narrow = self.size.width < arrange.NARROW or self.size.height < 30
+        return alert_lines(self.here.state, self.here.now_s(), width, narrow)
+
+    # ------------------------------------------------------------------------------------------- hands
+
+    def on_sweep_panel_moved(self, event: SweepPanel.Moved) -> None:
+        shown = self.here.matrix()
+        self.here.put_cursor(self.here.cursor(shown).moved(shown, event.down, event.right))
+        self.refresh_view()
+
+    def on_sweep_panel_opened(self, _event: SweepPanel.Opened) -> None:
+        self.dd.open_selected()
+
+    def on_panel_clicked(self, event: Panel.Clicked) -> None:
+        if event.panel.id == "sweep":
+            event.stop()
+            self.here.put_cursor(SweepPanel.cursor_of(event.target))
+            self.refresh_view()
+            if event.twice:
+                self.dd.open_selected()
+            return
+        super().on_panel_clicked(event)
+
+    def focus_pane(self, number: int) -> None:
+        """Focus the pane with this number, from 1."""
+        if 1 <= number <= len(self.PANES):
+            self.query_one(self.PANES[number - 1]).focus()
+
+    def action_back(self) -> None:
+        """Escape on the first screen ends a filter or goes back to the log's end; it never leaves."""
+        self.query_one(LogPane).back()
+        self.query_one("#sweep").focus()
+
+    @property
+    def log_pane(self) -> LogPane:
+        """The pane with the log, for the keys that act on it."""
+        return self.query_one(LogPane)
+
+    def copy_text(self) -> str:
+        """The log's lines where the log has the focus, else the matrix as tab-separated values."""
+        if isinstance(self.focused, LogView | Input):
+            return self.query_one(LogView).text_in_sight()
+        shown = self.here.matrix()
+        head = ["config", *(column.label(shown.columns) for column in shown.columns)]
+        table = ["\t".join(head)]
+        for row in shown.rows:
+            fields = [
+                "" if cell is None else f"{cell.value:.1f}" if cell.value is not None else cell.state
+                for cell in row.cells
+            ]
+            table.append("\t".join([row.config, *fields]))
+        return "\n".join(table)

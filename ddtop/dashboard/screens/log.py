@@ -1,0 +1,68 @@
+"""The whole log: filter in and out, levels, units, errors, the starts before this one."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+
+from ddtop.dashboard import keys
+from ddtop.dashboard.screens.base import DdScreen
+from ddtop.dashboard.screens.logpane import LogPane
+
+
+class LogScreen(DdScreen):
+    """The log on the full screen."""
+
+    BINDINGS = [
+        keys.BACK,
+        keys.bind("L", "level", "Level: all, info, warnings, errors", "log-level"),
+        keys.bind("U", "unit", "One unit, or all", "log-unit"),
+    ]
+    HINTS = (
+        "back",
+        "filter",
+        "next-hit",
+        "next-error",
+        "log-level",
+        "previous-log",
+        "log-unit",
+        "follow",
+        "copy",
+        "help",
+        "advised",
+        "leave",
+    )
+
+    def __init__(self, cursor: str | None = None) -> None:
+        """`cursor` is the journal cursor of a line to open at."""
+        super().__init__()
+        self._open_at = cursor
+
+    def body(self) -> ComposeResult:
+        yield LogPane(self.here.log, id="log-pane")
+
+    def on_mount(self) -> None:
+        self.query_one("#log").focus()
+        self.call_after_refresh(self._open)
+
+    def _open(self) -> None:
+        self.refresh_view()
+        if self._open_at is not None:
+            self.query_one(LogPane).view.show_cursor(self._open_at)
+
+    def draw(self) -> None:
+        self.query_one(LogPane).draw(self.here.log, self.here.state)
+
+    def copy_text(self) -> str:
+        return self.query_one(LogPane).view.text_in_sight()
+
+    def action_level(self) -> None:
+        self.query_one(LogPane).turn_level()
+        self.refresh_view()
+
+    def action_unit(self) -> None:
+        self.query_one(LogPane).turn_unit()
+        self.refresh_view()
+
+    def action_back(self) -> None:
+        if not self.query_one(LogPane).back():
+            super().action_back()

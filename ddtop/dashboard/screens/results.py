@@ -1,0 +1,143 @@
+"""Results: a list to sort, a baseline to choose, and four plots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from ddtop.dashboard import keys
+from ddtop.dashboard.paint import Item, line
+from ddtop.dashboard.panels.results import (
+    Sort,
+    plots,
+    results_head,
+    results_items,
+    results_tsv,
+    sort_keys,
+    sort_label,
+)
+from ddtop.dashboard.screens.base import DdScreen, set_title
+from ddtop.dashboard.widgets.listpanel import ListPanel
+
+
+class ResultsScreen(DdScreen):
+    """List, plots, or both where there is room."""
+
+    BINDINGS = [
+        keys.BACK,
+        keys.bind("o", "sort", "Sort by the next column", "sort"),
+        keys.bind("O", "reverse", "Sort the other way round", "sort-reverse"),
+    ]
+    HINTS = (
+        "back",
+        "results",
+        "sort",
+        "sort-reverse",
+        "baseline",
+        "next-tp",
+        "open",
+        "copy",
+        "help",
+        "leave",
+    )
+    DEFAULT_CSS = """
+    ResultsScreen #results-body { height: 1fr; layout: vertical; }
+    ResultsScreen #results { height: 1fr; }
+    ResultsScreen #plots { height: 1fr; layout: grid; grid-size: 2 2; display: none; }
+    ResultsScreen #plots .pane { height: 100%; }
+    ResultsScreen #plots.-on { display: block; }
+    ResultsScreen #results.-off { display: none; }
+    ResultsScreen.-huge #results { height: 2fr; }
+    ResultsScreen.-huge #plots { height: 3fr; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sort = Sort()
+        self.plotting = False
+
+    def body(self) -> ComposeResult:
+        from ddtop.dashboard.widgets.plot import MetricPlot
+
+        with Container(id="results-body"):
+            yield ListPanel(id="results", classes="pane")
+            with Container(id="plots"):
+                for number in range(4):
+                    yield MetricPlot(id=f"plot-{number}")
+
+    def on_mount(self) -> None:
+        panel = self.query_one(ListPanel)
+        panel.focus()
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        self.refresh_view()
+        cell = self.here.selected_cell()
+        if cell is not None:
+            self.query_one(ListPanel).put_cursor(cell.id)
+
+    @property
+    def both(self) -> bool:
+        """True where list and plots fit together."""
+        return self.size.width >= 160 and self.size.height >= 45
+
+    @property
+    def baseline(self) -> str | None:
+        return self.here.baseline or self.here.state.run.baseline
+
+    def draw(self) -> None:
+        panel = self.query_one(ListPanel)
+        width = max(40, panel.size.width - 4)
+        order = sort_label(self.sort.by) + (" reversed" if self.sort.reverse else "")
+        set_title(panel, f"Results · sorted by {order} · against {self.baseline or 'no baseline'}", "v plots")
+        panel.set_class(self.plotting and not self.both, "-off")
+        panel.show(
+            results_head(width, self.sort, self.baseline),
+            results_items(self.here.state, self.sort, self.baseline, width)
+            or [Item(line(("no plan, so no results", "dim")))],
+        )
+        self._draw_plots()
+
+    def _draw_plots(self) -> None:
+        from ddtop.dashboard.widgets.plot import MetricPlot
+
+        on = self.plotting or self.both
+        self.query_one("#plots").set_class(on, "-on")
+        if not on:
+            return
+        tp = self.here.matrix().tp if self.here.state.plan_cells else None
+        for number, data in enumerate(plots(self.here.state, tp)):
+            widget = self.query_one(f"#plot-{number}", MetricPlot)
+            empty = data.why_empty if not data.series else ""
+            set_title(widget, f"{data.title} · tp{tp}" if tp else data.title, empty)
+            widget.show(data)
+
+    # ------------------------------------------------------------------------------------------- hands
+
+    def turn_view(self) -> None:
+        """`v` again: from the list to the plots and back."""
+        self.plotting = not self.plotting
+        self.refresh_view()
+        if not self.plotting or self.both:
+            self.query_one(ListPanel).focus()
+
+    def action_sort(self) -> None:
+        order = sort_keys()
+        self.sort = replace(self.sort, by=order[(order.index(self.sort.by) + 1) % len(order)])
+        self.refresh_view()
+
+    def action_reverse(self) -> None:
+        self.sort = replace(self.sort, reverse=not self.sort.reverse)
+        self.refresh_view()
+
+    def on_list_panel_moved(self, event: ListPanel.Moved) -> None:
+        self.here.select_cell(event.key)
+
+    def on_list_panel_opened(self, event: ListPanel.Opened) -> None:
+        self.here.select_cell(event.key)
+        self.dd.open_selected()
+
+    def copy_text(self) -> str:
+        return results_tsv(self.here.state, self.sort, self.baseline)

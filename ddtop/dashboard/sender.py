@@ -1,0 +1,98 @@
+"""Commands on their way: made, sent, and what became of each.
+
+A command is obeyed, refused or too late, and the person hears which; one that nobody answers is said too.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from ddtop.events import Action, AnyCommand, Command, CommandSeen
+
+GRACE_S = 3.0
+"""Beyond its deadline, before a command counts as unanswered."""
+
+
+def viewer_name() -> str:
+    """Who gives the commands: user, machine and process of this dashboard."""
+    user = os.environ.get("USER") or os.environ.get("LOGNAME") or str(os.getuid())
+    return f"{user}@{socket.gethostname()}:{os.getpid()}"
+
+
+def make(kind: type[Command], viewer: str, now_s: float, **fields: Any) -> Command:
+    """A command of `kind` with an id of its own."""
+    return kind(id=uuid.uuid4().hex, viewer=viewer, at_s=now_s, **fields)
+
+
+def from_action(action: Action, alert_id: str | None, viewer: str, now_s: float) -> Command:
+    """The command that an alert's action names.
+
+    Raises msgspec.ValidationError where this version knows no such command.
+    """
+    raw = {"type": action.command, "id": uuid.uuid4().hex, "viewer": viewer, "at_s": now_s, **action.args}
+    command: Command = msgspec.convert(raw, AnyCommand)
+    if alert_id is not None and not getattr(command, "alert_id", alert_id):
+        changed: Command = msgspec.structs.replace(command, alert_id=alert_id)
+        return changed
+    return command
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A command under way, by what it was called on the screen."""
+
+    command: Command
+    label: str
+
+
+Severity = Literal["information", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """A sentence for the person about a command."""
+
+    text: str
+    severity: Severity
+    command: str
+    outcome: Literal["obeyed", "refused", "late", "unanswered"]
+
+
+class Pending:
+    """The commands of this viewer that were not answered yet."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, Sent] = {}
+
+    def add(self, command: Command, label: str) -> None:
+        """Remember a command that was put into the journal."""
+        self.sent[command.id] = Sent(command, label)
+
+    def answer(self, seen: CommandSeen) -> Said | None:
+        """What to say about an answer; None where the command was not ours or is a mere sign of life."""
+        ours = self.sent.pop(seen.command_id, None)
+        if ours is None:
+            return None
+        why = f": {seen.reason}" if seen.reason else ""
+        if seen.outcome == "obeyed":
+            return Said(f"✓ {ours.label}{why}", "information", seen.command, "obeyed")
+        if seen.outcome == "late":
+            text = f"too late: {ours.label}{why}. Nothing was done; press the key again."
+            return Said(text, "warning", seen.command, "late")
+        return Said(f"refused: {ours.label}{why}", "error", seen.command, "refused")
+
+    def overdue(self, now_s: float) -> list[Said]:
+        """What to say about commands that nobody answered in time; each is said once."""
+        out: list[Said] = []
+        for key, ours in list(self.sent.items()):
+            if now_s > ours.command.at_s + ours.command.deadline_s + GRACE_S:
+                del self.sent[key]
+                text = f"no answer to: {ours.label}. The runner may be gone; is it still there? (ddtop runs)"
+                out.append(Said(text, "warning", str(type(ours.command).__struct_config__.tag), "unanswered"))
+        return out

@@ -1,0 +1,177 @@
+"""One host on the screen: its session, the state folded from it, its log window and the cursor."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ddtop.dashboard.logbuffer import LogBuffer
+from ddtop.dashboard.metrics import TOK_S, Metric
+from ddtop.dashboard.panels.header import Recording
+from ddtop.dashboard.panels.sweep import Cursor, cell_at, find
+from ddtop.dashboard.sessions import is_replay
+from ddtop.events import Event, LogGap, LogRead, RestartStarted
+from ddtop.journal.select import Matrix, MatrixCell, matrix, running_cell, tps
+from ddtop.journal.state import State, apply
+from ddtop.journal.views import CellView
+
+if TYPE_CHECKING:
+    from ddtop.journal.session import Batch, Session
+
+
+class Watched:
+    """What is known of one session. Changed by `take` and by the person's cursor alone."""
+
+    def __init__(self, session: Session, number: int | None = None) -> None:
+        self.session = session
+        self.number = number
+        self.state = State()
+        self.log = LogBuffer()
+        self.metric: Metric = TOK_S
+        self.baseline: str | None = None
+        """Chosen by the person; None: the plan's."""
+        self.drained = False
+        """True once the session has ended and everything of it is here."""
+        self.error: str | None = None
+        """Why the session could not be read on."""
+        self._tp: int | None = None
+        self._cursor: Cursor | None = None
+
+    @property
+    def replay(self) -> bool:
+        return is_replay(self.session)
+
+    @property
+    def name(self) -> str:
+        return self.state.host.name or self.session.path.stem
+
+    def take(self, batch: Batch) -> None:
+        """Fold a batch of events; one marked `reset` begins anew."""
+        if batch.reset:
+            self.state = State()
+            self.log.clear()
+        for event, seq in zip(batch, batch.seqs, strict=True):
+            apply(self.state, event, seq)
+            self._feed_log(event)
+
+    def _feed_log(self, event: Event) -> None:
+        if isinstance(event, LogRead):
+            self.log.extend(event.unit, event.lines)
+        elif isinstance(event, LogGap):
+            self.log.gap(event.unit, event.reason, event.at_s)
+        elif isinstance(event, RestartStarted):
+            self.log.mark_start(event.unit)
+
+    def now_s(self) -> float:
+        """Wall time as this session sees it: now where it is live, the replay's own time elsewhere."""
+        if is_replay(self.session):
+            return max(self.session.position, self.state.at_s)
+        if not self.session.live and self.state.run.ended is not None:
+            return self.state.at_s
+        return time.time()
+
+    def recording(self) -> Recording:
+        """What the header says about the file."""
+        session = self.session
+        if is_replay(session):
+            return Recording(
+                live=False,
+                speed=session.speed,
+                playing=session.playing,
+                position_s=self.now_s(),
+                number=self.number,
+            )
+        return Recording(live=True, size_b=self._size_b(), number=self.number)
+
+    def _size_b(self) -> int | None:
+        total = 0
+        for suffix in ("", "-wal"):
+            try:
+                total += self.session.path.with_name(self.session.path.name + suffix).stat().st_size
+            except OSError:
+                if not suffix:
+                    return None
+        return total
+
+    # ------------------------------------------------------------------------------------ the matrix
+
+    @property
+    def tp(self) -> int | None:
+        """The TP shown: the person's choice, else that of the cell or start at work, else the first."""
+        if self._tp is not None:
+            return self._tp
+        running = running_cell(self.state)
+        if running is not None:
+            return running.spec.tp
+        restarting = self.state.restarting
+        if restarting is not None and restarting.tp in tps(self.state):
+            return restarting.tp
+        return None
+
+    def turn_tp(self, step: int) -> None:
+        """Show the next (or previous) TP of the plan."""
+        known = tps(self.state)
+        if not known:
+            return
+        shown = self.tp if self.tp in known else known[0]
+        self._tp = known[(known.index(shown) + step) % len(known)] if shown is not None else known[0]
+        self._cursor = None
+
+    def matrix(self) -> Matrix:
+        """The matrix of the TP, metric and baseline chosen."""
+        return matrix(self.state, self.tp, self.metric.key, self.baseline)
+
+    def cursor(self, shown: Matrix) -> Cursor:
+        """Where the cursor stands: where the person put it, else at the cell at work."""
+        if self._cursor is not None:
+            return self._cursor.moved(shown, 0, 0)
+        running = running_cell(self.state)
+        found = find(shown, running.id) if running is not None else None
+        if found is not None:
+            return found
+        restart = self.state.restart
+        asked = restart is not None and (restart.outcome == "running" or bool(self.state.open_alerts))
+        for number, row in enumerate(shown.rows):
+            if restart is not None and asked and row.config == restart.config:
+                return Cursor(number, 0)
+        return Cursor(0, 0)
+
+    def put_cursor(self, cursor: Cursor) -> None:
+        """The person moved the cursor."""
+        self._cursor = cursor
+
+    def select_cell(self, cell_id: str) -> None:
+        """Put the cursor on a cell, turning to its TP."""
+        cell = self.state.cells.get(cell_id)
+        if cell is None:
+            return
+        self._tp = cell.spec.tp
+        self._cursor = find(self.matrix(), cell_id)
+
+    @property
+    def busy(self) -> str | None:
+        """Name of the configuration at work."""
+        running = running_cell(self.state)
+        if running is not None:
+            return running.spec.config
+        restarting = self.state.restarting
+        return restarting.config if restarting is not None else None
+
+    def selected(self) -> tuple[str | None, MatrixCell | None]:
+        """(configuration, field) under the cursor; the field is None on a configuration's name."""
+        shown = self.matrix()
+        cursor = self.cursor(shown)
+        if not shown.rows:
+            return None, None
+        return shown.rows[cursor.row].config, cell_at(shown, cursor)
+
+    def selected_cell(self) -> CellView | None:
+        """The cell under the cursor: of several repeats the one that is not done, else the last."""
+        _, field = self.selected()
+        if field is None:
+            return None
+        cells = [self.state.cells[cell_id] for cell_id in field.ids if cell_id in self.state.cells]
+        for cell in cells:
+            if cell.state != "done":
+                return cell
+        return cells[-1] if cells else None

@@ -1,0 +1,1 @@
+"""Widgets that are not about any one panel: drawing lines, the log window, plots."""

@@ -1,0 +1,69 @@
+"""What the dashboard's tests share: an app on a scripted session, with the clock standing still."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from ddtop.dashboard.app import DashboardApp
+from tests.dashboard.memory import MemorySession
+from tests.dashboard.story import Script
+
+Open = Callable[..., AbstractAsyncContextManager[tuple[DashboardApp, "Pilot[int]"]]]
+
+
+def screen_text(app: DashboardApp) -> str:
+    """What the screen shows, as plain text."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+
+async def settle(pilot: Pilot[int], seconds: float = 0.0) -> None:
+    """Let messages, workers and one tick go through."""
+    app = pilot.app
+    assert isinstance(app, DashboardApp)
+    await pilot.pause(seconds or None)
+    for _ in range(3):
+        await pilot.pause()
+        app.refresh_screens()
+    await pilot.pause()
+
+
+@pytest.fixture
+def open_app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
+    """Opens an app on sessions; `now` stops the wall clock. Faults inside the dashboard fail the test."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+    @asynccontextmanager
+    async def opened(
+        sessions: Sequence[MemorySession] | MemorySession,
+        *,
+        now: float | None = None,
+        size: tuple[int, int] = (120, 40),
+        faults: bool = False,
+        **options: object,
+    ) -> AsyncIterator[tuple[DashboardApp, Pilot[int]]]:
+        if now is not None:
+            monkeypatch.setattr(time, "time", lambda: now)
+        many = [sessions] if isinstance(sessions, MemorySession) else list(sessions)
+        options.setdefault("themes_folder", tmp_path / "themes")
+        app = DashboardApp(many, fault_log=tmp_path / "faults.log", viewer="test", **options)  # type: ignore[arg-type]
+        async with app.run_test(size=size) as pilot:
+            await settle(pilot)
+            yield app, pilot
+        if not faults:
+            assert app.faults.faults == []
+
+    return opened
+
+
+def session_of(script: Script) -> tuple[MemorySession, float]:
+    """A session with the script's events, and a time shortly after its end."""
+    return MemorySession(script.out), script.now + 4

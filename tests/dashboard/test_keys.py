@@ -1,0 +1,265 @@
+"""Every key that acts, pressed on a running app: which command goes out, or what is shown."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from ddtop import events as ev
+from ddtop.dashboard.screens.steps import StepsScreen
+from tests.dashboard import story
+from tests.dashboard.conftest import Open, screen_text, session_of, settle
+
+
+async def test_r_shows_the_alerts_action_as_a_step_and_enter_sends_it(open_app: Open) -> None:
+    session, now = session_of(story.failed())
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press("r")
+        await settle(pilot)
+        assert "retry b16" in screen_text(app)
+        assert session.commands() == []
+        await pilot.press("enter")
+        await settle(pilot)
+        (command,) = session.commands()
+        assert isinstance(command, ev.Retry)
+        assert (command.config, command.alert_id, command.viewer) == ("b16", story.ALERT, "test")
+
+
+async def test_escape_leaves_the_step_undone(open_app: Open) -> None:
+    session, now = session_of(story.failed())
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press("r", "escape")
+        await settle(pilot)
+        assert session.commands() == []
+        assert not isinstance(app.screen, StepsScreen)
+
+
+async def test_r_on_resume_asks_for_steps_and_enter_approves_those_left_in(open_app: Open) -> None:
+    script = story.failed()
+    fields = story.alert_fields(script.now)
+    fields |= {
+        "alert_id": "a2",
+        "title": "REBOOTED",
+        "verdict": "rebooted",
+        "actions": (ev.Action(key="r", label="resume at b16", command="resume"),),
+    }
+    script.add(ev.AlertRaised, **fields)
+    session, now = session_of(script)
+    async with open_app(session, now=now) as (app, pilot):
+        assert "r resume at b16" in screen_text(app)
+        await pilot.press("r")
+        await settle(pilot)
+        (asked,) = session.commands()
+        assert isinstance(asked, ev.Resume)
+        assert asked.alert_id == "a2"
+        assert "asking the runner" in screen_text(app)
+        script.out.clear()
+        story.proposed(script)
+        session.put(*script.out)
+        await settle(pilot, 0.15)
+        shown = screen_text(app)
+        assert "re-stage Qwen3.6-27B" in shown
+        assert "because" in shown
+        assert "policy decides in" in shown
+        await pilot.press("down", "space")
+        await settle(pilot)
+        assert "left out" in screen_text(app)
+        assert "do 2 of 3" in screen_text(app)
+        await pilot.press("enter")
+        await settle(pilot)
+        approved = session.commands()[-1]
+        assert isinstance(approved, ev.Approve)
+        assert (approved.plan_id, approved.leave_out) == ("plan-1", ("s2",))
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind", "fields"),
+    [
+        (["space"], ev.Pause, {}),
+        (["x"], ev.Skip, {"cell_id": story.cell_id("b15", 2)}),
+        (["t"], ev.Retry, {"cell_id": story.cell_id("b15", 2)}),
+        (["b"], ev.MarkBroken, {"cell_id": story.cell_id("b15", 2), "broken": True}),
+        (["up", "up", "b"], ev.MarkBroken, {"cell_id": story.cell_id("b8", 2), "broken": False}),
+        (["left", "left", "left", "x"], ev.Skip, {"config": "b15", "cell_id": None}),
+        (["j", "k", "down", "right", "x"], ev.Skip, {"cell_id": story.cell_id("b16", 3)}),
+        (["u"], ev.Undo, {}),
+        (["s", "enter"], ev.Restage, {}),
+        (["S", "enter"], ev.StopRun, {"leave_running": False}),
+        (["S", "k"], ev.StopRun, {"leave_running": True}),
+        (["R", "enter"], ev.RestartService, {"unit": story.UNIT}),
+    ],
+)
+async def test_a_key_sends_its_command(
+    open_app: Open, keys: list[str], kind: type[ev.Command], fields: dict[str, object]
+) -> None:
+    session, now = session_of(story.running())
+    async with open_app(session, now=now) as (_, pilot):
+        await pilot.press(*keys)
+        await settle(pilot)
+        (command,) = session.commands()
+        assert type(command) is kind
+        assert {name: getattr(command, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize("keys", [["S", "escape"], ["R", "n"], ["s", "escape"]])
+async def test_destructive_keys_ask_first_and_name_what_they_touch(open_app: Open, keys: list[str]) -> None:
+    session, now = session_of(story.running())
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press(keys[0])
+        await settle(pilot)
+        shown = screen_text(app)
+        assert story.HOST in shown
+        assert "sglang-bench" in shown
+        await pilot.press(keys[1])
+        await settle(pilot)
+        assert session.commands() == []
+
+
+async def test_the_question_before_a_restart_shows_the_exact_command(open_app: Open) -> None:
+    session, now = session_of(story.running())
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press("R")
+        await settle(pilot)
+        assert "systemctl restart sglang-bench.service" in screen_text(app)
+
+
+async def test_space_goes_on_where_the_sweep_is_paused(open_app: Open) -> None:
+    script = story.running()
+    script.add(ev.SweepPaused, by="me")
+    session, now = session_of(script)
+    async with open_app(session, now=now) as (app, pilot):
+        assert "PAUSED" in screen_text(app)
+        await pilot.press("space")
+        await settle(pilot)
+        assert isinstance(session.commands()[0], ev.GoOn)
+
+
+async def test_an_alerts_own_key_comes_before_the_cursor(open_app: Open) -> None:
+    session, now = session_of(story.failed())
+    async with open_app(session, now=now) as (_, pilot):
+        await pilot.press("x")
+        await settle(pilot)
+        (command,) = session.commands()
+        assert isinstance(command, ev.Skip)
+        assert (command.config, command.alert_id) == ("b16", story.ALERT)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "said"),
+    [
+        ("obeyed", "", "✓ pause after the cell in flight"),
+        ("refused", "the run has ended", "refused: pause after the cell in flight: the run has ended"),
+        ("late", "", "too late"),
+    ],
+)
+async def test_the_answer_to_a_command_is_a_toast(
+    open_app: Open, outcome: str, reason: str, said: str
+) -> None:
+    session, now = session_of(story.running())
+    session.answer = lambda command: (
+        ev.CommandSeen(
+            at_s=now,
+            mono_s=1,
+            host=story.HOST,
+            command_id=command.id,
+            viewer="test",
+            command="pause",
+            outcome=outcome,
+            reason=reason,  # type: ignore[arg-type]
+        )
+        if isinstance(command, ev.Pause)
+        else None
+    )
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press("space")
+        await settle(pilot, 0.2)
+        messages = [note.message for note in app._notifications]
+        assert any(message.startswith(said) for message in messages), messages
+        assert app.pending.sent == {}
+
+
+async def test_a_command_nobody_answers_is_said(open_app: Open) -> None:
+    session, now = session_of(story.running())
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press("space")
+        await settle(pilot)
+        assert app.pending.overdue(now + 12) == []
+        (said,) = app.pending.overdue(now + 14)
+        assert said.outcome == "unanswered"
+        assert "pause" in said.text
+
+
+async def test_a_command_without_a_runner_is_refused_in_words(open_app: Open) -> None:
+    session, now = session_of(story.running())
+    session.live = False
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press("space")
+        await settle(pilot)
+        (note,) = app._notifications
+        assert "no runner holds this recording" in note.message
+
+
+async def test_without_a_runner_one_can_be_started(open_app: Open) -> None:
+    session, now = session_of(story.running())
+    session.live = False
+    started = []
+
+    async def start(which: object) -> str:
+        started.append(which)
+        return "a runner took it up"
+
+    async with open_app(session, now=now, start_runner=start) as (app, pilot):
+        await pilot.press("space")
+        await settle(pilot)
+        assert "Start a runner?" in screen_text(app)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert started == [session]
+        assert any("took it up" in note.message for note in app._notifications)
+
+
+async def test_an_open_dashboard_says_that_somebody_is_there(open_app: Open) -> None:
+    session, now = session_of(story.running())
+    async with open_app(session, now=now) as (app, pilot):
+        await settle(pilot)
+        signs = [c for c in session.sent if isinstance(c, ev.Attend)]
+        assert len(signs) == 1
+        await app.goodbye()
+        assert session.sent[-1].leaving  # type: ignore[attr-defined]
+
+
+async def test_q_leaves_and_says_how_to_come_back_and_to_stop(open_app: Open) -> None:
+    session, now = session_of(story.running())
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press("q")
+        await pilot.pause()
+    assert app.return_code == 0
+    assert app.words is not None
+    assert "goes on without this dashboard" in app.words
+    assert "ddtop connect ct200" in app.words
+    assert "ddtop stop ct200-20261118-1" in app.words
+
+
+async def test_keys_can_be_moved_by_their_ids(open_app: Open) -> None:
+    session, now = session_of(story.running())
+    async with open_app(session, now=now, keymap={"pause": "f5"}) as (_, pilot):
+        await pilot.press("space")
+        await settle(pilot)
+        assert session.commands() == []
+        await pilot.press("f5")
+        await settle(pilot)
+        assert isinstance(session.commands()[0], ev.Pause)
+
+
+def test_every_binding_has_an_id_and_no_two_share_one() -> None:
+    from ddtop.dashboard import keys
+
+    for group in (keys.APP + keys.REPLAY + [keys.BACK], keys.MOVE, keys.LOG):
+        ids = [binding.id for binding in group]
+        assert all(ids)
+        assert len(set(ids)) == len(ids)
+    known = {binding.id for binding in (*keys.APP, *keys.REPLAY, *keys.MOVE, *keys.LOG, keys.BACK)}
+    named = {identity for _, identities in keys.GROUPS for identity in identities}
+    assert named <= known
+    assert dataclasses.is_dataclass(keys.BACK)
