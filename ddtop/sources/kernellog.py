@@ -1,0 +1,191 @@
+"""Kernel log lines that decide a cell's fate: Xid reports, the OOM killer, lost GPUs, bad links and disks.
+
+Where `gpu_recovery_action` of nvidia-smi is known it decides over this table (0 none, 1 GPU reset, 2 node reboot,
+3 drain P2P, 4 drain and reset). Sources: NVIDIA's Xid catalogue and A100 memory management documents;
+open-gpu-kernel-modules#446 for 119. Codes 94 and 95: a contained error ends one application, an uncontained one all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<code>\d{1,4})(?:, pid='?(?P<pid>[^,']*)'?)?(?:, name=(?P<name>[^,]*))?(?:, )?(?P<text>.*)"
+)
+_OOM = re.compile(
+    r"(?P<scope>Out of memory|Memory cgroup out of memory): Killed process (?P<pid>\d+) \((?P<comm>[^)]{1,64})\)"
+    r"(?:.{0,80}?anon-rss:(?P<anon>\d+)kB)?(?:.{0,80}?shmem-rss:(?P<shm>\d+)kB)?"
+)
+_OOM_KILL = re.compile(r"oom-kill:constraint=(?P<c>\w+)(?:.{0,400}?task=(?P<comm>[^,]+),pid=(?P<pid>\d+))?")
+_LOST = re.compile(
+    r"NVRM: .{0,200}?(?:fallen off the bus|GPU lost from the bus)|NVRM: .{0,100}?Failing the device"
+)
+_AER = re.compile(
+    r"AER: .{0,60}?(?:Uncorrect|Fatal|Surprise)|aer_uncor_status: 0x00000020|Slot\(\S+\): Link Down"
+)
+_DISK = re.compile(
+    r"I/O error, dev (?P<d>\w+)|nvme\d+: I/O \d+ .{0,80}?timeout|(?:EXT4|XFS)[^:]{0,20}(?:error|: Corruption)"
+)
+_BUS_ANY = re.compile(r"\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """One row of the Xid table. kind: bug (the application's fault), host, info; severity as in causes.toml."""
+
+    code: int
+    meaning: str
+    kind: str
+    severity: str
+    advice: str
+
+
+_RESTART = "An application fault in most cases: restart once; the same cell twice is known bad."
+_DRAIN = "Stop the sweep on this host and reset the GPU; replace it if it comes again."
+_REBOOT = "Stop the sweep on this host and reboot it."
+XIDS: dict[int, Xid] = {
+    x.code: x
+    for x in (
+        Xid(13, "graphics engine exception", "bug", "error", _RESTART),
+        Xid(31, "GPU memory page fault", "bug", "error", _RESTART),
+        Xid(32, "invalid or corrupted push buffer", "bug", "error", _RESTART),
+        Xid(38, "driver firmware error", "host", "critical", _REBOOT),
+        Xid(43, "GPU stopped processing a channel", "bug", "error", _RESTART),
+        Xid(45, "channel torn down when its process ended", "info", "info", "Nothing, if the process was stopped on purpose."),
+        Xid(48, "double-bit ECC error", "host", "critical", _DRAIN),
+        Xid(61, "internal micro-controller breakpoint", "host", "critical", _REBOOT),
+        Xid(62, "internal micro-controller halt", "host", "critical", _REBOOT),
+        Xid(63, "row remapping recorded, pending a reset", "host", "warn", "Finish the cell, then reset the GPU while it is idle."),
+        Xid(64, "row remapping failed", "host", "critical", _DRAIN),
+        Xid(68, "video processor exception", "bug", "error", _RESTART),
+        Xid(69, "graphics engine class error", "bug", "error", _RESTART),
+        Xid(74, "NVLink error", "host", "critical", "Stop all cells that use more than one GPU; reset the node."),
+        Xid(79, "GPU has fallen off the bus", "host", "critical", _REBOOT),
+        Xid(92, "high rate of corrected memory errors", "host", "warn", "Watch this GPU; reset it when idle."),
+        Xid(94, "contained uncorrectable memory error", "bug", "error", "Only this application ended: restart once; reset the GPU soon."),
+        Xid(95, "uncontained memory error", "host", "critical", "All applications on this GPU are affected: reset it or reboot."),
+        Xid(109, "context switch timeout", "bug", "error", _RESTART),
+        Xid(119, "the GPU's firmware (GSP) did not answer", "host", "critical", "nvidia-smi will block about 45 s a call. Reset the GPU or reboot."),
+        Xid(120, "the GPU's firmware (GSP) reported an error", "host", "critical", "Reset the GPU or reboot."),
+        Xid(136, "link training failed", "host", "critical", _REBOOT),
+        Xid(140, "unrecovered ECC error", "host", "critical", _DRAIN),
+        Xid(143, "GPU initialisation failed", "host", "critical", _REBOOT),
+        *(Xid(c, "NVLink 5 error", "host", "critical", "Follow gpu_recovery_action; stop cells that use more than one GPU.") for c in range(144, 151)),
+        Xid(154, "the recovery action of the GPU has changed", "host", "critical", "Do what the line names (reset, reboot, drain)."),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFact:
+    """One kernel line that matters.
+
+    what      ``xid``, ``oom-kill``, ``gpu-lost``, ``pcie``, ``disk``
+    cause     a slug of causes.toml, None for a line that is no failure (Xid 45)
+    pid       the process it hit, None when the line does not say
+    """
+
+    what: str
+    cause: str | None
+    kind: str
+    severity: str
+    meaning: str
+    advice: str
+    code: int | None = None
+    bus: str | None = None
+    pid: int | None = None
+    comm: str | None = None
+    text: str = ""
+
+
+def _pid(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() and len(text) < 12 else None
+
+
+def _xid_cause(row: Xid) -> str | None:
+    if row.kind == "info":
+        return None
+    if row.code == 79:
+        return "gpu-lost-from-bus"
+    if row.severity == "warn":
+        return "gpu-memory-remap-pending"
+    return "gpu-engine-exception" if row.kind == "bug" else "gpu-hardware-error"
+
+
+def parse_kernel_line(line: str) -> KernelFact | None:
+    """Read one kernel log line, with or without journal prefix; None when it says nothing of this kind."""
+    line = line[:4_000]
+    if (match := _XID.search(line)) is not None:
+        code = int(match["code"])
+        row = XIDS.get(code) or Xid(
+            code,
+            "an error not in the table",
+            "host",
+            "critical",
+            "Look the code up in NVIDIA's Xid catalogue; follow gpu_recovery_action.",
+        )
+        comm = (match["name"] or "").strip() or None
+        return KernelFact(
+            "xid",
+            _xid_cause(row),
+            row.kind,
+            row.severity,
+            f"Xid {code}: {row.meaning}",
+            row.advice,
+            code,
+            match["bus"],
+            _pid(match["pid"]),
+            comm,
+            line,
+        )
+    if (match := _OOM.search(line)) is not None:
+        where = (
+            "the unit's or container's memory limit"
+            if match["scope"].startswith("Memory cgroup")
+            else "host memory"
+        )
+        return KernelFact(
+            "oom-kill", "killed-by-oom-killer", "host", "critical", f"the OOM killer ended {match['comm']} (pid {match['pid']}): {where} was used up",
+            "A model in tmpfs counts as used memory. Free or shrink before a retry.", pid=_pid(match["pid"]), comm=match["comm"], text=line,
+        )  # fmt: skip
+    if (match := _OOM_KILL.search(line)) is not None:
+        return KernelFact(
+            "oom-kill", "killed-by-oom-killer", "host", "critical", "the OOM killer was called", "Free or shrink memory before a retry.",
+            pid=_pid(match["pid"]), comm=match["comm"], text=line,
+        )  # fmt: skip
+    if _LOST.search(line):
+        bus = _BUS_ANY.search(line[line.find("NVRM") :])
+        return KernelFact(
+            "gpu-lost",
+            "gpu-lost-from-bus",
+            "host",
+            "critical",
+            "a GPU has fallen off the bus",
+            _REBOOT,
+            bus=bus[0] if bus else None,
+            text=line,
+        )
+    if _AER.search(line):
+        bus = _BUS_ANY.search(line)
+        return KernelFact(
+            "pcie",
+            "gpu-hardware-error",
+            "host",
+            "critical",
+            "a PCIe link failed",
+            "Reboot; if it comes again, it is the slot, the riser or its power management.",
+            bus=bus[0] if bus else None,
+            text=line,
+        )
+    if _DISK.search(line):
+        return KernelFact(
+            "disk",
+            "disk-io-error",
+            "host",
+            "critical",
+            "the kernel reported disk errors",
+            "Choose another source for the model; the disk may be failing.",
+            text=line,
+        )
+    return None

@@ -1,0 +1,114 @@
+"""Follow Python tracebacks through a log, one per process, and say where they happened and how they ended."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line \d+(?:, in (?P<func>\S+))?')
+_END = re.compile(
+    r"^(?P<name>(?:[A-Za-z_]\w*\.)*\w*?(?:Error|Exception|Interrupt|Exit|Timeout|Expired|OutOfResources|Warning|Refused|Reset|Iteration|NotFound|Failed|Denied|Fault)\w*)(?:: ?(?P<text>.*)|\(.*|)$"
+)
+_DOTTED_END = re.compile(r"^(?P<name>(?:[a-z_]\w*\.)+[A-Z]\w*)(?:: (?P<text>.*))?$")
+_CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
+START = "Traceback (most recent call last):"
+
+_PLACES = (
+    ("capture", re.compile(r"cuda_?graph|init_device_graphs|capture_model|_capture|capture_one|graph_runner|\bcapture\b")),
+    ("kv", re.compile(r"init_memory_pool|determine_available_memory|kv_cache_(?:config|planning)|_initialize_kv_caches|profile_(?:run|max_num_token)")),
+    ("load", re.compile(r"load_model|load_weights?\b|get_model\b|model_loader|weight_utils|default_loader|initialize_model\b|safetensors")),
+    ("init", re.compile(r"init_torch_distributed|init_distributed_environment|initialize_model_parallel|init_worker_distributed|init_process_group|parallel_state|init_device\b|new_group")),
+    ("jit", re.compile(r"build_and_load|cpp_ext|deep_gemm|compile_utils|\bjit\b")),
+    ("warmup", re.compile(r"_wait_and_warmup|_execute_server_warmup|server_warmup")),
+    ("run", re.compile(r"event_loop|process_batch_result|run_batch|forward_batch_generation|execute_model|sample_tokens|run_busy_loop|process_input_requests|busy_loop|forward_decode|forward_extend")),
+    ("launch", re.compile(r"prepare_server_args|parse_args|from_cli_args|from_pretrained|get_config\b|ModelConfig")),
+)  # fmt: skip
+
+FOLLOW_UPS = re.compile(
+    r"^(?:asyncio\.)?(?:exceptions\.)?(?:CancelledError|SystemExit|KeyboardInterrupt|BrokenPipeError|ConnectionResetError|"
+    r"ConnectionRefusedError|EOFError|ChildProcessError|StopIteration|StopAsyncIteration)|ProcessExitedException|"
+    r"ProcessRaisedException|zmq\.error|ClientDisconnect|InvalidStateError"
+)
+"""Exceptions that only tell that somebody else ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """One traceback. `name` is None while its last line has not come (or was cut off). Lines are record numbers."""
+
+    rank: str
+    pid: int | None
+    line: int
+    last_line: int
+    phase: str = ""
+    name: str | None = None
+    text: str = ""
+    exception_line: int | None = None
+    frames: int = 0
+    entries: int = 1
+    chained: bool = False
+    files: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Tracebacks:
+    """Open and finished tracebacks. Keyed by process; lines without any prefix belong to the one opened last."""
+
+    done: list[Raised] = field(default_factory=list)
+    open: dict[tuple[int | None, str], Raised] = field(default_factory=dict)
+    _chain_open: set[tuple[int | None, str]] = field(default_factory=set)
+    _last: dict[int | None, tuple[int | None, str]] = field(default_factory=dict)
+
+    def feed(self, message: str, *, pid: int | None, rank: str, prefixed: bool, number: int) -> Raised | None:
+        """Take one record's message. Returns the traceback that this line ended, else None."""
+        key = (pid, rank)
+        if START in message:
+            if key in self.open:
+                self.done.append(self.open.pop(key))
+            self.open[key] = Raised(rank, pid, number, number, chained=key in self._chain_open)
+            self._chain_open.discard(key)
+            self._last[pid] = key
+            return None
+        if not prefixed or key not in self.open:
+            key = self._last.get(pid, key) if not rank else key
+        current = self.open.get(key)
+        stripped = message.strip()
+        if current is None:
+            if stripped.startswith(_CHAIN):
+                self._chain_open.add(key)
+            return None
+        if prefixed and (pid, rank) != key and not (rank == "" and pid == key[0] and pid is not None):
+            return None
+        current = replace(current, last_line=number, entries=current.entries + 1)
+        self.open[key] = current
+        if not stripped:
+            return None
+        indented = message[:1].isspace() or message[:1] in "|+"
+        if indented or stripped[0] in "^~":
+            frame = _FRAME.match(message)
+            where = f"{frame['file']} {frame['func'] or ''}" if frame else stripped
+            phase = next((name for name, rule in _PLACES if rule.search(where)), "")
+            # the deepest place decides; "serving" is only believed when nothing more exact was seen
+            keep = (
+                phase and not (phase == "run" and current.phase) and not (phase == "launch" and current.phase)
+            )
+            self.open[key] = replace(
+                current,
+                phase=phase if keep else current.phase,
+                frames=current.frames + (1 if frame else 0),
+                files=(*current.files, frame["file"])[-12:] if frame else current.files,
+            )
+            return None
+        end = _END.match(stripped) or _DOTTED_END.match(stripped)
+        if end is None:
+            if current.frames and prefixed and not rank and not pid:
+                self.done.append(self.open.pop(key))  # an ordinary record: the traceback was cut
+            return None
+        ended = replace(current, name=end["name"], text=stripped, exception_line=number)
+        self.done.append(ended)
+        del self.open[key]
+        return ended
+
+    def all(self) -> list[Raised]:
+        """Every traceback seen, by its first line."""
+        return sorted([*self.done, *self.open.values()], key=lambda r: r.line)
