@@ -76,6 +76,7 @@ class Reading:
         self.connects: list[int] = []
         self.start_lags: list[int] = []
         self.suspended_ns = 0
+        self.woke_ns = 0
         self.address = Address(spec.host, spec.port, tls_context(spec.tls_verify) if spec.tls else None)
 
     # ---- what Window does
@@ -185,8 +186,8 @@ class Reading:
                 self._over(conn, "closed", "")
             return
         self.reads += 1
-        if not self.reads & 15:
-            self.lags.append(now() - stamp)
+        if not self.reads & 15:  # with a kernel stamp: since it arrived; without: since the loop woke up for it
+            self.lags.append(now() - (stamp if not exchange.stampless else self.woke_ns))
         if conn.quick:
             conn.acknowledge()
         exchange.reads += 1

@@ -119,7 +119,9 @@ class Window(Reading):
             # epoll waits in whole milliseconds and rounds up: sleep short of the due time, then look without waiting
             timeout = 0.0 if wait < 1_100_000 and self.schedule else max(0.0, (wait - 600_000) / 1e9)
             self.polls += 1
-            for fd, bits in poll(timeout):
+            ready = poll(timeout)
+            self.woke_ns = now()
+            for fd, bits in ready:
                 conn = conns.get(fd)
                 if conn is None:
                     continue

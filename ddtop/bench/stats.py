@@ -1,0 +1,110 @@
+"""Numbers about samples, with the number of samples. Pure.
+
+Percentiles interpolate linearly between order statistics (numpy's default, as SGLang and vLLM do). A percentile is
+absent where too few samples stand beyond it: p90 needs 10 samples, p99 needs 100. Figures of no samples are absent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+NEEDS = {50: 1, 90: 10, 95: 20, 99: 100}
+
+# Two-sided 95 % quantiles of Student's t by degrees of freedom; beyond 30 the normal one is near enough.
+T95: tuple[float, ...] = (
+    *(
+        12.706,
+        4.303,
+        3.182,
+        2.776,
+        2.571,
+        2.447,
+        2.365,
+        2.306,
+        2.262,
+        2.228,
+        2.201,
+        2.179,
+        2.160,
+        2.145,
+        2.131,
+    ),
+    *(
+        2.120,
+        2.110,
+        2.101,
+        2.093,
+        2.086,
+        2.080,
+        2.074,
+        2.069,
+        2.064,
+        2.060,
+        2.056,
+        2.052,
+        2.048,
+        2.045,
+        2.042,
+    ),
+)
+
+
+def percentile(ordered: Sequence[float], p: float) -> float:
+    """The p-th percentile (0–100) of sorted samples. Raises ValueError on none."""
+    if not ordered:
+        raise ValueError("a percentile of no samples")
+    place = (len(ordered) - 1) * p / 100
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def summary(samples: Sequence[float], percentiles: Sequence[int] = (50, 90, 99)) -> dict[str, float]:
+    """{n, mean, sd (n ≥ 2), p50, p90, p99 (where enough), max}; {} of no samples."""
+    ordered = sorted(samples)
+    if not ordered:
+        return {}
+    n = len(ordered)
+    mean = math.fsum(ordered) / n
+    out: dict[str, float] = {"n": n, "mean": mean}
+    if n > 1:
+        out["sd"] = math.sqrt(math.fsum((x - mean) ** 2 for x in ordered) / (n - 1))
+    for p in percentiles:
+        if n >= NEEDS.get(p, 1):
+            out[f"p{p}"] = percentile(ordered, p)
+    out["max"] = ordered[-1]
+    return out
+
+
+def weighted_summary(pairs: Sequence[tuple[float, int]]) -> dict[str, float]:
+    """As `summary`, for (value, weight) pairs: a value with weight k counts as k samples. Percentiles are those of the
+    expanded samples, without interpolation between them."""
+    ordered = sorted(pair for pair in pairs if pair[1] > 0)
+    n = sum(weight for _, weight in ordered)
+    if not n:
+        return {}
+    mean = math.fsum(value * weight for value, weight in ordered) / n
+    out: dict[str, float] = {"n": n, "mean": mean}
+    if n > 1:
+        out["sd"] = math.sqrt(math.fsum(weight * (value - mean) ** 2 for value, weight in ordered) / (n - 1))
+    wanted = [(p, (n - 1) * p / 100) for p in (50, 90, 99) if n >= NEEDS[p]]
+    seen = 0
+    for value, weight in ordered:
+        seen += weight
+        while wanted and seen - 1 >= wanted[0][1]:
+            out[f"p{wanted.pop(0)[0]}"] = value
+    out["max"] = ordered[-1][0]
+    return out
+
+
+def mean_interval(samples: Sequence[float]) -> tuple[float, float, float] | None:
+    """(mean, low, high): 95 % confidence interval of the mean by Student's t; None for fewer than 2 samples."""
+    n = len(samples)
+    if n < 2:
+        return None
+    mean = math.fsum(samples) / n
+    sd = math.sqrt(math.fsum((x - mean) ** 2 for x in samples) / (n - 1))
+    t = T95[n - 2] if n - 2 < len(T95) else 1.96
+    half = t * sd / math.sqrt(n)
+    return mean, mean - half, mean + half

@@ -1,0 +1,133 @@
+"""ONE table: reason → verdict → whose fault → what becomes of the cell. Everything that doubts a number is in it. Pure.
+
+Only causes on the server's side can make a configuration broken; a cell that our side or the host spoiled is run
+again. INVALID never counts as done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["SUSPECT", "INVALID"]
+Fault = Literal["server", "not-server", ""]
+State = Literal["done", "broken-candidate", "rerun"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One reason: its verdict, whose fault it is, what it means and what to do, for people."""
+
+    verdict: Verdict
+    fault: Fault
+    meaning: str
+    advice: str
+
+
+def _server(meaning: str, advice: str) -> Rule:
+    return Rule("INVALID", "server", meaning, advice)
+
+
+def _ours(meaning: str, advice: str) -> Rule:
+    return Rule("INVALID", "not-server", meaning, advice)
+
+
+def _doubt(meaning: str, advice: str) -> Rule:
+    return Rule("SUSPECT", "", meaning, advice)
+
+
+TABLE: dict[str, Rule] = {
+    # ---- INVALID, the server's side: retried once after a restart, then the configuration is broken
+    "no-tokens": _server(
+        "no request gave a token", "look into the server's log; 0 tok/s is a verdict, not a result"
+    ),
+    "most-failed": _server(
+        "half of the requests or more failed", "look at the failures by class and the server's log"
+    ),
+    "garbage-output": _server("the answers are garbage", "read some: speculation or a kernel is broken"),
+    # ---- INVALID, not the server's: run again, at most twice
+    "client-bound": _ours(
+        "the load generator was the limit", "fewer streams, more processes, or a less busy machine"
+    ),
+    "host-paused": _ours(
+        "the machine stood still during the cell", "run again; look for suspends and stolen CPU time"
+    ),
+    "link-lost": _ours(
+        "the link that carried the load was lost", "run on the host itself, or over a steadier link"
+    ),
+    "wrong-arguments": _ours("the server does not run the cell's arguments", "restart it with them"),
+    "two-servers": _ours("two servers answer on the port", "stop the other one"),
+    "generator-failed": _ours(
+        "the load generator failed", "see the error; if it comes again it is a bug of ddtop"
+    ),
+    "wrong-spec": _ours("the cell asks for something impossible", "correct the plan"),
+    # ---- SUSPECT: kept and marked
+    "some-failed": _doubt("some requests failed", "look at the failures by class"),
+    "time-limit": _doubt("the time limit cut the cell", "a longer limit, or fewer requests"),
+    "under-delivery": _doubt("fewer requests were under way than asked", "compare the client's figures"),
+    "no-usage": _doubt(
+        "the server does not count its tokens", "no token rate can be given; ask for include_usage"
+    ),
+    "not-streamed": _doubt("the server ignored `stream`", "no first-token time can be given"),
+    "bad-events": _doubt("some events were not JSON", "look at the raw answer with `ddtop inspect sse`"),
+    "speculation-inactive": _doubt(
+        "acceptance is 1.05 or less: the drafter gains nothing", "check the draft model"
+    ),
+    "acceptance-out-of-bounds": _doubt("the acceptance length is impossible", "do not use it"),
+    "thermal-cap": _doubt("a GPU slowed down because it was hot", "look at cooling; run again"),
+    "power-cap": _doubt("a GPU was held at its power limit", "compare only with cells at the same limit"),
+    "cache-hits": _doubt("the prefix cache answered a part of the prompts", "flush it, or use a nonce"),
+    "cache-not-flushed": _doubt(
+        "the prefix cache was to be flushed and was not", "see the answer to the flush"
+    ),
+    "retractions": _doubt(
+        "the engine retracted or preempted requests", "its KV cache is too small for this load"
+    ),
+    "arguments-overridden": _doubt(
+        "the engine overrode arguments", "this cell may repeat another configuration"
+    ),
+    "few-samples": _doubt("fewer than 5 requests", "ask for more requests"),
+    "clock-moved": _doubt("the wall clock was set during the cell", "times may be wrong by that much"),
+    "generator-waited": _doubt(
+        "the generator waited for a CPU more than 1 % of the time", "keep a core free for it"
+    ),
+    "server-waited": _doubt(
+        "the server waited for a CPU more than 1 % of the time", "other work runs on the host"
+    ),
+    "cpu-stolen": _doubt(
+        "the hypervisor took CPU time away", "results vary with the neighbours on this machine"
+    ),
+    "telemetry-missing": _doubt("GPU readings are missing", "energy and bound are not known for this cell"),
+    "far-off-neighbours": _doubt("far off the neighbouring cells", "run it again before believing it"),
+    "server-disagrees": _doubt("the server's own throughput differs from ours", "see both figures"),
+    "context-off": _doubt(
+        "the context is not of the length asked for", "the server counts no tokens; see the result"
+    ),
+    "answers-differ": _doubt("the answers differ from the baseline's", "speculation must not change answers"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the reasons together amount to."""
+
+    validity: Literal["VALID", "SUSPECT", "INVALID"]
+    fault: Fault
+    state: State
+    cause: str
+
+
+def judge_reasons(reasons: Iterable[str]) -> Judged:
+    """Reasons → validity, fault, state, and the one reason that decided. A spoiled measurement says nothing about the
+    server, so our own faults come before the server's. Raises KeyError on a reason that is not in the table."""
+    found = [(name, TABLE[name]) for name in reasons]
+    for name, rule in found:
+        if rule.verdict == "INVALID" and rule.fault == "not-server":
+            return Judged("INVALID", "not-server", "rerun", name)
+    for name, rule in found:
+        if rule.verdict == "INVALID":
+            return Judged("INVALID", "server", "broken-candidate", name)
+    if found:
+        return Judged("SUSPECT", "", "done", found[0][0])
+    return Judged("VALID", "", "done", "")

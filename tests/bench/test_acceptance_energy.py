@@ -1,0 +1,194 @@
+"""Acceptance length, energy and the accuracy guard against figures computed by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ddtop.bench.acceptance import (
+    acceptance,
+    check_bounds,
+    counter_deltas,
+    duplicates,
+    from_llamacpp_timings,
+    from_log,
+    from_requests,
+    from_vllm_counters,
+    per_position,
+)
+from ddtop.bench.accuracy import compare_outputs, divergence, garbage
+from ddtop.bench.energy import cell_energy, integrate
+
+
+def counters(before: dict[str, float], after: dict[str, float]) -> dict[str, Any]:
+    return {"before": {"values": before}, "after": {"values": after}}
+
+
+def test_sglang_counters_come_first_and_sum_over_ranks() -> None:
+    raw = {
+        "counters": counters(
+            {'sglang:generation_tokens_total{dp="0"}': 100, 'sglang:spec_verify_calls_total{dp="0"}': 10},
+            {
+                'sglang:generation_tokens_total{dp="0"}': 500,
+                'sglang:generation_tokens_total{dp="1"}': 200,
+                'sglang:spec_verify_calls_total{dp="0"}': 110,
+                'sglang:spec_verify_calls_total{dp="1"}': 50,
+            },
+        ),
+        "requests": [{"class": "ok", "tokens": 90, "spec": {"spec_verify_ct": 30}}],
+    }
+    got = acceptance(raw, draft_tokens=4)
+    assert got is not None and got.length == pytest.approx(600 / 150) and got.source == "sglang counters"
+    assert got.exact and got.problems == () and got.others == {"sglang per request": 3.0}
+
+
+def test_a_counter_that_fell_is_no_delta() -> None:
+    assert counter_deltas(counters({"vllm:x_total": 5}, {"vllm:x_total": 4})) == {}
+
+
+def test_vllm_counters() -> None:
+    """C09's three windows: 1882 accepted of 766 drafts → 3.4569."""
+    got = from_vllm_counters(
+        {
+            "vllm:spec_decode_num_drafts_total": 766,
+            "vllm:spec_decode_num_accepted_tokens_total": 1882,
+            'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"}': 383,
+            'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"}': 700,
+        }
+    )
+    assert got is not None and got.length == pytest.approx(3.4569, abs=1e-4)
+    assert got.per_position == pytest.approx((700 / 766, 0.5))
+
+
+def test_per_request_with_histogram() -> None:
+    records = [
+        {
+            "class": "ok",
+            "tokens": 40,
+            "spec": {"spec_verify_ct": 10, "spec_correct_drafts_histogram": [1, 2, 3, 4]},
+        },
+        {
+            "class": "ok",
+            "tokens": 20,
+            "spec": {"spec_verify_ct": 10, "spec_correct_drafts_histogram": [5, 5]},
+        },
+        {"class": "truncated", "tokens": 99, "spec": {"spec_verify_ct": 1}},
+    ]
+    got = from_requests(records)
+    assert got is not None and got.length == 3.0 and got.histogram == (6, 7, 3, 4)
+    assert got.per_position == pytest.approx((14 / 20, 7 / 20, 4 / 20))
+    assert per_position([]) == ()
+
+
+def test_llamacpp_timings() -> None:
+    """C13: 256 tokens with 167 accepted of 259 drafted → 256 / 89."""
+    record = {"class": "ok", "timings": {"predicted_n": 256, "draft_n": 259, "draft_n_accepted": 167}}
+    got = from_llamacpp_timings([record])
+    assert got is not None and got.length == pytest.approx(256 / 89)
+    assert from_llamacpp_timings([{"class": "ok", "timings": {"predicted_n": 256}}]) is None
+
+
+def test_log_is_weighted_and_marked() -> None:
+    got = from_log([(3.45, 242), (3.49, 238), (3.44, 286), (float("nan"), 5), (9.9, 0)])
+    assert got is not None and not got.exact and got.length == pytest.approx(3.4586, abs=1e-3)
+    assert from_log([]) is None
+
+
+def test_bounds() -> None:
+    assert check_bounds(3.0, 4) == [] and check_bounds(5.0, 4) == []
+    assert "above 4" in check_bounds(5.2, 4)[0] and "below 1" in check_bounds(0.9, None)[0]
+
+
+def test_duplicates() -> None:
+    effective = {"k1": {"topk": 1, "steps": 3}, "k8": {"steps": 3, "topk": 1}, "b8": {"topk": 8, "steps": 3}}
+    assert duplicates(effective) == [("k1", "k8")]
+
+
+def test_trapezoids_cut_at_the_window() -> None:
+    ramp = [(float(t), 100.0 * t) for t in range(-1, 6)]  # power grows by 100 W a second
+    assert integrate(ramp, 0.5, 3.5) == (pytest.approx(100 * (3.5**2 - 0.5**2) / 2), "")
+    assert integrate([(0.0, 100.0), (4.0, 100.0)], 0, 4) == (0.0, "no power sample for 4.0 s")
+    assert "cover" in integrate([(0.0, 1.0), (1.0, 1.0)], 0, 60)[1]
+    assert "fewer" in integrate([(0.0, 1.0)], 0, 1)[1]
+
+
+def gpu_result(**more: Any) -> dict[str, Any]:
+    samples = [
+        {
+            "t": int(t * 0.5e9),
+            "gpu": gpu,
+            "power_instant_w": 300.0 + 100 * gpu,
+            "event_reasons": 4 if t > 5 else 0,
+        }
+        for t in range(-1, 22)
+        for gpu in (0, 1)
+    ]
+    return {"window": {"wall_s": 10.0}, "gpu_samples": samples, "gpu": {"gpus": []}, **more}
+
+
+def test_energy_of_two_gpus() -> None:
+    got = cell_energy(gpu_result())
+    assert got.energy_j == pytest.approx(7000) and got.source == "integral of instantaneous power"
+    assert got.power_mean_w == pytest.approx(700) and got.power_max_w == 700
+    assert got.power_cap_share == pytest.approx(15 / 21) and got.thermal_share == 0
+    metrics = got.as_metrics(1400, 140)
+    assert metrics["j_per_token"] == pytest.approx(5) and metrics["tok_s_per_w"] == pytest.approx(0.2)
+    assert cell_energy(gpu_result(), gpus=[1]).energy_j == pytest.approx(4000)
+
+
+def test_the_counter_is_preferred() -> None:
+    counter = {"gpus": [], "energy": {"mj": {"0": 3_030_000, "1": 4_040_000}, "span_s": 10.1}}
+    got = cell_energy(gpu_result(gpu=counter))
+    assert got.source == "energy counter" and got.energy_j == pytest.approx(7000)
+
+
+def test_missing_telemetry_is_said() -> None:
+    assert (
+        "no nvidia-smi"
+        in cell_energy(gpu_result(gpu_samples=[], gpu={"error": "no nvidia-smi here"})).missing
+    )
+    hole = gpu_result()
+    hole["gpu_samples"] = [s for s in hole["gpu_samples"] if not 2e9 < s["t"] < 7e9]
+    got = cell_energy(hole)
+    assert got.energy_j is None and "no power sample for" in got.missing
+    assert cell_energy(gpu_result(gpu={"error": "not asked"})).missing == ""
+    assert "GPU [7]" in cell_energy(gpu_result(), gpus=[7]).missing
+
+
+def test_outputs_are_compared() -> None:
+    base = {str(i): [f"answer {i} is the same"] for i in range(10)}
+    same = compare_outputs(base, base)
+    assert same.equal_share == 1 and not same.suspect
+    other = {**base, "3": ["answer 3 is else"], "4": ["answer 4 is the"]}
+    report = compare_outputs(base, other, base)
+    assert report.equal_share == 0.8 and report.suspect and report.expected_share == 1.0
+    assert {one.index: one.at for one in report.differences} == {"3": 12, "4": 15}
+    noisy = {**base, **{str(i): ["x"] for i in range(3)}}
+    assert not compare_outputs(base, other, noisy).suspect
+    assert compare_outputs(base, {}).compared == 0
+    assert divergence("ab", "ab") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "bad"),
+    [
+        (" tok" * 64, True),
+        ("!" * 300, True),
+        ("\ufffd\ufffd a" * 60, True),
+        ("the end is near " * 30, True),
+        (
+            "def fib(n):\n    a, b = 0, 1\n    for _ in range(n):\n        print(a)\n        a, b = b, a + b\n"
+            * 1,
+            False,
+        ),
+        ("short", False),
+        (
+            "A sound answer about bridges, birds, bread and clocks that goes on for a while. "
+            + "So it is. " * 8,
+            False,
+        ),
+    ],
+)
+def test_garbage(text: str, bad: bool) -> None:
+    assert bool(garbage(text)) is bad
