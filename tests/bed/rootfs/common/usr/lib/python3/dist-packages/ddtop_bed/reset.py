@@ -117,7 +117,8 @@ def main():
     for home in HOMES:
         for part in (".local/state/ddtop", "results", ".cache/flashinfer", ".cache/vllm"):
             shutil.rmtree(os.path.join(home, part), ignore_errors=True)
-    shutil.rmtree("/run/ddtop-bed-gpu", ignore_errors=True)
+    for place in ("/run/ddtop-bed-gpu", "/run/ddtop-bed-docker", "/var/lib/ddtop-bed/docker"):
+        shutil.rmtree(place, ignore_errors=True)
     Path("/run/ddtop-bed-gpu").mkdir()
     Path("/run/ddtop-bed-gpu").chmod(0o1777)
     ledger.FILE.unlink(missing_ok=True)
