@@ -148,6 +148,7 @@ def _phase(state: State, event: ev.PhaseSeen) -> None:
     view.pct, view.eta_s = event.pct, event.eta_s
     view.detail = event.detail if event.detail is not None else view.detail
     view.quiet_s, view.limit_s = event.quiet_s, event.limit_s
+    view.longest_quiet_s = max(view.longest_quiet_s, event.quiet_s or 0.0)
 
 
 def _gate(state: State, event: ev.GateSeen) -> None:

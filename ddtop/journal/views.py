@@ -199,12 +199,19 @@ class CellView:
 
     @property
     def seconds(self) -> float | None:
-        """Duration of the last measured attempt: what the load generator says, else start to result."""
-        said = self.metrics.get("duration_s")
-        if isinstance(said, int | float) and said > 0:
-            return float(said)
-        measured = [a.seconds for a in self.attempts if a.seconds is not None]
-        return measured[-1] if measured else None
+        """Duration of the last measured attempt, warm-up included.
+
+        By the clock of the host where the load generator gave both its stamps (a cell that was collected after
+        a cut has no other honest duration), else from start to result as this runner saw them.
+        """
+        for attempt in reversed(self.attempts):
+            if attempt.measured_at_s is None:
+                continue
+            start, end = attempt.raw.get("started_at_s"), attempt.raw.get("ended_at_s")
+            if isinstance(start, int | float) and isinstance(end, int | float) and end > start:
+                return float(end - start)
+            return attempt.seconds
+        return None
 
 
 @dataclass(slots=True)
@@ -223,6 +230,8 @@ class PhaseView:
     detail: str | None = None
     quiet_s: float | None = None
     limit_s: float | None = None
+    longest_quiet_s: float = 0.0
+    """Longest time without evidence of progress that was reported in this phase."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,13 @@
+"""Every test of this room keeps its own places for recordings, locks and history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DDTOP_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"

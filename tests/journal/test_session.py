@@ -1,0 +1,184 @@
+"""Sessions: following a run that lives, ends or dies, and playing one that is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ddtop import events as ev
+from ddtop.errors import JournalError, RefusedError
+from ddtop.journal.replay import ReplaySession
+from ddtop.journal.session import Batch, LiveSession, Session, fold_batch
+from ddtop.journal.state import State, fold
+from ddtop.journal.timeline import Timeline
+from ddtop.journal.writer import JournalWriter
+from tests.journal.made import sweep
+
+T = {"at_s": 1.7e9 + 500, "mono_s": 500.0, "host": "ct200"}
+
+
+def write(path: Path, events: list[ev.Event]) -> Path:
+    with JournalWriter.open(path) as journal:
+        journal.extend(events)
+    return path
+
+
+class Viewer:
+    """Folds what a session gives, as a dashboard does."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.state = State()
+        self.resets = 0
+        self.events: list[ev.Event] = []
+
+    async def run(self) -> None:
+        async for batch in self.session.events():
+            self.resets += batch.reset
+            self.state = fold_batch(self.state, batch)
+            self.events = [*([] if batch.reset else self.events), *batch]
+
+    async def until(self, seq: int) -> None:
+        async with asyncio.timeout(10):
+            while self.state.seq != seq:
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def watch() -> AsyncIterator[list[Viewer]]:
+    """Append viewers; they run until the test ends, and their failure is the test's."""
+    viewers: list[Viewer] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    class Watching(list[Viewer]):
+        def append(self, viewer: Viewer) -> None:
+            viewers.append(viewer)
+            tasks.append(asyncio.create_task(viewer.run()))
+
+    yield Watching()
+    for viewer in viewers:
+        viewer.session.close()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*tasks)
+
+
+async def test_a_live_session_follows_sends_and_follows_the_next_runner(
+    tmp_path: Path, watch: list[Viewer]
+) -> None:
+    path = tmp_path / "a.ddtop"
+    session = LiveSession(path, viewer="v1")
+    viewer = Viewer(session)
+    watch.append(viewer)  # before there is a file
+    events = sweep()
+    journal = JournalWriter.open(path)
+    journal.extend(events[:10])
+    await viewer.until(10)
+    assert session.live
+    await session.send(ev.Pause(id="k", viewer="v1", at_s=1.0))
+    assert journal.pending_commands() == [ev.Pause(id="k", viewer="v1", at_s=1.0)]
+    journal.extend(events[10:])
+    journal.append(ev.RunEnded(**T, outcome="stopped", exit_code=0))
+    await viewer.until(len(events) + 1)
+    journal.close()
+    assert viewer.state.run.ended is not None
+    async with asyncio.timeout(10):
+        while session.live or path.with_name("a.ddtop-wal").exists():
+            await asyncio.sleep(0.02)
+    with pytest.raises(RefusedError, match="no runner holds"):
+        await session.send(ev.Pause(id="k2", viewer="v1", at_s=1.0))
+    with JournalWriter.open(path) as again:
+        again.append(ev.RunStarted(**T, run_id="r1", name="demo", mode="sweep", segment=1))
+        await viewer.until(len(events) + 2)
+    assert viewer.state.run.ended is None and viewer.resets == 0
+
+
+async def test_a_recording_that_never_appears_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ddtop.journal.session.APPEAR_S", 0.15)
+    with pytest.raises(JournalError, match="did not appear"):
+        await Viewer(LiveSession(tmp_path / "x.ddtop", viewer="v")).run()
+
+
+async def test_a_replay_gives_the_same_state_as_the_run(tmp_path: Path, watch: list[Viewer]) -> None:
+    replay = ReplaySession(write(tmp_path / "a.ddtop", sweep()), speed=4096.0)
+    viewer = Viewer(replay)
+    watch.append(viewer)
+    await viewer.until(len(sweep()))
+    assert viewer.state == fold(sweep()) and not replay.live and not replay.playing
+    with pytest.raises(RefusedError, match="is a replay"):
+        await replay.send(ev.Pause(id="k", viewer="v", at_s=1.0))
+
+
+async def test_a_replay_is_stepped_sought_and_goes_from_alert_to_alert(
+    tmp_path: Path, watch: list[Viewer]
+) -> None:
+    events = sweep()
+    alert = next(i for i, e in enumerate(events) if isinstance(e, ev.AlertRaised))
+    replay = ReplaySession(write(tmp_path / "a.ddtop", events))
+    viewer = Viewer(replay)
+    replay.pause()
+    watch.append(viewer)
+    replay.step()
+    await viewer.until(2)
+    replay.step(3)
+    await viewer.until(5)
+    replay.step(-2)
+    await viewer.until(3)
+    assert viewer.resets == 1 and viewer.events == events[:3]
+    replay.next_alert()
+    await viewer.until(alert + 1)
+    assert viewer.state.open_alerts and not replay.playing
+    assert replay.position == events[alert].at_s
+    replay.next_alert()  # there is none: stays
+    replay.step()
+    await viewer.until(alert + 2)
+    replay.previous_alert()
+    await viewer.until(alert + 1)
+    replay.seek(events[6].at_s)
+    await viewer.until(max(i for i, e in enumerate(events) if e.at_s <= events[6].at_s) + 1)
+    replay.seek(9e9)
+    await viewer.until(len(events))
+    assert viewer.state == fold(events)
+    replay.seek(0.0)
+    await viewer.until(1)
+    replay.step(-99)
+    await viewer.until(0)
+    assert viewer.events == []
+
+
+async def test_speed_is_kept_within_bounds(tmp_path: Path) -> None:
+    replay = ReplaySession(write(tmp_path / "a.ddtop", sweep()))
+    for _ in range(30):
+        replay.faster()
+    assert replay.speed == 4096.0
+    for _ in range(30):
+        replay.slower()
+    assert replay.speed == 1 / 16
+    replay.close()
+
+
+def test_playing_time_shortens_silences_and_forgives_a_clock_that_steps_back() -> None:
+    line = Timeline(
+        [(1, 100.0, "a"), (2, 104.0, "a"), (4, 50_000.0, "alert"), (5, 49_000.0, "a"), (6, 50_003.0, "a")]
+    )
+    assert line.play == [0.0, 4.0, 6.0, 6.0, 9.0]
+    assert (line.due(5.9), line.due(6.0), line.due(-1.0)) == (2, 4, 0)
+    assert line.play_at(102.0) == 2.0 and line.play_at(1000.0) == 6.0 and line.play_at(0.0) == 0.0
+    assert line.wall_at(2.0) == 102.0 and line.wall_at(9.0) == 50_003.0
+    assert (line.next_alert(0), line.next_alert(3), line.previous_alert(4), line.previous_alert(3)) == (
+        2,
+        None,
+        2,
+        None,
+    )
+    assert Timeline([]).length_s == 0.0 and Timeline([]).wall_at(1.0) == 0.0
+
+
+def test_a_batch_with_reset_folds_from_nothing() -> None:
+    state = fold(sweep())
+    again = fold_batch(state, Batch(enumerate(sweep()[:2], start=1), reset=True))
+    assert again is not state and again.seq == 2 and len(again.cells) == 5
