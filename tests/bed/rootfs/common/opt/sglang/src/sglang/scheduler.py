@@ -94,21 +94,26 @@ class Scheduler(threading.Thread):
             self.step()
 
     def admit(self):
-        """Take waiting requests in; with nothing to do, wait for one."""
-        args = state.ARGS
-        while not self.running or (not WAITING.empty() and len(self.running) < (args.max_running_requests or 2048)):
-            if not self.running:
-                COUNTS.update(running=0, throughput=0.0)
-                claim("idle", self.mib)
-            request = WAITING.get()
-            COUNTS["queued"] = WAITING.qsize()
-            new = request.prompt_tokens - request.cached
-            if not request.quiet:
-                log(f"Prefill batch, #new-seq: 1, #new-token: {new}, #cached-token: {request.cached}, token usage: 0.00, "
-                    f"#running-req: {len(self.running)}, #queue-req: {WAITING.qsize()},", 0)
-                claim("compute", self.mib)
-                wait(rates.prefill_s(new, args.tp_size))
-                COUNTS["prompt"] += request.prompt_tokens
+        """Take waiting requests in, those that wait together in one prefill; with nothing to do, wait for one."""
+        args, batch = state.ARGS, []
+        room = (args.max_running_requests or 2048) - len(self.running)
+        if not self.running and WAITING.empty():
+            COUNTS.update(running=0, throughput=0.0)
+            claim("idle", self.mib)
+            batch.append(WAITING.get())
+        while len(batch) < room and not WAITING.empty():
+            batch.append(WAITING.get())
+        COUNTS["queued"] = WAITING.qsize()
+        seen = [r for r in batch if not r.quiet]
+        if seen:
+            new, cached = sum(r.prompt_tokens - r.cached for r in seen), sum(r.cached for r in seen)
+            log(f"Prefill batch, #new-seq: {len(seen)}, #new-token: {new}, #cached-token: {cached}, token usage: 0.00, "
+                f"#running-req: {len(self.running)}, #queue-req: {WAITING.qsize()},", 0)
+            claim("compute", self.mib)
+            COUNTS["running"] = len(self.running) + len(seen)
+            wait(rates.prefill_s(new, args.tp_size))
+            COUNTS["prompt"] += sum(r.prompt_tokens for r in seen)
+        for request in batch:
             self.give(request, 1)  # the first token comes from the prefill
             if request.sent < request.limit:
                 self.running.append(request)
