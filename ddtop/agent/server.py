@@ -99,7 +99,8 @@ class Emitter:
                 self._ready.clear()
                 self._idle.set()
             await self._writer.drain()
-            await asyncio.sleep(BATCH_S)
+            if self._idle.is_set():  # a burst larger than a batch goes on at once
+                await asyncio.sleep(BATCH_S)
 
     async def flushed(self) -> None:
         """Waits until every item is on its way."""

@@ -285,18 +285,17 @@ class AgentHost:
 
     async def _beat(self) -> None:
         """A ping every PING_S; silence of LOST_AFTER_S is a loss even if TCP says nothing."""
-        try:
-            while not self._lost.done():
-                probe = asyncio.create_task(self.ping())
+        while not self._lost.done():
+            probe = asyncio.create_task(self.ping())
+            try:
                 done, _ = await asyncio.wait([probe], timeout=PING_S)
                 if not done:
                     await self._judge_silence()
-                    probe.cancel()
-                    await asyncio.gather(probe, return_exceptions=True)
                 elif probe.exception() is None:
                     await asyncio.sleep(PING_S)
-        except HostLostError:
-            return
+            finally:
+                probe.cancel()
+                await asyncio.gather(probe, return_exceptions=True)
 
     async def _judge_silence(self) -> None:
         """Called when a ping was not answered in time: waits out the rest of LOST_AFTER_S of silence."""
