@@ -70,9 +70,9 @@ class Bed:
         """Power on."""
         control.power(host, "on", None, wait)
 
-    def reset(self, host: str, wait: bool = True) -> None:
+    def reset(self, host: str, dark_s: float = 1.5, wait: bool = True) -> None:
         """Come back with an empty disk and other host keys; `trust` accepts them."""
-        control.power(host, "reset", None, wait)
+        control.power(host, "reset", dark_s, wait)
 
     def trust(self) -> None:
         """Put the present host keys into the client's known_hosts."""

@@ -91,6 +91,33 @@ def damage_model(bed: Bed, host: str, kind: str, directory: str = "") -> str:
     return bed.sh(host, shell).strip()
 
 
+def big_model(bed: Bed, host: str, shard_mib: int, directory: str = "") -> None:
+    """Make the host's model on disk anew with larger shards, so that copying it takes a while (8 MiB: 100 to 500 MiB)."""
+    path = directory or HOSTS[host].source
+    code = (
+        "import sys; from pathlib import Path; from ddtop_bed import models; p = Path(sys.argv[1]); "
+        "n, size, gib, arch = models.MODELS[sys.argv[2]][p.name]; models.make(p, n, int(sys.argv[3]) << 20, gib, arch)"
+    )
+    bed.sh(host, "python3", "-c", code, path, host, str(shard_mib))
+
+
+def lose_source(bed: Bed, host: str, cached_metadata: str = "") -> None:
+    """The model is gone from disk; with `cached_metadata` ("org/name") the Hugging Face cache holds its config only."""
+    bed.sh(host, f"rm -rf {shlex.quote(HOSTS[host].source)}")
+    if cached_metadata:
+        hub = "/root/.cache/huggingface/hub/models--" + cached_metadata.replace("/", "--")
+        bed.sh(host, f"mkdir -p {hub}/snapshots/abc {hub}/refs {hub}/blobs && printf abc > {hub}/refs/main && "
+                     f"echo '{{}}' > {hub}/blobs/c0 && ln -s ../../blobs/c0 {hub}/snapshots/abc/config.json")  # fmt: skip
+
+
+def fill_shm(bed: Bed, host: str, leave_mib: int) -> None:
+    """Leave only so much room in /dev/shm."""
+    bed.sh(
+        host,
+        f"free=$(df -m --output=avail /dev/shm | tail -1); fallocate -l $((free - {leave_mib}))M /dev/shm/somebody-elses.bin",
+    )
+
+
 def kill_user_processes(bed: Bed, host: str, stop_delay_s: float = 1) -> None:
     """logind ends whatever a login leaves behind, and `stop_delay_s` after the last one (10 by default on
     Debian) deletes the user's files in /dev/shm."""

@@ -49,7 +49,7 @@ def test_power_loss_is_silent(b300):
         until(lambda: b300.bed.status()["hosts"]["b300"]["state"] == "off")
         with pytest.raises(TimeoutError):
             conn.recv(1)  # neither FIN nor RST
-    b300.on()
+    b300.bed.on("b300")
     assert identity(b300) != before
 
 
@@ -73,3 +73,13 @@ def test_links_can_be_cut_hidden_and_delayed(ct200, b300):
         socket.create_connection(address, 0.15)
     ct200.heal()
     socket.create_connection(address, 1).close()
+
+
+def test_a_reset_host_has_another_key_until_it_is_trusted(b300):
+    b300.sh("touch /root/old-disk")
+    b300.reset(dark_s=0.2)
+    login = ["ssh", "-F", b300.bed.ssh_config, "b300", "ls /root"]
+    refused = subprocess.run(login, capture_output=True, text=True)
+    assert refused.returncode == 255 and "REMOTE HOST IDENTIFICATION HAS CHANGED" in refused.stderr
+    b300.bed.trust()
+    assert "old-disk" not in subprocess.run(login, capture_output=True, text=True, check=True).stdout

@@ -59,7 +59,7 @@ def test_the_old_process_answers_and_the_new_one_dies(ct200):
     ct200.fault(*FAST)
     ct200.sh("systemctl start sglang-bench")
     ct200.wait("ready")
-    ct200.fault(*FAST, STOP_S=30, LOAD_FAULT="cuda")
+    ct200.fault(*FAST, STOP_S=12, LOAD_FAULT="cuda")
     ct200.sh("systemctl --no-block restart sglang-bench")
     ct200.wait("sigterm")
     assert (

@@ -84,6 +84,8 @@ def restore_models():
             (data / name).unlink()
     if any(have.get(n) != s for n, s in wanted.items()):
         models.make_all(host, "/")
+    for folder in [d for d in data.iterdir() if d.is_dir() and not any(d.iterdir())]:
+        folder.rmdir()
 
 
 def undo_trouble():
@@ -115,7 +117,7 @@ def main():
     run("systemctl", "reset-failed")
     restore_models()
     for home in HOMES:
-        for part in (".local/state/ddtop", "results", ".cache/flashinfer", ".cache/vllm"):
+        for part in (".local/state/ddtop", "results", ".cache/flashinfer", ".cache/vllm", ".cache/huggingface"):
             shutil.rmtree(os.path.join(home, part), ignore_errors=True)
     for place in ("/run/ddtop-bed-gpu", "/run/ddtop-bed-docker", "/var/lib/ddtop-bed/docker"):
         shutil.rmtree(place, ignore_errors=True)

@@ -1,6 +1,7 @@
 """SIMULATED nvidia-smi: the outputs of the real one (580 driver) over the claims of the fake servers.
 
 Faults: SMI_FAULT=hang | driver | mismatch | lost:3 (fell off the bus) | reset:3 (requires reset); SMI_UTIL_NA=1 (as with MIG);
+SMI_GHOST_MIB=N (memory no process holds, as after a crash);
 SMI_SLOW_S=2 (each call takes so long); SMI_NO_FIELD=name (a driver that does not know a field).
 """
 import json, math, os, sys, time
@@ -47,7 +48,7 @@ def reading(i, claims=None):
     share, util, mem_util, gpm = PHASES[phase]
     now = time.time()
     draw = min(limit_w(i), CARD["idle_w"] + (CARD["decode_w"] - CARD["idle_w"]) * share + 3 * math.sin(now + i))
-    used = min(CARD["mib"], sum(c["mib"] for c in mine))
+    used = min(CARD["mib"], sum(c["mib"] for c in mine) + FAULTS.get("SMI_GHOST_MIB", 0))
     reasons = int(FAULTS.get("THROTTLE", "0x0"), 16) or (1 if phase == "off" else 4 if draw >= limit_w(i) else 0)
     na = bool(FAULTS.get("SMI_UTIL_NA"))
     row = {"index": i, "name": CARD["gpu"], "uuid": uuid(i), "pci.bus_id": bus(i), "count": COUNT, "driver_version": CARD["driver"], "serial": f"16500{i:08d}",
