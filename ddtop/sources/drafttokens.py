@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+MAX_PAIRS = 2_000
+
 
 def _interval(
     length: float, rate: float, digits: float = 0.005
@@ -35,7 +37,8 @@ def draft_tokens(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     One number that explains all lines under one definition is the answer. Lines that no single definition explains
     come from servers whose rates cannot be compared; each is then explained by itself.
     """
-    known = [(p, i) for p in pairs if (i := _interval(*p)) is not None]
+    distinct = list(dict.fromkeys(pairs))[:MAX_PAIRS]
+    known = [(p, i) for p in distinct if (i := _interval(*p)) is not None]
     if not known:
         return {}
     sets = [

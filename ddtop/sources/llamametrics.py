@@ -7,16 +7,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddtop.engines.grammar import LogFact
+from ddtop.sources.runfacts import RunLine
 
-MAX_LISTED = 5_000
 _LLAMA_NAMES = (
     "prompt_ms", "prompt_tokens", "prompt_tps", "gen_tokens", "gen_ms", "gen_tps", "total_ms", "accept_rate", "accepted",
     "drafted", "accept_len", "per_pos",
 )  # fmt: skip
 
 
-def llama_figures(facts: Sequence[LogFact]) -> dict[str, Any]:
+def llama_figures(facts: Sequence[RunLine]) -> dict[str, Any]:
     """Figures of the server's timing lines: plain values for one request, lists for several."""
     tasks: list[dict[str, Any]] = []
     open_at: dict[Any, int] = {}
@@ -38,7 +37,7 @@ def llama_figures(facts: Sequence[LogFact]) -> dict[str, Any]:
         found.update(tasks[0])
     else:
         for name in _LLAMA_NAMES:
-            if listed := [t[name] for t in tasks if name in t][:MAX_LISTED]:
+            if listed := [t[name] for t in tasks if name in t]:
                 found[name] = listed
     if "accept_len" not in found and totals.get("accept_len") is not None:
         found["accept_len"] = totals["accept_len"]

@@ -10,117 +10,81 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ddtop.engines.grammar import LogFact, parse_line
-from ddtop.services.journal_json import join_split_lines, looks_like_journal_json, parse_journal_json
 from ddtop.sources.causes import verdict_fields
 from ddtop.sources.drafttokens import draft_tokens
 from ddtop.sources.llamametrics import from_timings, json_timings, llama_figures
+from ddtop.sources.runfacts import Rows, Run, RunLine, read_run, run_evidence
 
 FIRST_LINE_LOW = 0.5
 """A first decode line below this share of the others' median held idle time."""
 MAX_LISTED = 5_000
-_RUN = (
-    b"batch",
-    b"accept len",
-    b"throughput",
-    b"metrics",
-    b" time =",
-    b"draft acceptance",
-    b"statistics ",
-    b"#running-req",
-)
+"""Values listed one by one; means and sums are over all of them."""
 
 
 def _mean(values: Sequence[float]) -> float:
     return round(sum(values) / len(values), 4)
 
 
-def _numbers(facts: Sequence[LogFact], key: str) -> list[Any]:
-    return [f.values[key] for f in facts if f.values.get(key) is not None][:MAX_LISTED]
-
-
-def run_facts(data: bytes, engine: str | None = None) -> list[LogFact]:
-    """Every decode, prefill, statistics and timing line of a log, in order. Other lines are not even parsed."""
-    if looks_like_journal_json(data):
-        lines = [
-            (e.text or "").encode("utf-8", "replace") for e in join_split_lines(parse_journal_json(data))
-        ]
-    else:
-        lines = data.split(b"\n")
-    found: list[LogFact] = []
-    for line in lines:
-        if any(word in line for word in _RUN):
-            found.extend(
-                f
-                for f in parse_line(engine, line[:65_536].decode("utf-8", "replace"))
-                if f.phase == "run" and f.kind != "phase"
-            )
-    return found
+def _numbers(facts: Sequence[RunLine], key: str) -> list[Any]:
+    return [f.values[key] for f in facts if f.values.get(key) is not None]
 
 
 # -- SGLang -------------------------------------------------------------------------------------------------------
 
 
-def _sglang(facts: Sequence[LogFact]) -> dict[str, Any]:
-    decode = [f for f in facts if f.kind == "decode"]
-    prefill = [f for f in facts if f.kind == "prefill"]
-    found: dict[str, Any] = {"engine": "sglang", "lines": len(decode), "decode_lines": len(decode)}
-    if prefill:
-        found["prefill_lines"] = len(prefill)
-        if rates := _numbers(prefill, "input_tps"):
+def _sglang(decode: Rows, prefill: Rows) -> dict[str, Any]:
+    found: dict[str, Any] = {"engine": "sglang", "lines": decode.count, "decode_lines": decode.count}
+    if prefill.count:
+        found["prefill_lines"] = prefill.count
+        if rates := prefill.given("input_tps"):
             found["input_tps"] = rates
-    if not decode:
+    if not decode.count:
         return found
-    gen = _numbers(decode, "gen_tps")
-    lengths = _numbers(decode, "accept_len")
-    rates = _numbers(decode, "accept_rate")
-    ranks = list(dict.fromkeys(f.rank for f in decode if f.rank))
+    gen, lengths, rates = decode.given("gen_tps"), decode.given("accept_len"), decode.given("accept_rate")
+    ranks = [r for r in dict.fromkeys(decode.ranks) if r]
     if gen:
         found["gen_tps"] = gen
         found["gen_tps_mean"] = _mean(gen)
-    last = decode[-1].values
     for key, name in (
         ("running", "running"),
         ("queued", "queued"),
         ("tokens", "tokens_last"),
         ("token_usage", "token_usage"),
     ):
-        if last.get(key) is not None:
-            found[name] = last[key]
+        if (last := decode.column(key)[-1]) is not None:
+            found[name] = last
     if lengths:
         found["accept_len"] = lengths
-        weights = [f.values.get("running") or 1 for f in decode if f.values.get("accept_len") is not None]
+        weighted = [
+            (a, r or 1)
+            for a, r in zip(decode.column("accept_len"), decode.column("running"), strict=True)
+            if a is not None
+        ]
         found["accept_len_mean"] = _mean(lengths)
-        found["accept_len_weighted"] = round(
-            sum(a * w for a, w in zip(lengths, weights, strict=False)) / sum(weights), 4
-        )
+        found["accept_len_weighted"] = round(sum(a * r for a, r in weighted) / sum(r for _, r in weighted), 4)
         found["drafter_accepts_nothing"] = len(lengths) >= 3 and max(lengths) <= 1.05
     if rates:
         found["accept_rate"] = rates
+        pairs = zip(decode.column("accept_len"), decode.column("accept_rate"), strict=True)
         found.update(
-            draft_tokens(
-                [
-                    (f.values["accept_len"], f.values["accept_rate"])
-                    for f in decode
-                    if "accept_len" in f.values and "accept_rate" in f.values
-                ]
-            )
+            draft_tokens([(a, r) for a, r in dict.fromkeys(pairs) if a is not None and r is not None])
         )
     if ranks:
         found["ranks"] = ranks
     dp = {r.split()[0] for r in ranks if r.startswith("DP")}
     if len(dp) > 1:
-        newest = {f.rank: f.values for f in decode if f.rank}
-        found["gen_tps_sum_over_ranks"] = round(sum(v.get("gen_tps") or 0 for v in newest.values()), 4)
-        found["running_total"] = sum(int(v.get("running") or 0) for v in newest.values())
+        rows = zip(decode.ranks, decode.column("gen_tps"), decode.column("running"), strict=True)
+        newest = {rank: (tps or 0, running or 0) for rank, tps, running in rows if rank}
+        found["gen_tps_sum_over_ranks"] = round(sum(tps for tps, _ in newest.values()), 4)
+        found["running_total"] = sum(int(running) for _, running in newest.values())
     else:
         _first_line(found, decode, gen)
         _per_line(found, decode)
     return found
 
 
-def _first_line(found: dict[str, Any], decode: Sequence[LogFact], gen: Sequence[float]) -> None:
-    if len(gen) < 2 or decode[0].values.get("gen_tps") is None:
+def _first_line(found: dict[str, Any], decode: Rows, gen: Sequence[float]) -> None:
+    if len(gen) < 2 or decode.column("gen_tps")[0] is None:
         return
     others = sorted(gen[1:])
     usable = gen[0] >= FIRST_LINE_LOW * others[len(others) // 2]
@@ -130,23 +94,22 @@ def _first_line(found: dict[str, Any], decode: Sequence[LogFact], gen: Sequence[
         found["gen_tps_mean"] = found["gen_tps_mean_excluding_first"]
 
 
-def _per_line(found: dict[str, Any], decode: Sequence[LogFact]) -> None:
+def _per_line(found: dict[str, Any], decode: Rows) -> None:
     """Tokens from one line to the next, where one request runs alone and nothing is speculated: the log interval."""
-    steps = [
-        b.values["tokens"] - a.values["tokens"]
-        for a, b in pairwise(decode)
-        if a.values.get("running") == b.values.get("running") == 1
-        and "tokens" in a.values
-        and "tokens" in b.values
-    ]
-    if steps and len(set(steps)) == 1 and steps[0] > 0:
-        found["tokens_per_line"] = steps[0]
+    rows = list(zip(decode.column("running"), decode.column("tokens"), strict=True))
+    steps = {
+        b[1] - a[1]
+        for a, b in pairwise(rows)
+        if a[0] == 1 and b[0] == 1 and a[1] is not None and b[1] is not None
+    }
+    if len(steps) == 1 and (step := steps.pop()) > 0:
+        found["tokens_per_line"] = step
 
 
 # -- vLLM ---------------------------------------------------------------------------------------------------------
 
 
-def _vllm(facts: Sequence[LogFact]) -> dict[str, Any]:
+def _vllm(facts: Sequence[RunLine]) -> dict[str, Any]:
     stats = [f for f in facts if f.kind == "stats"]
     spec = [f for f in facts if f.kind == "spec"]
     found: dict[str, Any] = {"engine": "vllm", "lines": len(stats) + len(spec)}
@@ -171,7 +134,7 @@ def _vllm(facts: Sequence[LogFact]) -> dict[str, Any]:
     return found
 
 
-def _vllm_spec(found: dict[str, Any], spec: Sequence[LogFact]) -> None:
+def _vllm_spec(found: dict[str, Any], spec: Sequence[RunLine]) -> None:
     active = [f for f in spec if f.values.get("drafted")]
     lengths = _numbers(active, "accept_len")
     if lengths:
@@ -210,7 +173,7 @@ def _vllm_spec(found: dict[str, Any], spec: Sequence[LogFact]) -> None:
 # -- all together -------------------------------------------------------------------------------------------------
 
 
-def _cause(found: Mapping[str, Any], facts: Sequence[LogFact]) -> str:
+def _cause(found: Mapping[str, Any], facts: Sequence[RunLine]) -> str:
     spec_lines = [f for f in facts if f.kind == "spec"]
     if (
         found.get("accept_len") is not None
@@ -232,6 +195,18 @@ def _cause(found: Mapping[str, Any], facts: Sequence[LogFact]) -> str:
     return "no-speculation"
 
 
+def _figures(run: Run) -> dict[str, Any]:
+    """The figures of the engine that wrote most of the lines."""
+    vllm = [f for f in run.lines if f.engine == "vllm"]
+    llama = [f for f in run.lines if f.engine == "llamacpp"]
+    sglang = run.decode.count + run.prefill.count
+    if not (sglang or vllm or llama):
+        return {"lines": 0}
+    if sglang >= max(len(vllm), len(llama)):
+        return _sglang(run.decode, run.prefill)
+    return _vllm(vllm) if len(vllm) >= len(llama) else llama_figures(llama)
+
+
 def log_metrics(data: bytes | Mapping[str, bytes], *, engine: str | None = None) -> dict[str, Any]:
     """The figures of a log, or of a llama.cpp `timings` object.
 
@@ -243,20 +218,22 @@ def log_metrics(data: bytes | Mapping[str, bytes], *, engine: str | None = None)
     llama.cpp one value (or a list, one per request) of `prompt_tps`, `gen_tps`, `accept_len`, `accept_rate`, …
     Lengths include the bonus token. What the log does not tell is absent, never 0.
     """
+    name = "input.log"
     if isinstance(data, Mapping):
         names = sorted(n for n in data if n.startswith("input")) or sorted(data)
-        data = bytes(data[names[0]]) if names else b""
+        name = names[0] if names else name
+        data = bytes(data[name]) if names else b""
     timings = json_timings(data)
-    facts: list[LogFact] = []
+    run = Run(Rows(0, {}, []), Rows(0, {}, []), [])
     if timings is not None:
         found = from_timings(timings)
     else:
-        facts = run_facts(data, engine)
-        by_engine = {name: [f for f in facts if f.engine == name] for name in ("sglang", "vllm", "llamacpp")}
-        name = max(by_engine, key=lambda n: len(by_engine[n]))
-        found = (
-            {"sglang": _sglang, "vllm": _vllm, "llamacpp": llama_figures}[name](by_engine[name])
-            if facts
-            else {"lines": 0}
-        )
-    return {**verdict_fields(_cause(found, facts)), **found}
+        run = read_run(data, engine)
+        found = _figures(run)
+    answer = {**verdict_fields(_cause(found, run.lines)), **found, "evidence": run_evidence(data, name)}
+    long = {k: len(v) for k, v in answer.items() if isinstance(v, list) and len(v) > MAX_LISTED}
+    for key in long:
+        answer[key] = answer[key][:MAX_LISTED]
+    if long:
+        answer["lists_cut_at"] = MAX_LISTED
+    return answer

@@ -17,6 +17,7 @@ from ddtop.sources.catalogue import anchor_table
 from ddtop.sources.scan import LogEntry
 
 _DIGITS = b"0123456789"
+_HEX = b"0123456789abcdefABCDEF-"
 _ALARM = (
     b"rror",
     b"RROR",
@@ -126,15 +127,18 @@ def choose(raw: list[bytes]) -> tuple[list[int], dict[int, int]]:
             groups[key] = [index]
         else:
             group.append(index)
+    if len(groups) > MAX_DISTINCT:
+        groups = _merge(groups)
     wanted: set[int] = set()
     times: dict[int, int] = {}
     single: list[int] = []
-    for key, group in groups.items():
-        if any(a in key for a in _ALARM):
+    for group in groups.values():
+        first = raw[group[0]][:2_000]
+        if any(a in first for a in _ALARM):
             chosen = (
                 group if len(group) <= KEEP_ALARM else [*group[: KEEP_ALARM // 2], *group[-KEEP_ALARM // 2 :]]
             )
-        elif any(a in key for a in _STATS):
+        elif any(a in first for a in _STATS):
             chosen = group if len(group) <= KEEP_STATS else [group[0], *group[1 - KEEP_STATS :]]
         elif len(group) > 2:
             chosen = [group[0], group[-1]]
@@ -151,6 +155,16 @@ def choose(raw: list[bytes]) -> tuple[list[int], dict[int, int]]:
         wanted.update(single[-200:])
         wanted.update(single[:200])
     return sorted(wanted), times
+
+
+def _merge(groups: dict[bytes, list[int]]) -> dict[bytes, list[int]]:
+    """Group once more, without hexadecimal digits: request ids and addresses make lines different."""
+    merged: dict[bytes, list[int]] = {}
+    for key, group in groups.items():
+        merged.setdefault(key.translate(None, _HEX), []).extend(group)
+    for group in merged.values():
+        group.sort()
+    return merged
 
 
 def _anchored(raw: list[bytes], indices: list[int]) -> Iterator[int]:
