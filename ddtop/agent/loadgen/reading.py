@@ -186,7 +186,9 @@ class Reading:
                 self._over(conn, "closed", "")
             return
         self.reads += 1
-        if not self.reads & 15:  # with a kernel stamp: since it arrived; without: since the loop woke up for it
+        if (
+            not self.reads & 15
+        ):  # with a kernel stamp: since it arrived; without: since the loop woke up for it
             self.lags.append(now() - (stamp if not exchange.stampless else self.woke_ns))
         if conn.quick:
             conn.acknowledge()

@@ -1,0 +1,212 @@
+"""Result files of other tools: what they hold, and whether it may be believed.
+
+`diagnose_results` takes a file or its bytes and finds out by itself which tool wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli
+
+from ddtop.bench.importers import others, serving
+from ddtop.bench.importers.common import Fields, ResultFormatError, json_lines, loads, number, peek
+from ddtop.bench.importers.verdict import advice, judge_record, server_cause
+
+__all__ = ["ResultFormatError", "diagnose_results", "read_records"]
+
+SIBLINGS = {"plan.toml": "plan", "server.log": "server_log", "rc.txt": "rc"}
+MAX_BYTES = 256 << 20
+
+
+def diagnose_results(
+    source: str | Path | bytes,
+    *,
+    name: str = "",
+    planned: int | None = None,
+    server_log: str = "",
+    rc: int | None = None,
+) -> dict[str, Any]:
+    """Verdict, cause, severity and the fields of a result file.
+
+    `source`: a path, or the bytes. A path's neighbours are used where nothing is given: `plan.toml` (num_prompts),
+    `server.log`, `rc.txt`. One record gives plain fields; several give lists. A field that cannot be known is absent.
+    Raises OSError if the file cannot be read; never for what is in it.
+    """
+    if isinstance(source, bytes):
+        raw = source
+    else:
+        path = Path(source)
+        name = name or path.name
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES)
+        beside = _neighbours(path)
+        planned = planned if planned is not None else beside.get("plan")
+        server_log = server_log or beside.get("server_log", "")
+        rc = rc if rc is not None else beside.get("rc")
+    text = raw.decode("utf-8", "replace").lstrip("\ufeff")
+    try:
+        records, damaged = read_records(text)
+    except ResultFormatError as problem:
+        return {
+            "verdict": "failed",
+            "cause": "not-a-result",
+            "severity": "error",
+            "advice": advice("not-a-result"),
+            "why": str(problem),
+            "name": name,
+        }
+    out = _verdict(records, damaged, planned)
+    out["name"] = name
+    if rc is not None:
+        out["rc"] = rc
+    cause = server_cause(server_log) if server_log else None
+    if cause is not None:
+        out["server_cause"] = cause
+    out["advice"] = advice(out["cause"])
+    return out
+
+
+def read_records(text: str) -> tuple[list[Fields], list[str]]:
+    """(records, damaged lines) of any known file. Raises ResultFormatError if nothing in it is known."""
+    stripped = text.strip()
+    if not stripped:
+        raise ResultFormatError("the file is empty")
+    try:
+        data = loads(stripped)
+    except ValueError:
+        data = None
+    if isinstance(data, dict):
+        return _from_object(data), []
+    if isinstance(data, list):  # a sweep's summary
+        records = [
+            record for one in data if isinstance(one, dict) for record in _from_object(one, strict=False)
+        ]
+        if records:
+            return records, []
+        raise ResultFormatError("a JSON list without any known result in it")
+    if stripped.startswith(("{", "[")):
+        rows, damaged = json_lines(stripped)
+        if rows and others.is_aiperf_record(rows[0]):
+            return [
+                others.from_aiperf_records([row for row in rows if others.is_aiperf_record(row)])
+            ], damaged
+        records = [record for row in rows for record in _from_object(row, strict=False)]
+        if not records and not damaged:
+            raise ResultFormatError("JSON lines without any known result in them")
+        return _newest(records), damaged
+    fields = serving.from_console(text)
+    if fields is None:
+        raise ResultFormatError(
+            f"neither JSON nor a benchmark's printed result; it begins with {stripped[:60]!r}"
+        )
+    return [fields], []
+
+
+def _from_object(data: dict[str, Any], strict: bool = True) -> list[Fields]:
+    if others.is_guidellm(data):
+        return others.from_guidellm(data)
+    if others.is_llama_benchy(data):
+        return others.from_llama_benchy(data)
+    for knows, reads in (
+        (others.is_genai_bench, others.from_genai_bench),
+        (others.is_inference_perf, others.from_inference_perf),
+        (others.is_aiperf, others.from_aiperf),
+        (serving.is_serving, serving.from_json),
+        (serving.is_one_batch, serving.from_one_batch),
+        (others.is_multi_turn, others.from_multi_turn),
+    ):
+        if knows(data):
+            return [reads(data)]
+    if others.is_aiperf_record(data):
+        return [others.from_aiperf_records([data])]
+    if strict:
+        raise ResultFormatError(
+            f"JSON with the keys {', '.join(list(data)[:8])}: no tool known to ddtop writes that"
+        )
+    return []
+
+
+def _newest(records: list[Fields]) -> list[Fields]:
+    """Tools append: of two lines for the same cell the later one counts; `superseded` says how many it replaced."""
+    kept: dict[str, Fields] = {}
+    for record in records:
+        key = json.dumps(
+            [
+                record.get(k)
+                for k in (
+                    "tool",
+                    "tag",
+                    "model",
+                    "backend",
+                    "max_concurrency",
+                    "request_rate",
+                    "prompt_tokens",
+                )
+            ]
+            + [record.get("concurrency") if record.get("max_concurrency") is None else None]
+        )
+        before = kept.pop(key, None)
+        replaced = {} if before is None else {"superseded": before.get("superseded", 0) + 1}
+        kept[key] = {**record, **replaced}
+    return list(kept.values())
+
+
+def _verdict(records: list[Fields], damaged: list[str], planned: int | None) -> dict[str, Any]:
+    opinions = [judge_record(record, planned) for record in records]
+    out: dict[str, Any] = {}
+    if len(opinions) == 1 and not damaged:
+        one = opinions[0]
+        out = dict(one.fields)
+        out.update(verdict=one.verdict, cause=one.cause, severity=one.severity, why=one.why)
+    else:
+        names = sorted({key for one in opinions for key in one.fields})
+        for key in names:
+            values = [one.fields[key] for one in opinions if key in one.fields]
+            if len(values) == len(opinions):
+                out[key] = values
+        done = [n for record in records if (n := _cell_concurrency(record)) is not None]
+        out["records_ok"], out["records_bad"] = len(records), len(damaged)
+        out["concurrencies_done"] = done
+        order = ("failed", "partial", "suspect", "ok")
+        worst = min(opinions, key=lambda one: order.index(one.verdict)) if opinions else None
+        if worst is not None:
+            out.update(verdict=worst.verdict, cause=worst.cause, severity=worst.severity, why=worst.why)
+        if damaged:
+            redo = [n for line in damaged if (n := number(peek(line, "max_concurrency"))) is not None]
+            out["redo"] = [n for n in redo if n not in done]
+            if worst is None or worst.verdict in ("ok", "suspect"):
+                why = f"{len(damaged)} damaged line(s); the last run was cut"
+                out.update(verdict="partial", cause="last-line-truncated", severity="warn", why=why)
+    out["usable_for_comparison"] = bool(opinions) and out["severity"] != "error"
+    out["records"] = [dict(one.fields) for one in opinions]
+    return out
+
+
+def _cell_concurrency(record: Mapping[str, Any]) -> Any:
+    return record.get("max_concurrency", record.get("concurrency"))
+
+
+def _neighbours(path: Path) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for file, key in SIBLINGS.items():
+        beside = path.with_name(file)
+        if beside == path or not beside.is_file():
+            continue
+        text = beside.read_bytes()[:1_000_000].decode("utf-8", "replace")
+        if key == "plan":
+            try:
+                count = tomli.loads(text).get("num_prompts")
+            except tomli.TOMLDecodeError:
+                count = None
+            if isinstance(count, int):
+                out["plan"] = count
+        elif key == "rc":
+            if text.strip().lstrip("-").isdigit():
+                out["rc"] = int(text)
+        else:
+            out[key] = text
+    return out

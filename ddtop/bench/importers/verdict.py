@@ -1,0 +1,136 @@
+"""Is an imported result to be believed? One record → verdict, cause, severity, and the fields that survive. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from ddtop.bench.importers.common import Fields
+
+ERROR_SHARE = 0.1  # more failed requests than this: the result is not usable for comparison
+PER_CHUNK_TOOLS = ("sglang", "vllm")
+SPECULATIVE = 1.05
+RATES = re.compile(r"(_tps|_ms|^rps|^effective_concurrency|^goodput_rps)$")
+
+SERVER_CAUSES = (
+    (
+        "engine-dead",
+        re.compile(r"EngineDeadError|EngineCore encountered an issue|Engine core proc .* died", re.I),
+    ),
+    ("cuda-oom", re.compile(r"CUDA out of memory|OutOfMemoryError", re.I)),
+    ("cuda-error", re.compile(r"CUDA error|CUBLAS_STATUS_\w+|illegal memory access", re.I)),
+    ("nccl-error", re.compile(r"NCCL (error|WARN)|ncclInternalError", re.I)),
+    ("killed", re.compile(r"SIGQUIT received|Killed process|exitcode: -9", re.I)),
+    ("port-in-use", re.compile(r"address already in use", re.I)),
+    ("python-error", re.compile(r"^Traceback \(most recent call last\)", re.M)),
+)
+
+
+class Opinion(NamedTuple):
+    """What a record amounts to; `fields` are those that may be used."""
+
+    verdict: str
+    cause: str
+    severity: str
+    fields: Fields
+    why: str
+
+
+def server_cause(log: str) -> str | None:
+    """The first known cause in a server's log, or None."""
+    found = [(match.start(), name) for name, pattern in SERVER_CAUSES if (match := pattern.search(log))]
+    specific = [one for one in found if one[1] != "python-error"] or found
+    return min(specific)[1] if specific else None
+
+
+def judge_record(fields: Fields, planned: int | None = None) -> Opinion:
+    """Judge one record; `planned`: how many requests the plan had, where the file does not say."""
+    fields = dict(fields)
+    planned = fields.get("requests_planned", planned)
+    ok, failed = fields.get("requests_ok"), fields.get("requests_failed")
+    if planned is not None:
+        fields["requests_planned"] = planned
+        if failed is None and ok is not None:
+            failed = fields["requests_failed"] = max(0, planned - ok - fields.get("requests_incomplete", 0))
+    if ok == 0 or (ok is None and fields.get("output_tokens") == 0):
+        kept = {key: value for key, value in fields.items() if not RATES.search(key) and key != "accept_len"}
+        return Opinion(
+            "failed", "no-request-completed", "error", kept, "no request ended: zeros are no measurement"
+        )
+    fields, doubt = _believable(fields)
+    incomplete = fields.get("requests_incomplete", 0)
+    missing = (planned - ok - (failed or 0) - incomplete) if planned is not None and ok is not None else 0
+    if failed or missing > 0 or fields.get("cancelled"):
+        lost = (failed or 0) + max(0, missing)
+        share = lost / (lost + ok) if ok else 1.0
+        severity = "error" if share > ERROR_SHARE else "warn"
+        why = f"{lost} of {lost + (ok or 0)} requests failed or are missing"
+        return Opinion("partial", "requests-failed-or-missing", severity, fields, why)
+    if doubt:
+        return Opinion("suspect", doubt[0], "warn", fields, doubt[1])
+    return Opinion("ok", "complete", "info", fields, "all requests ended")
+
+
+def _believable(fields: Fields) -> tuple[Fields, tuple[str, str] | None]:
+    """Drop what counts chunks as tokens; (fields, (cause, why) or None)."""
+    output, tps, peak = fields.get("output_tokens"), fields.get("output_tps"), fields.get("peak_output_tps")
+    retokenized = fields.get("retokenized_tokens")
+    if retokenized is not None and output and retokenized < 0.5 * output:
+        why = f"{retokenized} of {output} tokens were seen as text: TTFT and ITL are those of a buffer"
+        return fields, ("tokens-not-visible-to-client", why)
+    doubt: tuple[str, str] | None = None
+    if tps and peak is not None and peak < 0.98 * tps:
+        fields["peak_reported"] = fields.pop("peak_output_tps")
+        doubt = ("chunks-counted-as-tokens", f"the peak ({peak}) is below the mean ({tps})")
+    factor = _tokens_per_gap(fields)
+    speculative = fields.get("tool") == "vllm" and fields.get("accept_len", 1.0) > SPECULATIVE
+    if doubt or speculative or (factor is not None and factor > 1.2):
+        itl = {key: fields.pop(key) for key in list(fields) if key.startswith("itl_")}
+        if itl:
+            fields["itl_reported"] = itl.get("itl_p50_ms", itl.get("itl_mean_ms"))
+            streams = _streams(fields) or 1
+            if tps:
+                fields["itl_from_throughput"] = 1e3 * streams / tps
+            doubt = doubt or (
+                "chunks-counted-as-tokens",
+                "ITL times throughput is more than the streams allow",
+            )
+    return fields, doubt
+
+
+def _streams(fields: Fields) -> float | None:
+    for name in ("concurrency", "effective_concurrency", "max_concurrency"):
+        if fields.get(name):
+            return float(fields[name])
+    if fields.get("rps") and fields.get("e2e_mean_ms"):
+        return float(fields["rps"]) * float(fields["e2e_mean_ms"]) / 1e3
+    return None
+
+
+def _tokens_per_gap(fields: Fields) -> float | None:
+    """How many tokens each reported gap brought, by throughput: ITL × tok/s / streams. Nothing says how many streams a
+    bare excerpt had: one, unless requests or a rate are named."""
+    itl = fields.get("itl_p50_ms", fields.get("itl_mean_ms"))
+    tps = fields.get("output_tps")
+    if itl is None or not tps or fields.get("tool") not in PER_CHUNK_TOOLS:
+        return None
+    streams = _streams(fields)
+    if streams is None:
+        if "requests_ok" in fields or "request_rate" in fields:
+            return None
+        streams = 1.0
+    return float(itl) * float(tps) / 1e3 / streams
+
+
+def advice(cause: str) -> str:
+    """What to do about a cause."""
+    words: dict[str, Any] = {
+        "complete": "nothing to do",
+        "requests-failed-or-missing": "do not compare it; look at the errors and run it again",
+        "no-request-completed": "look into the server's log; known bad if it shows an error there",
+        "tokens-not-visible-to-client": "use throughput only: text was held back by a parser",
+        "chunks-counted-as-tokens": "use throughput and TPOT; per-chunk figures were dropped",
+        "last-line-truncated": "keep the whole lines, run the cut cell again",
+        "not-a-result": "this is no result file that ddtop knows",
+    }
+    return str(words.get(cause, "see the evidence"))
