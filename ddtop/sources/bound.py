@@ -148,9 +148,9 @@ Rule = Callable[[_Window, "bool | None", Thresholds], "Bound | None"]
 def _idle(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
     activity = [v for v in (w.dram, w.tensor, w.sm) if v is not None]
     if activity:
-        if max(activity) < t.idle_pct and (w.util is None or w.util < t.busy_util_pct):
-            return _bound("idle", "strong", _readings(w), w)
-        return None
+        # Kernels too small to count in GPM still show in utilisation: that is latency, not idleness.
+        quiet = max(activity) < t.idle_pct and (w.util is None or w.util < t.idle_pct)
+        return _bound("idle", "strong", _readings(w), w) if quiet else None
     if w.util is not None:
         return _bound("idle", "strong", _readings(w), w) if w.util < t.idle_pct else None
     if w.known_reasons and w.reasons["gpu_idle"] >= t.share * w.known_reasons:
@@ -221,6 +221,8 @@ def _by_memory_utilisation(w: _Window, moving: bool | None, t: Thresholds) -> Bo
             "memory-bound", "weak", f"{_readings(w)}; a balanced load reads alike", w, capped=capped
         )
     busy = w.util is not None and w.util >= t.busy_util_pct
+    if w.tensor is not None and w.tensor >= t.tensor_pct and w.util_mem <= t.util_mem_low_pct:
+        return _bound("compute-bound", "weak", f"{_readings(w)}; DRAM activity not told", w, capped=capped)
     if busy and w.util_mem <= t.util_mem_low_pct and w.fraction is not None:
         if w.fraction >= t.near_limit_fraction:
             return _bound("compute-bound", "weak", _readings(w), w, capped=capped)

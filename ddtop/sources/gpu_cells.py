@@ -52,7 +52,7 @@ def read_cell(text: str) -> Cell:
     >>> read_cell("627.40 W").problem is None
     True
     """
-    plain = text.strip().strip("\x00").strip()
+    plain = " ".join(text.replace("\x00", "").split())
     word = plain.strip("[]<>() ").rstrip(".").lower()
     if word in _ABSENT:
         return Cell(plain, Problem.ABSENT)
@@ -82,7 +82,7 @@ def number(text: str) -> Number | None:
     >>> number("627.40 W"), number("143771 MiB"), number("[N/A]"), number("1.98 GHz")
     (627.4, 143771, None, 1980.0)
     """
-    found = _NUMBER.match(text.strip())
+    found = _NUMBER.match(" ".join(text.split()))
     if not found:
         return None
     factor = _FACTORS.get(found[2].lower().replace("°", ""))

@@ -45,8 +45,8 @@ def dmon_columns(command: str | Sequence[str]) -> list[str]:
         found = re.search(pattern, text)
         return found[1] if found else ""
 
-    stamps = option(r"(?:-o|--options)[ =]{0,2}([DT]{1,2})")
-    letters = option(r"(?:-s|--select)[ =]{0,2}([a-z]{1,9})") or "puc"
+    stamps = option(r"(?:^|\s)(?:-o|--options)[ =]{0,2}([DT]{1,2})")
+    letters = option(r"(?:^|\s)(?:-s|--select)[ =]{0,2}([a-z]{1,9})") or "puc"
     ids = option(r"--gpm-metrics[ =]{1,2}([\d,]{1,200})").split(",")
     names = [{"D": "date", "T": "time"}[s] for s in "DT" if s in stamps] + ["gpu"]
     names += [column for letter in letters for column in _GROUPS.get(letter, ())]

@@ -38,7 +38,7 @@ _PROCESS = re.compile(
     r"(?P<type>[CGM+]{1,5})\s{1,6}(?P<name>.{0,200}?)\s{1,60}(?P<mem>\d{1,9}MiB|N/A)\s{0,4}\|\s{0,4}$"
 )
 _VERSION = re.compile(
-    r"^(?P<what>NVIDIA-SMI|NVML|DRIVER|CUDA|KMD|CUDA UMD)\s+version\s{0,8}:\s{0,8}(?P<v>\S.{0,200})$", re.I
+    r"^(?P<what>NVIDIA-SMI|NVML|DRIVER|CUDA|KMD|CUDA UMD)\s+version\s{0,40}:\s{0,8}(?P<v>\S.{0,200})$", re.I
 )
 _LIST = re.compile(r"^GPU (?P<index>\d{1,4}): (?P<name>.{1,100}?) \(UUID: (?P<uuid>[^)\s]{1,80})\)\s{0,4}$")
 

@@ -112,7 +112,7 @@ class NvmlSource:
     def _one(self, index: int, handle: Any) -> GpuSample:
         read = _Reader(self._nv)
         nv = self._nv
-        memory = read("mem_used_mib", lambda: nv.nvmlDeviceGetMemoryInfo(handle))
+        memory = read("mem_used_mib", lambda: _memory(nv, handle))
         rates = read("util_gpu_pct", lambda: nv.nvmlDeviceGetUtilizationRates(handle))
         got: dict[str, Any] = {
             "index": index,
@@ -233,6 +233,15 @@ def _explain(error: Exception, host: str) -> HostError:
         ),
     )
     return HostError(what, means=means, do=do, host=host)
+
+
+def _memory(nv: Any, handle: Any) -> Any:
+    """Version 2 where there is one: there `used` leaves out what the driver reserves, as nvidia-smi does."""
+    version = getattr(nv, "nvmlMemory_v2", None)
+    if version is not None:
+        with contextlib.suppress(nv.NVMLError, TypeError):
+            return nv.nvmlDeviceGetMemoryInfo(handle, version=version)
+    return nv.nvmlDeviceGetMemoryInfo(handle)
 
 
 def _text(value: Any) -> str | None:

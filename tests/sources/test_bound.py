@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -14,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddtop.sources.bound import DEFAULT, Bound, Thresholds, combine_bounds, diagnose_bound
+from ddtop.sources.gpu import QUERY_FIELDS, parse_loop_line
 from ddtop.sources.gpu_cells import reason_names
+from ddtop.sources.gpu_dmon import parse_dmon
 from ddtop.sources.gpu_sample import GpuSample
 
 PHASES = Path(__file__).parents[1] / "data" / "nvidia-h200" / "phases.csv"
@@ -280,6 +283,54 @@ def test_any_readings_get_a_verdict_with_its_meaning(samples: list[GpuSample], m
     found = diagnose_bound(samples, moving=moving)
     assert found.meaning and found.why
     assert (found.strength == "none") == (found.verdict == "unknown")
+
+
+LOADS = Path(__file__).parents[1] / "data" / "h200-loads"
+TRUTH = {"idle": "idle", "copy": "memory-bound", "gemv": "memory-bound", "gemm128": "balanced",
+         "matmul": "compute-bound", "launch": "latency-bound"}  # fmt: skip
+
+
+def load(name: str) -> list[GpuSample]:
+    rows = json.loads((LOADS / "nvml.json").read_text())["phases"][name]
+    known = set(GpuSample.__struct_fields__)
+    return [
+        GpuSample(**{k: tuple(v) if isinstance(v, list) else v for k, v in r.items() if k in known})
+        for r in rows
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(TRUTH))
+def test_loads_read_by_nvml_on_a_real_gpu(name: str) -> None:
+    found = diagnose_bound(load(name)[2:])
+    assert (found.verdict, found.strength) == (TRUTH[name], "strong")
+
+
+@pytest.mark.parametrize("name", sorted(TRUTH))
+def test_the_same_loads_by_the_plain_query_stream(name: str) -> None:
+    """No GPM there: the ends are told weakly, and nothing is confidently wrong."""
+    lines = (LOADS / f"loop_{name}.csv").read_text().splitlines()
+    samples = [s for line in lines if isinstance(s := parse_loop_line(QUERY_FIELDS, line), GpuSample)]
+    assert len(samples) >= 8
+    found = diagnose_bound(samples)
+    assert (
+        found.verdict in {TRUTH[name], "unknown"}
+        or found.strength == "weak"
+        or found.verdict == "power-capped"
+    )
+
+
+@pytest.mark.parametrize("name", ["copy", "matmul"])
+def test_the_same_loads_by_dmon(name: str) -> None:
+    rows = [s for _, s in parse_dmon((LOADS / f"dmon_{name}.txt").read_text())]
+    assert diagnose_bound(rows).verdict == TRUTH[name]
+
+
+def test_a_kernel_that_spins_at_full_utilisation_is_no_memory_bound_load() -> None:
+    """Real: one waiting block shows 100 % utilisation at 124 of 700 W."""
+    assert diagnose_bound(load("spin")[2:], moving=False).verdict == "wedged-collective"
+    assert diagnose_bound(load("spin")[2:], moving=False).strength == "strong"
+    assert diagnose_bound(load("spin")[2:]).strength == "weak"
+    assert diagnose_bound(load("spin")[2:], moving=True).verdict == "latency-bound"
 
 
 def test_windows_are_two_seconds() -> None:

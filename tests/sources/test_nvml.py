@@ -41,7 +41,7 @@ def fake(**changes: Any) -> Any:
         NVML_TEMPERATURE_GPU=0, NVML_CLOCK_SM=1, NVML_CLOCK_MEM=2, NVML_GPM_METRICS_GET_VERSION=1,
         nvmlInit=lambda: None, nvmlShutdown=lambda: None, nvmlDeviceGetCount=lambda: 1,
         nvmlDeviceGetHandleByIndex=lambda i: i, nvmlSystemGetDriverVersion=lambda: b"580.159.04",
-        nvmlDeviceGetMemoryInfo=lambda h: SimpleNamespace(used=32 * 1048576, total=100 * 1048576, free=68 * 1048576),
+        nvmlMemory_v2=2, nvmlDeviceGetMemoryInfo=lambda h, version=1: SimpleNamespace(used=32 * 1048576, total=100 * 1048576, free=68 * 1048576),
         nvmlDeviceGetUtilizationRates=lambda h: SimpleNamespace(gpu=99, memory=7),
         nvmlDeviceGetUUID=lambda h: b"GPU-0", nvmlDeviceGetName=lambda h: "NVIDIA H200",
         nvmlDeviceGetPowerUsage=lambda h: 627400, nvmlDeviceGetEnforcedPowerLimit=lambda h: 700000,
