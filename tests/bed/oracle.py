@@ -9,11 +9,13 @@ import json
 import time
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from .client import Bed
 
 LEDGER = "/var/lib/ddtop-bed/ledger.jsonl"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNIT_FAILED = "d9b373ed55a64feb8242e02dbe79a49c"  # MESSAGE_ID of "Failed with result '…'" (sd-messages.h)
 
 
@@ -78,6 +80,24 @@ class Oracle:
             if not unit or name == unit:
                 out.append(UnitFailure(int(e["__REALTIME_TIMESTAMP"]) * 1000, name, e.get("INVOCATION_ID", ""),
                                        e.get("UNIT_RESULT", ""), str(e.get("MESSAGE"))))  # fmt: skip
+        return out
+
+    def unit_times(self, host: str, unit: str) -> dict[str, int]:
+        """When systemd last did what with the unit: Condition, ActiveEnter, ActiveExit, InactiveEnter,
+        InactiveExit, StateChange, ExecMainStart, ExecMainExit → ns (to the microsecond; 0: never)."""
+        text = self.bed.sh(host, "systemctl", "show", unit, "--timestamp=us+utc")
+        out = {}
+        for line in text.splitlines():
+            name, _, value = line.partition("=")
+            if name.endswith("Timestamp") and not value.endswith("n/a"):
+                at = (
+                    datetime.strptime(value, "%a %Y-%m-%d %H:%M:%S.%f UTC").replace(tzinfo=UTC)
+                    if value
+                    else None
+                )
+                out[name.removesuffix("Timestamp")] = (
+                    (at - EPOCH) // timedelta(microseconds=1) * 1000 if at else 0
+                )
         return out
 
     def journal(self, host: str, *matches: str, since_ns: int = 0) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ import itertools
 from ddtop_bed.faults import select
 from sglang import rates
 
-FAST = ("SPEED=20", "LOAD_S=3")
+FAST = ("SPEED=40", "LOAD_S=3")
 
 
 def start(host, unit=None):

@@ -6,7 +6,7 @@ from tests.bed import trouble
 from tests.bed.client import BedError
 from tests.bed_tests.helpers import get, until
 
-FAST = ("SPEED=20", "LOAD_S=3")
+FAST = ("SPEED=40", "LOAD_S=3")
 
 
 def show(host, unit):
@@ -77,6 +77,7 @@ def test_units_that_cannot_start(ct200):
     trouble.unmet_condition(bed, "ct200", unit)
     ct200.sh(f"systemctl start {unit}")
     assert show(ct200, unit)["ConditionResult"] == "no"
+    assert 0 <= bed.now() - ct200.unit_times(unit)["Condition"] < 5e9
     ct200.restore()
     trouble.engine_gone(bed, "ct200")
     ct200.sh(f"systemctl start {unit}")

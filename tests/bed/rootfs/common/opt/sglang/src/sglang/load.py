@@ -16,7 +16,7 @@ from .server_args import model_config
 from .state import claim, die, hang, log, wait
 
 MESSAGES = {
-    "toolkit": "RuntimeError: FlashInfer requires GPUs with sm75 or higher; SM120 needs CUDA toolkit >= 12.8, found 12.4",
+    "toolkit": "RuntimeError: SM 120 requires CUDA >= 12.8",
     "capture": "Exception: Capture cuda graph failed: CUDA error: an illegal instruction was encountered\nPossible solutions:\n"
                "1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)\n2. set --cuda-graph-max-bs to a smaller value (e.g., 16)",
     "cublas": "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa, opb, m, n, k, &falpha, a, CUDA_R_16BF, lda, b, CUDA_R_16BF, ldb, "
@@ -119,7 +119,7 @@ def load():
         state.MODEL = model_config(args.model_path)
     except OSError as error:
         ledger.stamp("fault", kind="model-missing", start=faults.start)
-        state.refuse(f"OSError: {error}")
+        state.refuse(words(error))
     state.GPUS = gpu.visible()[args.base_gpu_id:][:args.tp_size]
     if len(state.GPUS) < args.tp_size:
         state.refuse(f"RuntimeError: CUDA error: invalid device ordinal (tp_size={args.tp_size}, {len(state.GPUS)} GPUs visible)")
@@ -150,7 +150,7 @@ def load():
             draft_gib = model_config(args.speculative_draft_model_path).get("simulated_weights_gib", 3)
         except OSError as error:
             ledger.stamp("fault", kind="model-missing", start=faults.start)
-            die("model-missing", f"OSError: {error}")
+            die("model-missing", words(error))
         log(f"Load weight begin. avail mem={(free - weights) / 1024 - 0.6:.2f} GB", 0)
         read_weights(args.speculative_draft_model_path, 600 + weights, 600 + weights + draft_gib * 1024 / args.tp_size, seconds / 10, shapes.PLAIN)
     arch = state.MODEL.get("architectures", ["?"])[0]
@@ -165,6 +165,12 @@ def load():
     log(f"max_total_num_tokens={tokens}, chunked_prefill_size={args.chunked_prefill_size}, max_prefill_tokens={args.max_prefill_tokens}, "
         f"max_running_requests={args.max_running_requests or 2048}, context_len={context_len()}, available_gpu_mem={(card['mib'] - held) / 1024 - 1:.2f} GB", 0)
     return held + 1400
+
+
+def words(error):
+    """An OSError of model_config as its traceback ends, with what it came from before it."""
+    cause = f"huggingface_hub.errors.HFValidationError: {error.__cause__}\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n" if error.__cause__ else ""
+    return f"{cause}OSError: {error}"
 
 
 def context_len():

@@ -87,9 +87,10 @@ def resolve(args, warn):
 
 def model_config(path):
     """config.json of a model folder; OSError with transformers' words where there is none."""
-    config = Path(path) / "config.json"
     try:
-        return json.loads(config.read_text())
+        return json.loads((Path(path) / "config.json").read_text())
     except FileNotFoundError:
-        raise OSError(f"Can't load the configuration of '{path}'. If you were trying to load it from 'https://huggingface.co/models', make sure you don't "
-                      f"have a local directory with the same name. Otherwise, make sure '{path}' is the correct path to a directory containing a config.json file") from None
+        if Path(path).is_dir():
+            raise OSError(f"{path} does not appear to have a file named config.json. Checkout 'https://huggingface.co/{path}/tree/main' for available files.") from None
+        raise OSError(f"Incorrect path_or_model_id: '{path}'. Please provide either the path to a local folder or the repo_id of a model on the Hub.") from ValueError(
+            f"Repo id must be in the form 'repo_name' or 'namespace/repo_name': '{path}'. Use `repo_type` argument if needed.")
