@@ -90,6 +90,9 @@ class _Window(NamedTuple):
     reasons: Counter[str]
     known_reasons: int
     memory_span_mib: float | None
+    violation: (
+        float | None
+    )  # share of the time that the power limit held the clocks down (dmon's pviol), per cent
     n: int
 
 
@@ -120,6 +123,7 @@ def _window(samples: Sequence[GpuSample]) -> _Window:
         reasons=reasons,
         known_reasons=known,
         memory_span_mib=max(used) - min(used) if used else None,
+        violation=_median(s.power_violation_pct for s in samples),
         n=len(samples),
     )
 
@@ -223,10 +227,10 @@ def _by_memory_utilisation(w: _Window, moving: bool | None, t: Thresholds) -> Bo
     busy = w.util is not None and w.util >= t.busy_util_pct
     if w.tensor is not None and w.tensor >= t.tensor_pct and w.util_mem <= t.util_mem_low_pct:
         return _bound("compute-bound", "weak", f"{_readings(w)}; DRAM activity not told", w, capped=capped)
-    if busy and w.util_mem <= t.util_mem_low_pct and w.fraction is not None:
-        if w.fraction >= t.near_limit_fraction:
+    if busy and w.util_mem <= t.util_mem_low_pct:
+        if capped or (w.fraction is not None and w.fraction >= t.near_limit_fraction):
             return _bound("compute-bound", "weak", _readings(w), w, capped=capped)
-        if w.fraction < t.far_below_fraction:
+        if w.fraction is not None and w.fraction < t.far_below_fraction:
             return _bound("latency-bound", "weak", _readings(w), w)
     if capped and busy:
         return _bound(
@@ -250,7 +254,8 @@ def _by_power(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
 
 
 def _is_capped(w: _Window, t: Thresholds) -> bool:
-    return bool(w.known_reasons) and w.reasons[POWER_CAP_REASON] >= t.share * w.known_reasons
+    by_bits = bool(w.known_reasons) and w.reasons[POWER_CAP_REASON] >= t.share * w.known_reasons
+    return by_bits or (w.violation is not None and w.violation >= 100 * t.share)
 
 
 def _power(w: _Window) -> str:
