@@ -75,7 +75,7 @@ class AppBase(Guarded, App[int]):
         self.current = 0
         self.faults = FaultLog(fault_log)
         self.pending = Pending()
-        self.viewer = viewer or viewer_name()
+        self.viewer = viewer or getattr(sessions[0], "viewer", None) or viewer_name()
         self.start_runner = start_runner
         self.words: str | None = None
         """What to print when the screen is gone."""
@@ -258,12 +258,14 @@ class AppBase(Guarded, App[int]):
                 continue  # the header and the next real command say that the runner is gone
 
     async def goodbye(self) -> None:
-        """Tell the runs that this dashboard leaves."""
+        """Tell the runs that this dashboard leaves, and let go of their files."""
         try:
             async with asyncio.timeout(1.0):
                 await self._attend(leaving=True)
         except TimeoutError:
             pass
+        for watched in self.watched:
+            watched.session.close()
 
     # ------------------------------------------------------------------------------------------ faults
 

@@ -140,6 +140,12 @@ SHORT = {
     "replay-goto": "Go to",
     "stop-run": "Stop",
     "restart-service": "Restart",
+    "sort": "Sort",
+    "sort-reverse": "Reverse",
+    "log-level": "Level",
+    "log-unit": "Unit",
+    "next-cell": "Next",
+    "previous-cell": "Previous",
 }
 """Labels of the bottom line."""
 

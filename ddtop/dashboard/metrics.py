@@ -51,5 +51,5 @@ DECODE = Metric(("decode_tok_s.p50", "decode_tok_s"), "decode/req", "tok/s")
 SHOWN: tuple[Metric, ...] = (TOK_S, DECODE, TTFT, ITL, ACCEPT, J_TOKEN)
 """The metrics that `m` goes through in the matrix."""
 
-COLUMNS: tuple[Metric, ...] = (TOK_S, DECODE, TTFT, ITL, TPOT, ACCEPT, J_TOKEN, POWER)
+COLUMNS: tuple[Metric, ...] = (TOK_S, TTFT, ITL, ACCEPT, J_TOKEN, DECODE, TPOT, POWER)
 """The columns of the results list, the most asked for first."""

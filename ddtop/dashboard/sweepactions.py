@@ -91,8 +91,8 @@ class SweepActions(AppBase):
             id="own",
             action=STEP_OF.get(action.command, "ask"),
             title=action.label,
-            reason=raised.advice or raised.cause_text,
-            detail=self._where(raised.unit),
+            reason=raised.cause_text or raised.cause,
+            detail=" · ".join(part for part in (self._where(raised.unit), raised.advice) if part),
         )
         self.push_screen(StepsScreen(own=(command, action.label, step)))
 

@@ -233,8 +233,10 @@ class ViewActions(ReplayActions):
 
     def press(self, key: str) -> None:
         """Do what a key would do, for a click on it."""
-        wanted = {keys.shown_key(k): k for k in self.screen.active_bindings}
-        self.simulate_key(wanted.get(key, key))
+        for name, active in self.screen.active_bindings.items():
+            if key in (name, keys.shown_key(name)) and active.enabled:
+                self.call_later(self.run_action, active.binding.action, active.node)
+                return
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Which keys are valid now."""

@@ -36,6 +36,7 @@ class Watched:
         """Why the session could not be read on."""
         self._tp: int | None = None
         self._cursor: Cursor | None = None
+        self._matrix: tuple[tuple[object, ...], Matrix] | None = None
 
     @property
     def replay(self) -> bool:
@@ -65,7 +66,7 @@ class Watched:
     def now_s(self) -> float:
         """Wall time as this session sees it: now where it is live, the replay's own time elsewhere."""
         if is_replay(self.session):
-            return max(self.session.position, self.state.at_s)
+            return self.session.position
         if not self.session.live and self.state.run.ended is not None:
             return self.state.at_s
         return time.time()
@@ -81,7 +82,8 @@ class Watched:
                 position_s=self.now_s(),
                 number=self.number,
             )
-        return Recording(live=True, size_b=self._size_b(), number=self.number)
+        held = session.live
+        return Recording(live=True, held=held, size_b=self._size_b(), number=self.number)
 
     def _size_b(self) -> int | None:
         total = 0
@@ -118,8 +120,11 @@ class Watched:
         self._cursor = None
 
     def matrix(self) -> Matrix:
-        """The matrix of the TP, metric and baseline chosen."""
-        return matrix(self.state, self.tp, self.metric.key, self.baseline)
+        """The matrix of the TP, metric and baseline chosen; made once for each event and choice."""
+        key = (id(self.state), self.state.seq, self.tp, self.metric.key, self.baseline)
+        if self._matrix is None or self._matrix[0] != key:
+            self._matrix = (key, matrix(self.state, self.tp, self.metric.key, self.baseline))
+        return self._matrix[1]
 
     def cursor(self, shown: Matrix) -> Cursor:
         """Where the cursor stands: where the person put it, else at the cell at work."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from ddtop.dashboard.app import DashboardApp
+from ddtop.dashboard.watched import Watched
 from tests.dashboard.memory import MemorySession
 from tests.dashboard.story import Script
 
@@ -24,35 +26,42 @@ def screen_text(app: DashboardApp) -> str:
 
 
 async def settle(pilot: Pilot[int], seconds: float = 0.0) -> None:
-    """Let messages, workers and one tick go through."""
+    """Let messages and workers go through until the screen stands still."""
     app = pilot.app
     assert isinstance(app, DashboardApp)
     await pilot.pause(seconds or None)
-    for _ in range(3):
-        await pilot.pause()
+    before = ""
+    for _ in range(8):
         app.refresh_screens()
-    await pilot.pause()
+        await pilot.pause()
+        shown = screen_text(app)
+        if shown == before:
+            return
+        before = shown
 
 
 @pytest.fixture
 def open_app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
     """Opens an app on sessions; `now` stops the wall clock. Faults inside the dashboard fail the test."""
-    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(Watched, "_size_b", lambda self: 3_100_000)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 
     @asynccontextmanager
     async def opened(
-        sessions: Sequence[MemorySession] | MemorySession,
+        sessions: Any,
         *,
         now: float | None = None,
         size: tuple[int, int] = (120, 40),
         faults: bool = False,
+        no_color: bool = False,
         **options: object,
     ) -> AsyncIterator[tuple[DashboardApp, Pilot[int]]]:
+        if not no_color:
+            monkeypatch.delenv("NO_COLOR", raising=False)
         if now is not None:
             monkeypatch.setattr(time, "time", lambda: now)
-        many = [sessions] if isinstance(sessions, MemorySession) else list(sessions)
+        many = list(sessions) if isinstance(sessions, list) else [sessions]
         options.setdefault("themes_folder", tmp_path / "themes")
         app = DashboardApp(many, fault_log=tmp_path / "faults.log", viewer="test", **options)  # type: ignore[arg-type]
         async with app.run_test(size=size) as pilot:

@@ -9,6 +9,9 @@ from pathlib import Path
 from ddtop import events as ev
 from ddtop.errors import RefusedError
 
+FILE = Path(__file__)
+"""Stands in for a recording; only its name and its size are asked for, and `size_b` is fixed in tests."""
+
 
 class Batch(list[ev.Event]):
     """As the journal's batches."""
@@ -23,7 +26,7 @@ class MemorySession:
     """A live session without a file."""
 
     def __init__(self, events: Sequence[ev.Event] = (), *, live: bool = True) -> None:
-        self.path = Path("/nonexistent/ct200.ddtop")
+        self.path = FILE
         self.live = live
         self.sent: list[ev.Command] = []
         self.answer: Callable[[ev.Command], ev.Event | None] | None = None
@@ -56,6 +59,9 @@ class MemorySession:
             answer = self.answer(command)
             if answer is not None:
                 self.put(answer)
+
+    def close(self) -> None:
+        self.end()
 
     def commands(self) -> list[ev.Command]:
         """What was sent, signs of life aside."""

@@ -18,7 +18,7 @@ from ddtop.dashboard.text import (
     tokens,
     whole,
 )
-from ddtop.journal.select import Matrix, metric_value
+from ddtop.journal.select import Matrix, metric_value, remaining
 from ddtop.journal.state import State
 from ddtop.journal.views import AttemptView, CellView
 
@@ -49,6 +49,7 @@ def cell_lines(state: State, cell: CellView, shown: Matrix, width: int) -> list[
     """All of it, as lines."""
     out = [_state_line(cell)]
     out.extend(_reason_lines(cell, width))
+    out.extend(_asked_lines(state, cell))
     if cell.metrics:
         out.extend([(), *_result_lines(cell, shown)])
         out.extend(_distribution_lines(cell.metrics, width))
@@ -75,6 +76,25 @@ def _state_line(cell: CellView) -> Line:
     if cell.seconds is not None:
         parts.append((f"  took {duration(cell.seconds)}", "dim"))
     return line(*parts)
+
+
+def _asked_lines(state: State, cell: CellView) -> list[Line]:
+    """What the cell asks for, and when it comes where it still has to run."""
+    spec = cell.spec
+    facts = [
+        ("workload", f"{spec.workload}, {spec.output_tokens} output tokens a request"),
+        ("context", f"{spec.context} tokens before the prompt" if spec.context else "none before the prompt"),
+        ("concurrency", f"{spec.concurrency} stream{'s' if spec.concurrency > 1 else ''}"),
+    ]
+    if cell.state in ("planned", "interrupted"):
+        left = [c.id for c in remaining(state)]
+        before = left.index(cell.id) if cell.id in left else 0
+        facts.append(
+            ("comes", f"after {before} other cell{'s' if before != 1 else ''}" if before else "next")
+        )
+    out: list[Line] = [(), line(("Asked", "title"))]
+    out.extend(line((f"  {name:<12}", "label"), (value, "text")) for name, value in facts)
+    return out
 
 
 def _reason_lines(cell: CellView, width: int) -> list[Line]:
@@ -118,11 +138,13 @@ def _distribution_lines(metrics: dict[str, Any], width: int) -> list[Line]:
     """Quantiles of each latency with a bar on the metric's own scale."""
     out: list[Line] = []
     for name, label in DISTRIBUTIONS:
-        known = [(q, metric_value(metrics, f"{name}.{q}")) for q in QUANTILES]
-        values = [(q, v) for q, v in known if v is not None]
-        if not values:
-            continue
         number = metric_value(metrics, f"{name}.n")
+        # A p99 of fewer than a hundred samples is the maximum by another name.
+        quantiles = [q for q in QUANTILES if q != "p99" or number is None or number >= 100]
+        known = [(q, metric_value(metrics, f"{name}.{q}")) for q in quantiles]
+        values = [(q, v) for q, v in known if v is not None]
+        if len(values) < 2:
+            continue
         head = f"Latency · {label}" + (f" · {number:.0f} samples" if number is not None else "")
         out.extend([(), line((head, "title"))])
         top = max(v for _, v in values)

@@ -21,6 +21,8 @@ class Recording:
     """What the header says about the file behind the screen."""
 
     live: bool
+    held: bool = True
+    """True while a runner holds it, so that the run goes on and commands are heard."""
     size_b: int | None = None
     speed: float = 1.0
     """Of a replay; 0 where it stands still."""
@@ -152,7 +154,12 @@ def _run_parts(state: State, now_s: float) -> list[tuple[str, Line]]:
 
 def _right(state: State, recording: Recording) -> Line:
     if recording.live:
-        text = f"● REC {size(recording.size_b)}" if state.run.ended is None else f"○ {size(recording.size_b)}"
-        return line((text, "bad" if state.run.ended is None else "dim"))
+        if state.run.ended is not None:
+            return line((f"○ recorded {size(recording.size_b)}", "dim"))
+        if recording.size_b is None:
+            return line(("◌ no recording yet", "dim"))
+        if not recording.held:
+            return line(("✗ no runner", "bad"), (f" {size(recording.size_b)}", "dim"))
+        return line((f"● REC {size(recording.size_b)}", "bad"))
     speed = f"{recording.speed:g}×" if recording.playing else "‖ paused"
     return line(("REPLAY ", "accent"), (speed, "value"), (f" {clock(recording.position_s)}", "dim"))

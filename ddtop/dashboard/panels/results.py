@@ -140,6 +140,8 @@ class Series:
     name: str
     xs: tuple[float, ...]
     ys: tuple[float, ...]
+    level: bool = False
+    """A configuration without a budget: a line to compare with, not points."""
 
 
 @dataclass(frozen=True)
@@ -160,26 +162,39 @@ def budget_of(config: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def plots(state: State, tp: int | None) -> list[Plot]:
-    """The four plots, of one TP where it is given."""
+def plots(state: State, tp: int | None, like: CellView | None = None) -> list[Plot]:
+    """The four plots, of one TP where it is given.
+
+    Curves by budget hold context and concurrency still: at those of the cell `like`, else of the first cell.
+    """
     cells = [
         cell
         for cell in state.plan_cells
         if cell.metrics and cell.state == "done" and cell.validity != "INVALID" and tp in (None, cell.spec.tp)
     ]
+    model = like.spec if like is not None else cells[0].spec if cells else None
+    alike = [
+        cell
+        for cell in cells
+        if model is not None
+        and (cell.spec.context, cell.spec.concurrency) == (model.context, model.concurrency)
+    ]
+    place = ""
+    if model is not None:
+        place = f" · c{model.concurrency}" + (f" · {tokens(model.context)} ctx" if model.context else "")
     return [
         Plot(
-            "throughput by budget",
+            f"throughput by budget{place}",
             "draft nodes",
             "tok/s",
-            _by_budget(cells, TOK_S),
+            _by_budget(alike, TOK_S),
             why_empty="no configuration with a budget in its name (b8, b16, …) is done yet",
         ),
         Plot(
-            "acceptance length by budget",
+            f"acceptance length by budget{place}",
             "draft nodes",
             "tokens per step",
-            _by_budget(cells, ACCEPT),
+            _by_budget(alike, ACCEPT),
             why_empty="no acceptance length was measured yet",
         ),
         Plot(
@@ -206,17 +221,28 @@ def _means(points: dict[float, list[float]]) -> tuple[tuple[float, ...], tuple[f
 
 
 def _by_budget(cells: Sequence[CellView], metric: Metric) -> tuple[Series, ...]:
+    """A curve for each workload over the budgets, and a level line for each configuration without one."""
     groups: dict[str, dict[float, list[float]]] = {}
+    flat: dict[str, list[float]] = {}
     for cell in cells:
         budget, value = budget_of(cell.spec.config), metric.value(cell.metrics)
-        if budget is None or value is None:
+        if value is None:
             continue
-        spec = cell.spec
-        name = f"{spec.workload}@{spec.output_tokens}"
-        if spec.context or spec.concurrency > 1:
-            name += f" {tokens(spec.context)} c{spec.concurrency}"
+        if budget is None:
+            flat.setdefault(cell.spec.config, []).append(value)
+            continue
+        name = f"{cell.spec.workload}@{cell.spec.output_tokens}"
         groups.setdefault(name, {}).setdefault(float(budget), []).append(value)
-    return tuple(Series(name, *_means(points)) for name, points in groups.items())
+    if not groups:
+        return ()
+    curves = [Series(name, *_means(points)) for name, points in groups.items()]
+    ends = sorted({x for curve in curves for x in curve.xs})
+    span = (ends[0], ends[-1]) if len(ends) > 1 else (ends[0] - 1, ends[0] + 1)
+    levels = [
+        Series(f"{name} (mean)", span, (sum(values) / len(values),) * 2, level=True)
+        for name, values in flat.items()
+    ]
+    return (*curves, *levels)
 
 
 def _by_concurrency(cells: Sequence[CellView]) -> tuple[Series, ...]:

@@ -95,10 +95,15 @@ class DdScreen(Guarded, Screen[None]):
         self.dd.touch()
 
     def on_panel_clicked(self, event: Panel.Clicked) -> None:
-        """A click on a key in the bottom line or in the alert bar is that key."""
+        """A click on a key in the bottom line or in the alert bar is that key; others are the screen's."""
+        event.stop()
         if event.target.startswith("key:"):
-            event.stop()
             self.dd.press(event.target.removeprefix("key:"))
+        else:
+            self.clicked(event.panel, event.target, event.twice)
+
+    def clicked(self, panel: Panel, target: str, twice: bool) -> None:
+        """A click on something of the body."""
 
     def action_back(self) -> None:
         if len(self.app.screen_stack) > 1:

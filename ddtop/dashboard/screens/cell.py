@@ -76,7 +76,9 @@ class CellScreen(DdScreen):
         width = max(20, facts.size.width - 4)
         facts.show((), [Item(row) for row in cell_lines(here.state, cell, here.matrix(), width)])
         items = self._excerpt(cell)
-        set_title(excerpt, "Log of the cell", f"{len(items)} lines" if items else "")
+        set_title(
+            excerpt, "Log of the cell", f"{len(items)} line{'s' if len(items) != 1 else ''}" if items else ""
+        )
         excerpt.show((), items or [Item(line(("no log line lies within this cell", "dim")))])
 
     def _excerpt(self, cell: CellView) -> list[Item]:

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Input
 
-from ddtop.dashboard import arrange
+from ddtop.dashboard import arrange, keys
 from ddtop.dashboard.paint import Line
 from ddtop.dashboard.panels.alert import alert_lines
 from ddtop.dashboard.panels.gpus import gpu_lines, gpu_title
@@ -28,6 +28,7 @@ RESTART_SHORT, RESTART_TALL = 4, 9
 class DashboardScreen(DdScreen):
     """Everything about one host on one screen."""
 
+    BINDINGS = [keys.BACK]
     HINTS = (
         "advised",
         "replay-step",
@@ -142,15 +143,12 @@ class DashboardScreen(DdScreen):
     def on_sweep_panel_opened(self, _event: SweepPanel.Opened) -> None:
         self.dd.open_selected()
 
-    def on_panel_clicked(self, event: Panel.Clicked) -> None:
-        if event.panel.id == "sweep":
-            event.stop()
-            self.here.put_cursor(SweepPanel.cursor_of(event.target))
+    def clicked(self, panel: Panel, target: str, twice: bool) -> None:
+        if panel.id == "sweep":
+            self.here.put_cursor(SweepPanel.cursor_of(target))
             self.refresh_view()
-            if event.twice:
+            if twice:
                 self.dd.open_selected()
-            return
-        super().on_panel_clicked(event)
 
     def focus_pane(self, number: int) -> None:
         """Focus the pane with this number, from 1."""

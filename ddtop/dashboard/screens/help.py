@@ -41,9 +41,12 @@ class HelpScreen(DdModal):
             yield ListPanel(id="keys")
 
     def on_mount(self) -> None:
+        self.query_one(ListPanel).focus()
+        self.call_after_refresh(self._fill)
+
+    def _fill(self) -> None:
         width = max(20, self.query_one(ListPanel).size.width or 70)
         self.query_one(ListPanel).show((), [Item(crop(row, max(width, 60))) for row in self._lines()])
-        self.query_one(ListPanel).focus()
 
     def _lines(self) -> list[Line]:
         found: dict[str, ActiveBinding] = {}

@@ -7,7 +7,6 @@ from textual_plotext import PlotextPlot
 
 from ddtop.dashboard.panels.results import Plot
 
-MARKERS = ("braille", "dot", "sd", "fhd", "hd")
 INKS = ("dd-accent", "dd-hot", "dd-spark", "dd-ok", "dd-warn", "dd-bad", "dd-label", "dd-run")
 MOST = 8
 """Curves in one plot; more cannot be told apart."""
@@ -37,12 +36,14 @@ class MetricPlot(PlotextPlot):
         for number, series in enumerate(shown):
             ink = self._ink(INKS[number % len(INKS)])
             label = series.name if len(shown) > 1 else None
-            if data.joined and len(series.xs) > 1:
+            if series.level:
+                plt.plot(list(series.xs), list(series.ys), label=label, color=ink, marker="·")
+            elif data.joined and len(series.xs) > 1:
                 plt.plot(list(series.xs), list(series.ys), label=label, color=ink, marker="braille")
                 plt.scatter(list(series.xs), list(series.ys), color=ink, marker="●")
             else:
                 plt.scatter(list(series.xs), list(series.ys), label=label, color=ink, marker="●")
-        xs = sorted({x for series in shown for x in series.xs})
+        xs = sorted({x for series in shown for x in series.xs if not series.level})
         ys = [y for series in shown for y in series.ys]
         if data.joined and 0 < len(xs) <= 12:
             plt.xticks(xs, [f"{x:g}" for x in xs])
