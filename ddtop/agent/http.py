@@ -108,6 +108,8 @@ def _read(
             connection.sock.settimeout(left)
         chunk = response.read1(65536)
         if not chunk:
+            if response.length:  # the connection ended before the answer did
+                raise http.client.IncompleteRead(data, response.length)
             return data, False
         data += chunk
     return data[:max_b], True

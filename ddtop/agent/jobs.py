@@ -171,7 +171,8 @@ def _prepare(
 ) -> None:
     """The folder, with state.json as its last file: a folder without it is no job and is made anew."""
     shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(os.path.join(folder, "results"), mode=0o700)
+    os.mkdir(folder, 0o700)
+    os.mkdir(os.path.join(folder, "results"), 0o700)
     limit_s = args.get("limit_s")
     write_json(os.path.join(folder, "spec.json"), {"kind": kind, "spec": spec, "limit_s": limit_s})
     write_json(os.path.join(folder, "env.json"), job_env(args.get("env")))

@@ -29,7 +29,7 @@ def text_of(message: Any) -> str:
     """
     if isinstance(message, list):
         if message and isinstance(message[0], str):  # a field given several times
-            text = "\\n".join(str(part) for part in message)
+            text = "\n".join(str(part) for part in message)
         else:
             text = bytes(b & 255 for b in message if isinstance(b, int)).decode("utf-8", "replace")
     else:

@@ -11,9 +11,10 @@ _SYS_PIDFD_OPEN = 434  # the same on every architecture
 
 def open_pidfd(pid: int) -> Optional[int]:
     """The descriptor (close it), or None: no such process, an old kernel, or no way to ask."""
-    if hasattr(os, "pidfd_open"):
+    native = getattr(os, "pidfd_open", None)  # Python 3.9
+    if native is not None:
         try:
-            return os.pidfd_open(pid)
+            return int(native(pid))
         except OSError:
             return None
     try:

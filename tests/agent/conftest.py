@@ -1,3 +1,3 @@
-from tests.agent.helpers import state_dir
+from tests.agent.helpers import state_dir, tiny_tmpfs
 
-__all__ = ["state_dir"]
+__all__ = ["state_dir", "tiny_tmpfs"]

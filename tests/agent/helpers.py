@@ -100,3 +100,26 @@ def disk_folder() -> Iterator[Path]:
 def state_dir() -> Iterator[Path]:
     with disk_folder() as path:
         yield path / "state"
+
+
+def need_root(what: str) -> None:
+    """Skips without root; CI has it."""
+    if os.getuid() != 0:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must run {what} as root")
+        pytest.skip(f"{what} needs root")
+
+
+@pytest.fixture
+def tiny_tmpfs(tmp_path: Path) -> Iterator[Path]:
+    """A real tmpfs of 256 KiB."""
+    import subprocess
+
+    need_root("mounting a tmpfs")
+    path = tmp_path / "tiny"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(path)], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)

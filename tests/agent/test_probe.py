@@ -1,0 +1,143 @@
+"""The probe on this machine, and the small judgements in it."""
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddtop.agent.hostfacts import pressure
+from ddtop.agent.serving import engine_of, option, setting
+from ddtop.agent.state import filesystem_of, find_state_dir, read_json, write_whole
+from ddtop.hosts.inventory import probe
+from tests.agent.helpers import agent, agent_pythons
+
+
+@pytest.mark.parametrize("python", agent_pythons())
+async def test_everything_in_one_answer(python: str, state_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "r.json").write_text("{}")
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        port = sock.getsockname()[1]
+        async with agent(state_dir, python=python) as host:
+            found = await probe(
+                host,
+                port=port,
+                model=str(tmp_path / "no-model"),
+                sources=[str(tmp_path)],
+                results=[str(tmp_path / "out"), "/nope"],
+                disks=["/dev/shm", str(tmp_path / "not" / "yet")],
+                units=["x.service"],
+            )
+    assert found["boot"] == host.hello.boot
+    assert found["listeners"][0]["port"] == port
+    assert found["listeners"][0]["pid"]
+    assert found["model"]["exists"] is False
+    assert set(found["sources"]) == {str(tmp_path)}
+    assert found["results"][str(tmp_path / "out")]["files"] == 1
+    assert found["results"]["/nope"] == {"exists": False, "files": 0, "newest_at_s": None}
+    assert found["disks"]["/dev/shm"]["tmpfs"] is True
+    assert found["disks"][str(tmp_path / "not" / "yet")]["of"] == str(tmp_path)
+    assert found["memory"]["total_b"] > found["memory"]["available_b"] > 0
+    assert found["jobs"] == []
+    assert found["overrides"] == []
+    if not Path("/run/systemd/system").is_dir():
+        assert found["units"]["code"] == "not-found", "what cannot be asked is an error, not an empty answer"
+        assert "linger" not in found
+    assert set(found["psi"]) == set(pressure())
+
+
+async def test_a_serving_process_is_found_by_its_command_line(state_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "sglang").mkdir()
+    (tmp_path / "sglang" / "__init__.py").write_text("")
+    (tmp_path / "sglang" / "launch_server.py").write_text("import time\ntime.sleep(60)\n")
+    words = [sys.executable, "-m", "sglang.launch_server", "--model-path", "/dev/shm/Q", "--port=30123"]
+    process = subprocess.Popen(words, cwd=tmp_path)
+    try:
+        async with agent(state_dir) as host:
+            servers: list[dict[str, object]] = []
+            async with asyncio.timeout(10):
+                while not servers:
+                    rows = (await host.call("probe"))["servers"]
+                    servers = [row for row in rows if row["pid"] == process.pid]
+        assert (servers[0]["engine"], servers[0]["port"], servers[0]["model"]) == (
+            "sglang",
+            30123,
+            "/dev/shm/Q",
+        )
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_activity_of_a_process_tree_only_grows(state_dir: Path, tmp_path: Path) -> None:
+    script = "for i in 1 2 3 4 5 6 7 8; do cat /etc/* > /dev/null 2>&1; sleep 0.1; done; sleep 60"
+    process = subprocess.Popen(["sh", "-c", script])
+    try:
+        async with agent(state_dir) as host:
+            items = []
+            async with asyncio.timeout(15), contextlib.AsyncExitStack() as stack:
+                batches = await stack.enter_async_context(
+                    host.stream("activity", pid=process.pid, every_s=0.2, caches=[str(tmp_path)])
+                )
+                async for batch in batches:
+                    items += batch
+                    if len(items) >= 5:
+                        break
+        reads = [item["read_b"] for item in items]
+        assert reads == sorted(reads)
+        assert reads[-1] > reads[0], "bytes of the dead cat processes stay counted"
+        assert all(item["pids"] >= 1 and item["rss_mib"] > 0 for item in items)
+        assert items[0]["cache_files"] == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("words", "engine"),
+    [
+        (["python3", "-m", "sglang.launch_server"], "sglang"),
+        (["/opt/sglang/bin/python", "-u", "-m", "sglang.launch_server", "--tp", "8"], "sglang"),
+        (["/usr/bin/python3", "/usr/local/bin/sglang", "serve"], "sglang"),
+        (["python", "-m", "vllm.entrypoints.openai.api_server"], "vllm"),
+        (["vllm", "serve", "m"], "vllm"),
+        (["./llama-server", "-m", "x.gguf"], "llamacpp"),
+        (["vim", "sglang.launch_server"], None),
+        (["bash", "-c", "python3 -m sglang.launch_server"], None),
+        (["python3", "-c", "import vllm"], None),
+        ([], None),
+    ],
+)
+def test_engines(words: list[str], engine: str | None) -> None:
+    assert engine_of(words) == engine
+
+
+def test_options_and_settings() -> None:
+    assert option(["x", "--port"], "--port") is None
+    assert option(["x", "-m", "a", "--model", "b"], "--model", "-m") == "b"
+    assert setting("#RemoveIPC=no\n RemoveIPC = yes \n[X]\n", "RemoveIPC") == "yes"
+    assert setting("#RemoveIPC=no\n", "RemoveIPC") is None
+
+
+def test_state_folder(state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_state_dir(str(state_dir)) == (str(state_dir), "")
+    assert find_state_dir(str(state_dir)) == (str(state_dir), ""), "again"
+    folder, why = find_state_dir("/dev/shm/ddtop-x")
+    assert folder is None
+    assert "a reboot empties" in why
+    Path("/dev/shm/ddtop-x").rmdir()
+    assert find_state_dir("/proc/nope")[0] is None
+    monkeypatch.setenv("HOME", str(state_dir.parent))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    assert find_state_dir(None)[0] == str(state_dir.parent / ".local/state/ddtop")
+    assert filesystem_of("/dev/shm") == "tmpfs"
+    assert filesystem_of("/proc/self") == "proc"
+    write_whole(str(state_dir / "x.json"), b"[1]")
+    assert read_json(str(state_dir / "x.json")) is None
+    assert read_json(str(state_dir / "none")) is None
