@@ -82,9 +82,19 @@ class Oracle:
                                        e.get("UNIT_RESULT", ""), str(e.get("MESSAGE"))))  # fmt: skip
         return out
 
+    def skips(self, host: str, unit: str, since_ns: int = 0) -> list[UnitFailure]:
+        """When systemd skipped a start for an unmet condition. Only the journal knows: the unit is unloaded at once,
+        and ConditionResult=no is what `systemctl show` says of every unit that is not loaded."""
+        return [
+            UnitFailure(int(e["__REALTIME_TIMESTAMP"]) * 1000, unit, e.get("INVOCATION_ID", ""), "condition", str(e["MESSAGE"]))
+            for e in self.journal(host, f"UNIT={unit}", "_PID=1", since_ns=since_ns)
+            if "skipped because of an unmet condition" in str(e["MESSAGE"])
+        ]  # fmt: skip
+
     def unit_times(self, host: str, unit: str) -> dict[str, int]:
         """When systemd last did what with the unit: Condition, ActiveEnter, ActiveExit, InactiveEnter,
-        InactiveExit, StateChange, ExecMainStart, ExecMainExit → ns (to the microsecond; 0: never)."""
+        InactiveExit, StateChange, ExecMainStart, ExecMainExit → ns (to the microsecond). What never happened is left out, and all
+        of it once systemd has unloaded an inactive unit."""
         text = self.bed.sh(host, "systemctl", "show", unit, "--timestamp=us+utc")
         out = {}
         for line in text.splitlines():
