@@ -16,6 +16,7 @@ from ddtop.bench.stats import percentile
 from ddtop.bench.validity import Fault, State, judge_reasons
 
 FEW = 5
+SHORT_S = 0.25  # of a shorter window, shares of time say nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,9 @@ def _requests(
         details["no-usage"] = f"{sum(r.tokens is None for r in good)} of {ok} answers carry no token count"
     if any(not request.streamed for request in good):
         details["not-streamed"] = f"{sum(not r.streamed for r in good)} of {ok} answers came as one document"
-    bad = sum(record.get("bad_events", 0) for record in result.get("requests") or [])
+    bad = sum(
+        record.get("bad_events", 0) for record in result.get("requests") or [] if record["class"] == "ok"
+    )
     if bad:
         details["bad-events"] = f"{bad} events"
     share, why = garbage_share(result.get("texts") or {})
@@ -153,11 +156,12 @@ def _client(
     result: Mapping[str, Any], metrics: Mapping[str, Any], asked: Mapping[str, Any], details: dict[str, str]
 ) -> None:
     client = metrics["client"]
-    if not client:
-        return
+    if not client or not metrics["requests_ok"]:
+        return  # what failed was not distorted by us
+    long_enough = max(one.get("wall_s", SHORT_S) for one in result["clients"]) >= SHORT_S
     itl = (metrics.get("icl_ms") or {}).get("p50")
     lag = client.get("lag_ms", {})
-    if client["utilisation"] > 0.8:
+    if client["utilisation"] > 0.8 and long_enough:
         details["client-bound"] = f"utilisation {client['utilisation']:.2f}"
     elif client["clock"] not in ("kernel", "none") and itl and lag.get("p50", 0.0) > 0.05 * itl:
         # With kernel stamps a late read moves no time; without them its lag is in every gap.
@@ -176,7 +180,7 @@ def _client(
     moved = max((one.get("clock_moved_ns", 0) for one in result["clients"]), default=0)
     if moved > 1_000_000:
         details["clock-moved"] = f"by {moved / 1e6:.1f} ms"
-    if client.get("wait_share", 0.0) > 0.01:
+    if client.get("wait_share", 0.0) > 0.01 and long_enough:
         details["generator-waited"] = f"{client['wait_share']:.1%} of the time"
 
 
@@ -254,7 +258,7 @@ def _own_throughput(
 
 
 def _gpu(energy: CellEnergy, details: dict[str, str]) -> None:
-    if energy.missing:
+    if energy.missing and not details.keys() & {"wrong-spec", "generator-failed"}:
         details["telemetry-missing"] = energy.missing
     if energy.thermal_share > CAP_SHARE:
         details["thermal-cap"] = f"{energy.thermal_share:.0%} of the samples"

@@ -54,7 +54,8 @@ class RequestBuilder:
                 body["messages"] = self._messages(prompt, lead)
             else:
                 body["prompt"] = lead + self._flat(prompt)
-            body.update(max_tokens=tokens, temperature=spec.temperature, stream=True)
+            body[spec.max_tokens_key] = tokens
+            body.update(temperature=spec.temperature, stream=True)
             if spec.exact_tokens:
                 body["ignore_eos"] = True
             if self.usage != "none":

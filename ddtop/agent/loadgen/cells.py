@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from . import pressure
 from .body import RequestBuilder
-from .context import corpus, fit_context
+from .context import corpus, fit_context, random_words
 from .counters import METRICS_PATH, AskError, ask, count_tokens, flush_cache, read_counters
 from .gpu import GpuSampler
 from .procs import process_count, run_shards
@@ -243,8 +243,9 @@ def _context(spec: LoadSpec, base: str, headers: dict[str, str], key: str) -> tu
     def by_tokenize(text: str) -> int | None:
         return count_tokens(base, spec.engine, spec.model, text, headers, spec.tls_verify)
 
+    source = random_words(corpus(), spec.seed) if spec.context_kind == "random" else corpus()
     if by_tokenize("a few words") is not None:
-        text, about = fit_context(spec.context, by_tokenize, corpus())
+        text, about = fit_context(spec.context, by_tokenize, source)
         about["by"] = "tokenize"
         return text, about
     alone = _prompt_tokens(spec, "", key)
@@ -253,7 +254,7 @@ def _context(spec: LoadSpec, base: str, headers: dict[str, str], key: str) -> tu
         whole = _prompt_tokens(spec, text, key)
         return None if whole is None or alone is None else whole - alone
 
-    text, about = fit_context(spec.context, by_usage, corpus())
+    text, about = fit_context(spec.context, by_usage, source)
     about["by"] = "usage" if "tokens" in about else "guess"
     return text, about
 
@@ -278,28 +279,53 @@ def _prompt_tokens(spec: LoadSpec, text: str, key: str) -> int | None:
 def _warm_up(
     spec: LoadSpec, builder: RequestBuilder, text: str, key: str
 ) -> tuple[dict[str, Any], RequestBuilder]:
-    """Warm-up requests, apart from the result. A server that refuses stream_options is asked for less and less."""
-    tried: list[str] = []
-    for usage in [builder.usage] + [one for one in ("final", "none") if one != builder.usage]:
-        tried.append(usage)
-        small = _small(spec, requests=spec.warmup, concurrency=min(spec.concurrency, spec.warmup))
-        small.usage = usage
+    """Warm-up requests, apart from the result. A server that refuses a field of the request (400, 422) is asked without
+    it: stream_options, ignore_eos, max_tokens. What was given up is said."""
+    given_up: list[str] = []
+    usage = builder.usage
+    while True:
+        small = _small(
+            spec, requests=spec.warmup, concurrency=min(spec.concurrency, spec.warmup), usage=usage
+        )
         if spec.nonce:
             small.nonce = spec.nonce + "/warm-up"
         out = run_shards(small, RequestBuilder(small, text, key, usage), list(range(spec.warmup)))
         refused = [one for one in out["requests"] if one["class"] in ("http 400", "http 422")]
-        if not (refused and "stream_options" in refused[0].get("why", "")):
+        step = _give_up(refused[0].get("why", ""), usage, spec) if refused else ""
+        if not step:
             break
+        given_up.append(step)
+        if step == "continuous_usage_stats":
+            usage = "final"
+        elif step == "stream_options":
+            usage = "none"
+        elif step == "ignore_eos":
+            spec.exact_tokens = False
+        else:
+            spec.max_tokens_key = "max_completion_tokens"
     classes: dict[str, int] = {}
     for one in out["requests"]:
         classes[one["class"]] = classes.get(one["class"], 0) + 1
-    about: dict[str, Any] = {"requests": len(out["requests"]), "classes": classes, "usage_tried": tried}
+    about: dict[str, Any] = {"requests": len(out["requests"]), "classes": classes}
+    if given_up:
+        about["given_up"] = given_up
     why = [one["why"] for one in out["requests"] if "why" in one]
     if why:
         about["why"] = why[0]
     if out["error"]:
         about["error"] = out["error"]
-    return about, RequestBuilder(spec, text, key, tried[-1])
+    return about, RequestBuilder(spec, text, key, usage)
+
+
+def _give_up(why: str, usage: str, spec: LoadSpec) -> str:
+    """Which field of the request a refusal names, or "" if none that can be left out."""
+    if "stream_options" in why or "continuous_usage" in why:
+        return {"each": "continuous_usage_stats", "final": "stream_options"}.get(usage, "")
+    if "ignore_eos" in why and spec.exact_tokens:
+        return "ignore_eos"
+    if "max_completion_tokens" in why and spec.max_tokens_key == "max_tokens":
+        return "max_tokens"
+    return ""
 
 
 def raise_file_limit() -> None:

@@ -7,6 +7,7 @@ count that the server gives, by /tokenize or by the prompt tokens of a one-token
 from __future__ import annotations
 
 import pkgutil
+import random
 from typing import Any, Callable
 
 CHARS_PER_TOKEN = 4.3  # English prose, first guess only
@@ -19,6 +20,13 @@ def corpus() -> str:
     if data is None:
         raise FileNotFoundError("corpus.txt is missing from the load generator")
     return data.decode("utf-8")
+
+
+def random_words(text: str, seed: int = 0) -> str:
+    """The text's words in random order, three times over: what no draft model can guess."""
+    words = text.split()
+    source = random.Random(seed)
+    return " ".join(source.choice(words) for _ in range(3 * len(words)))
 
 
 def passage(chars: int, text: str) -> str:

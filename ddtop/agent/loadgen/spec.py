@@ -24,7 +24,8 @@ class LoadSpec:
     What is asked: `prompts` (the ordered set; request i uses prompt i mod n; a string, or {"prompt"|"messages",
     "output_tokens"}), `output_tokens`, `exact_tokens` (ignore_eos: fewer tokens is class "short"), `temperature`,
     `extra_body`, `nonce` (seed of a leading nonce, equal for the same request index; "" = none), `context` (tokens
-    of natural text before each prompt).
+    of text before each prompt), `context_kind` natural (shipped prose) or random (words in random order: they destroy
+    what speculative decoding accepts).
     How: `mode` closed (`concurrency` streams, `requests` in all) or open (`rate` per second, `arrival` poisson or
     constant, `seed`); `connections` keep-alive, fresh (a new one each, opened before the clock) or cold (connect
     inside TTFT); `request_timeout_s`, `time_limit_s` of the window, `give_up_after` requests that all gave 0 tokens
@@ -45,11 +46,13 @@ class LoadSpec:
     prompts: list[Any] = dataclasses.field(default_factory=list)
     nonce: str = ""
     context: int = 0
+    context_kind: str = "natural"
     output_tokens: int = 128
     exact_tokens: bool = True
     temperature: float = 0.0
     extra_body: dict[str, Any] = dataclasses.field(default_factory=dict)
     usage: str = "each"
+    max_tokens_key: str = "max_tokens"
     mode: str = "closed"
     concurrency: int = 1
     requests: int = 1
@@ -119,6 +122,7 @@ class LoadSpec:
 
 _ONE_OF = {
     "path_kind": tuple(ENDPOINTS),
+    "context_kind": ("natural", "random"),
     "mode": ("closed", "open"),
     "arrival": ("poisson", "constant"),
     "connections": CONNECTIONS,

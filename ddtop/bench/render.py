@@ -1,0 +1,117 @@
+"""Plain text of a measurement, for terminals and logs. Pure; no colour, no library. What is not known is a dash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ddtop.bench.validity import TABLE
+
+LATENCIES = (
+    ("TTFT", "ttft_ms"),
+    ("second chunk", "ttsc_ms"),
+    ("ITL per token", "itl_ms"),
+    ("gap of chunks", "icl_ms"),
+    ("TPOT", "tpot_ms"),
+    ("E2E", "e2e_ms"),
+    ("connect", "connect_ms"),
+    ("start lag", "start_lag_ms"),
+)
+COLUMNS = ("mean", "p50", "p90", "p99", "max")
+
+
+def figure(value: Any, unit: str = "") -> str:
+    """A number as a person writes it: three or four significant digits; a dash where there is none."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    size = abs(value)
+    if isinstance(value, int) or size >= 1000:
+        text = f"{value:,.0f}"
+    elif size >= 100:
+        text = f"{value:.1f}"
+    elif size >= 1:
+        text = f"{value:.2f}"
+    else:
+        text = f"{value:.3f}"
+    return f"{text} {unit}".rstrip()
+
+
+def bench_text(result: Mapping[str, Any]) -> str:
+    """The report of `ddtop bench`."""
+    metrics, client = result["metrics"], result.get("client") or {}
+    lines = [f"{result['validity']}  {result['url']}  {result.get('model') or ''}".rstrip()]
+    for reason in result["reasons"]:
+        rule = TABLE[reason]
+        lines.append(
+            f"  {rule.verdict.lower()}: {rule.meaning} ({result['details'].get(reason, '')}); {rule.advice}"
+        )
+    how = f"{result['rate']:g} requests/s" if result.get("rate") else f"{result['concurrency']} streams"
+    lines.append(f"{how}, {result['requests']} requests, {result['output_tokens']} tokens each")
+    failures = "".join(f", {n} {name}" for name, n in metrics.get("failures", {}).items())
+    cut = metrics.get("requests_unfinished")
+    lines.append(
+        f"requests        {metrics.get('requests_ok', 0)} ok{failures}{f', {cut} cut by the limit' if cut else ''}"
+    )
+    rows = (
+        ("output", metrics.get("output_tok_s"), "tok/s"),
+        ("steady state", metrics.get("steady_tok_s"), "tok/s"),
+        ("peak over 1 s", metrics.get("peak_tok_s"), "tok/s"),
+        ("decode a stream", (metrics.get("decode_tok_s") or {}).get("p50"), "tok/s (p50)"),
+        ("requests", metrics.get("requests_s"), "/s"),
+        ("goodput", metrics.get("goodput_s"), "/s"),
+        ("tokens a chunk", metrics.get("tokens_per_chunk"), ""),
+        ("in flight", metrics.get("in_flight_mean"), "(mean)"),
+    )
+    lines += [f"{name:<16}{figure(value, unit)}" for name, value, unit in rows if value is not None]
+    table = [(name, metrics[key]) for name, key in LATENCIES if metrics.get(key)]
+    if table:
+        lines.append(f"{'ms':<16}" + "".join(f"{column:>10}" for column in COLUMNS) + f"{'n':>9}")
+        lines += [
+            f"{name:<16}"
+            + "".join(f"{figure(stats.get(column)):>10}" for column in COLUMNS)
+            + f"{stats['n']:>9,.0f}"
+            for name, stats in table
+        ]
+    if client:
+        lag = (client.get("lag_ms") or {}).get("p99")
+        where = ", network included" if client.get("network_included") else ""
+        lines.append(
+            f"client          clock {client['clock']}, {client['utilisation']:.1%} busy, lag p99 {figure(lag, 'ms')}, "
+            f"{client.get('coalesced_share', 0):.1%} of the chunks shared a read{where}"
+        )
+    for step in result.get("steps") or []:
+        share = "" if step["goodput_share"] is None else f", {step['goodput_share']:.0%} within the SLO"
+        lines.append(
+            f"  {step['concurrency']:>5} streams  {figure(step['output_tok_s'], 'tok/s')}{share}  {step['validity']}"
+        )
+    if "steps" in result:
+        lines.append(
+            f"knee            {figure(result['knee'])} streams" if result["knee"] else "knee            none"
+        )
+    if result.get("given_up"):
+        lines.append(f"the server refused {', '.join(result['given_up'])}: asked without")
+    if result.get("error"):
+        lines.append(f"error           {result['error']}")
+    return "\n".join(lines)
+
+
+def selftest_text(result: Mapping[str, Any]) -> str:
+    """The report of `ddtop selftest`."""
+    load = result["load"]
+    ttft, itl = result["ttft_error_ms"], result["itl_error_us"]
+    lines = [
+        "FIT" if result["fit"] else "NOT FIT",
+        f"load            {load['streams']} streams, a chunk of {load['tokens_per_chunk']} each {load['dt_ms']:g} ms = "
+        f"{load['chunks_s']:,.0f} chunks/s{', aligned' if load['aligned'] else ''}; server: {load['server']}",
+        f"TTFT error      p50 {figure(ttft.get('p50'))} ms, p99 {figure(ttft.get('p99'))} ms",
+        f"ITL error       p50 {figure(itl.get('p50'))} µs, p99 {figure(itl.get('p99'))} µs",
+        f"client          clock {result['clock']}, utilisation {figure(result['utilisation'])}, "
+        f"{figure(result['cpu_us_per_chunk'])} µs a chunk, {figure(result['max_rss_mib'])} MiB",
+        f"delivered       {result['delivered_share']:.1%} of the load"
+        if result.get("delivered_share")
+        else "delivered       –",
+    ]
+    lines += [f"  {problem}" for problem in result["problems"]]
+    return "\n".join(lines)
