@@ -14,9 +14,12 @@ from .config import CACHE, HERE, HOSTS, KEYS, KNOWN_HOSTS, ROOTFS, RUN, SSH_CONF
 from .shell import remove, sh, write
 
 TOOLS_DIR = ROOTFS / "common/usr/lib/python3/dist-packages"
-VENVS = {"opt/sglang": [], "opt/ddtree": ["/opt/ddtree/src", "/opt/sglang/src"], "opt/vllm": []}
+VENVS = {
+    "opt/sglang": ["/opt/sglang/src"],
+    "opt/ddtree": ["/opt/sglang/src"],
+}  # the second is a fork of the first
+USER_UNITS = "home/bench/.config/systemd/user"
 EXECUTABLE = ("bin", "libexec")
-FAKE_PATHS = {"opt/sglang": ["/opt/sglang/src"]}
 
 
 def fingerprint() -> str:
@@ -53,8 +56,8 @@ def provision(name: str, new_keys: bool = False) -> None:
             0o755 if path.is_dir() or path.parent.name in EXECUTABLE or path.suffix == ".sh" else 0o644
         )
     _identity(name, layer)
-    for venv, extra in VENVS.items():
-        _venv(layer / venv, [*FAKE_PATHS.get(venv, []), *extra])
+    for venv, sources in VENVS.items():
+        _venv(layer / venv, sources)
     spec = dataclasses.asdict(HOSTS[name])
     write(layer / "etc/ddtop-bed/gpu.json", json.dumps({**spec, "host": name}))
     (layer / "var/lib/ddtop-bed").mkdir(parents=True, exist_ok=True)
@@ -63,6 +66,8 @@ def provision(name: str, new_keys: bool = False) -> None:
         [sys.executable, "-m", "ddtop_bed.models", name, str(layer)],
         check=True, env={**os.environ, "PYTHONPATH": str(TOOLS_DIR), "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
+    if (layer / USER_UNITS).exists():
+        shutil.copytree(layer / USER_UNITS, layer / "usr/share/ddtop-bed/user-units", dirs_exist_ok=True)
     # What "as found" means for the quick reset between tests: the units as they were shipped.
     shutil.copytree(
         layer / "etc/systemd/system", layer / "usr/share/ddtop-bed/units", dirs_exist_ok=True, symlinks=True

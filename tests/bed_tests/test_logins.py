@@ -1,6 +1,7 @@
 """Logins as they are on shared machines: a user's own service, processes ended at logout, noise."""
 
 from tests.bed import trouble
+from tests.bed.oracle import diff
 from tests.bed_tests.helpers import until
 
 
@@ -26,3 +27,28 @@ def test_a_noisy_login_speaks_before_the_command(ct200):
     assert ct200.ssh("echo here") == "Welcome to the GPU farm\nhere\n"
     ct200.restore()
     assert ct200.ssh("echo here") == "here\n"
+
+
+def test_a_users_drop_ins_and_transient_units_are_seen_and_removed(ct200):
+    before = ct200.snapshot()
+    ct200.ssh(
+        "mkdir -p ~/.config/systemd/user/sglang-user.service.d && printf '[Service]\\nNice=1\\n' > ~/.config/systemd/user/sglang-user.service.d/x.conf",
+        user="bench",
+    )
+    ct200.ssh("sudo -n loginctl enable-linger bench && systemd-run --user -q --unit=ddtop-left sleep 1000", user="bench")
+    lines = "\n".join(diff(before, ct200.snapshot()))
+    assert (
+        "sglang-user.service.d/x.conf" in lines
+        and "transient/ddtop-left.service" in lines
+        and "sleep 1000" in lines
+    )
+    ct200.restore()
+    assert ct200.settled(before) == []
+
+
+def test_after_a_reboot_any_user_may_hold_a_gpu(ct200):
+    ct200.reboot(dark_s=0.2)
+    ct200.fault("SPEED=20")
+    ct200.sh("mkdir /dev/shm/Qwen3.6-27B && cp -r /data/models/Qwen3.6-27B/. /dev/shm/Qwen3.6-27B/")
+    ct200.ssh("systemctl --user start sglang-user", user="bench")
+    assert ct200.wait("ready")["unit"] == "sglang-user.service"

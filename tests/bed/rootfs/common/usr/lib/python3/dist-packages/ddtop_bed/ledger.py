@@ -33,8 +33,11 @@ def stamp(event, **more):
     record = {"t_ns": now, "event": event, "pid": os.getpid(), "unit": UNIT, "boot": BOOT,
               "invocation": os.environ.get("INVOCATION_ID", ""), **more}
     try:
+        new = not FILE.exists()
         fd = os.open(str(FILE), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
+            if new:
+                os.fchmod(fd, 0o666)  # whatever the umask: servers of other users write here too
             os.write(fd, json.dumps(record).encode() + b"\n")
         finally:
             os.close(fd)
