@@ -139,11 +139,15 @@ def resolve_target(
     )
     try:
         return scope.target(name, user or given_user, port or given_port, trail=())
-    except (ConfigParseError, OSError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        what = str(error).removeprefix("[Errno 2] ")
+    except (ConfigParseError, OSError, UnicodeDecodeError, RecursionError, ValueError, IndexError) as error:
+        what = (
+            str(error).removeprefix("[Errno 2] ")
+            if not isinstance(error, IndexError)
+            else "a line without a name"
+        )
         raise HostUnreachableError(
             f"{host}: the ssh config cannot be used: {what}",
-            means="ssh would refuse it too; nothing was contacted",
+            means="ssh does not get through with it either; nothing was contacted",
             do=f"correct the line named above, then try `ssh -G {shlex.quote(name)}`",
             host=name,
         ) from error
@@ -157,8 +161,8 @@ def _local_user() -> str:
 
 
 _JUMP = re.compile(
-    r"^(?:ssh://)?(?:(?P<user>[^@]{1,255})@)?(?:\[(?P<six>[^\]]{1,255})\]|(?P<host>[^:\[\]/]{1,255}|[0-9a-fA-F:.%]{2,60}))"
-    r"(?::(?P<port>\d{1,5}))?/?$"
+    r"^(?:ssh://)?(?:(?P<user>.{1,255})@)?"
+    r"(?:\[(?P<six>[^\]@]{1,255})\]|(?P<host>[^:\[\]/@]{1,255}|[0-9a-fA-F:.%]{2,60}))(?::(?P<port>\d{1,5}))?/?$"
 )
 
 

@@ -215,7 +215,7 @@ def _one_cause(exc: BaseException, target: SshTarget | None, presented: KeyFindi
     text = str(exc)
     proxied = target is not None and target.proxy_command is not None
     if isinstance(exc, asyncssh.HostKeyNotVerifiable):
-        state = presented.state if presented else "unknown"
+        state = presented.state if presented else "revoked" if "revoked" in text.lower() else "unknown"
         return {"changed": "host-key-changed", "revoked": "host-key-revoked"}.get(state, "host-key-unknown")
     if isinstance(exc, (asyncssh.PermissionDenied, asyncssh.IllegalUserName)):
         # asyncssh passes over an encrypted key silently; say so where it is the likely reason.
@@ -224,6 +224,11 @@ def _one_cause(exc: BaseException, target: SshTarget | None, presented: KeyFindi
     if isinstance(exc, asyncssh.ChannelOpenError):
         if "closed" in text or "lost" in text.lower():
             return "connection-dropped"
+        # A jump host's sshd gives the reason of a failed connect in words; "open failed" is a refused
+        # session.
+        for word, cause in _CONNECT_WORDS.items():
+            if word in text.lower():
+                return cause
         return "forwarding-prohibited" if exc.code == 1 else "max-sessions-reached"
     if isinstance(exc, asyncssh.KeyImportError) and "assphrase" in text:
         return "key-needs-passphrase-or-agent"
@@ -244,6 +249,16 @@ def _one_cause(exc: BaseException, target: SshTarget | None, presented: KeyFindi
     if isinstance(exc, ConfigParseError):
         return "config-parse-error"
     return _os_cause(exc, target, proxied)
+
+
+_CONNECT_WORDS = {
+    "refused": "refused-by-port",
+    "timed out": "connect-timeout",
+    "no route": "host-unreachable",
+    "unreachable": "host-unreachable",
+    "not known": "name-not-resolved",
+    "resolve": "name-not-resolved",
+}
 
 
 def _os_cause(exc: BaseException, target: SshTarget | None, proxied: bool) -> str | None:

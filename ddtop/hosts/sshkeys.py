@@ -81,9 +81,10 @@ def find_key(target: SshTarget, key: asyncssh.SSHKey, address: str = "") -> KeyF
             hosts, _, bad, *_ = asyncssh.import_known_hosts(line).match(name, address, port)
         except (ValueError, AssertionError, IndexError):
             continue
-        if key in bad:
+        # By public data: a key loaded from a file need not be equal, as an object, to the one presented.
+        if key.public_data in {k.public_data for k in bad}:
             revoked.append(f"{file}:{at}")
-        elif key in hosts:
+        elif key.public_data in {k.public_data for k in hosts}:
             known.append(f"{file}:{at}")
         elif hosts:
             other.append(f"{file}:{at}")

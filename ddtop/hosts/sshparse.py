@@ -116,8 +116,12 @@ class TeachableConfig(SSHClientConfig):
 
     def _set_proxy(self, option: str, args: list[str]) -> None:
         """ProxyJump or ProxyCommand: the first of the two that is named shuts the other out."""
-        other = "ProxyCommand" if option == "ProxyJump" else "ProxyJump"
-        if option not in self._options and other not in self._options:
+        # As ssh 9.2 has it: `ProxyCommand none` shuts out a later ProxyJump, `ProxyJump none` no later
+        # ProxyCommand.
+        shut = (
+            "ProxyCommand" in self._options if option == "ProxyJump" else bool(self._options.get("ProxyJump"))
+        )
+        if option not in self._options and not shut:
             value = " ".join(args).lstrip("= ")
             self._options[option] = None if value.lower() == "none" else value
             self.proxy_file = str(self._path)
