@@ -38,6 +38,7 @@ APP: list[Binding] = [
     bind("plus", "turn_tp(1)", "Next TP", "next-tp"),
     bind("minus", "turn_tp(-1)", "Previous TP", "previous-tp"),
     bind("h", "hosts", "Hosts", "hosts"),
+    bind("H", "history", "What happened so far", "history"),
     bind("P", "plan", "The plan: what will run, what is left", "plan"),
     bind("T", "theme", "Next theme", "theme"),
     bind("y", "copy", "Copy what is in view", "copy"),
@@ -76,7 +77,10 @@ BACK = bind("escape", "back", "Back", "back")
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("When something is wrong", ("advised", "restage", "restart-service", "wait", "undo")),
     ("The sweep", ("pause", "skip", "try-again", "broken", "stop-run")),
-    ("Looking", ("open", "results", "baseline", "metric", "next-tp", "previous-tp", "plan", "hosts")),
+    (
+        "Looking",
+        ("open", "results", "baseline", "metric", "next-tp", "previous-tp", "plan", "history", "hosts"),
+    ),
     (
         "The log",
         (
@@ -116,6 +120,7 @@ SHORT = {
     "results": "Results",
     "plan": "Plan",
     "hosts": "Hosts",
+    "history": "History",
     "skip": "Skip",
     "try-again": "Try again",
     "broken": "Broken",

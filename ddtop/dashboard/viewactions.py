@@ -64,6 +64,11 @@ class ViewActions(ReplayActions):
 
         self.show(PlanScreen())
 
+    def action_history(self) -> None:
+        from ddtop.dashboard.screens.history import HistoryScreen
+
+        self.show(HistoryScreen())
+
     def action_hosts(self) -> None:
         from ddtop.dashboard.screens.hosts import HostsScreen
 
@@ -106,11 +111,15 @@ class ViewActions(ReplayActions):
 
     def action_log(self) -> None:
         """`l`: the whole log, at the line that the alert rests on where there is one."""
-        from ddtop.dashboard.screens.log import LogScreen
-
         alert = self.alert
         cursors = [e.cursor for e in alert.raised.evidence if e.cursor] if alert is not None else []
-        self.show(LogScreen(cursors[0] if cursors else None))
+        self.open_log(cursors[0] if cursors else None)
+
+    def open_log(self, cursor: str | None) -> None:
+        """The log screen, at the line with this journal cursor where there is one."""
+        from ddtop.dashboard.screens.log import LogScreen
+
+        self.show(LogScreen(cursor))
 
     def action_previous_log(self) -> None:
         pane = self.log_pane
@@ -191,6 +200,10 @@ class ViewActions(ReplayActions):
         self.exit(0)
 
     async def action_quit(self) -> None:
+        self.action_leave()
+
+    def action_help_quit(self) -> None:
+        """`ctrl+c`: leaving costs nothing, so it leaves."""
         self.action_leave()
 
     def leaving_words(self) -> str:
@@ -296,4 +309,4 @@ _COMMANDS = {
 }
 """Actions that send a command: none of them is there in a replay."""
 
-_NEVER: set[str] = {"help_quit", "suspend_process"}
+_NEVER: set[str] = {"suspend_process"}

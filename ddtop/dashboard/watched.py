@@ -10,7 +10,7 @@ from ddtop.dashboard.metrics import TOK_S, Metric
 from ddtop.dashboard.panels.header import Recording
 from ddtop.dashboard.panels.sweep import Cursor, cell_at, find
 from ddtop.dashboard.sessions import is_replay
-from ddtop.events import Event, LogGap, LogRead, RestartStarted
+from ddtop.events import Event, KernelFault, LogGap, LogLine, LogRead, RestartStarted
 from ddtop.journal.select import Matrix, MatrixCell, matrix, running_cell, tps
 from ddtop.journal.state import State, apply
 from ddtop.journal.views import CellView
@@ -60,6 +60,9 @@ class Watched:
             self.log.extend(event.unit, event.lines)
         elif isinstance(event, LogGap):
             self.log.gap(event.unit, event.reason, event.at_s)
+        elif isinstance(event, KernelFault):
+            said = LogLine(text=event.text, at_s=event.at_s, priority=3 if event.severity == "error" else 4)
+            self.log.extend("kernel", [said])
         elif isinstance(event, RestartStarted):
             self.log.mark_start(event.unit)
 

@@ -58,6 +58,7 @@ async def test_a_recording_that_cannot_be_read_is_told_in_its_own_words(open_app
         (note,) = app._notifications
         assert note.message.startswith("run.ddtop is damaged")
         assert "do:    ddtop runs" in note.message
+        assert "✗ NOT FOLLOWED  run.ddtop is damaged" in screen_text(app)
 
 
 def test_a_storm_of_faults_is_told_from_single_ones(tmp_path: Path) -> None:

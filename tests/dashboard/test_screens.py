@@ -180,6 +180,25 @@ async def test_every_valid_action_is_in_the_palette(open_app: Open) -> None:
         assert "Go to a time" not in titles
 
 
+async def test_the_palette_does_what_the_key_does(open_app: Open) -> None:
+    session, now = session_of(story.running())
+    async with open_app(session, now=now) as (_, pilot):
+        await pilot.press("ctrl+p", *"Pause the sweep")
+        await settle(pilot, 0.4)
+        await pilot.press("enter")
+        await settle(pilot, 0.3)
+        assert isinstance(session.commands()[0], ev.Pause)
+
+
+async def test_ctrl_c_leaves_as_q_does(open_app: Open) -> None:
+    session, now = session_of(story.running())
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+    assert app.words is not None
+    assert "goes on without this dashboard" in app.words
+
+
 async def test_results_sort_and_take_another_baseline(open_app: Open) -> None:
     session, now = session_of(story.failed())
     async with open_app(session, now=now) as (app, pilot):

@@ -21,6 +21,13 @@ def alert_lines(state: State, now_s: float, width: int, narrow: bool) -> list[Li
     return []
 
 
+def trouble_lines(error: str | None, width: int) -> list[Line]:
+    """Why the recording cannot be followed: what is on the screen then is the last that was known."""
+    if not error:
+        return []
+    return [pad(crop(line((" ✗ NOT FOLLOWED  ", "bad"), (error.splitlines()[0], "value")), width - 1), width)]
+
+
 def _alert(state: State, alert: AlertView, now_s: float, width: int, narrow: bool) -> list[Line]:
     raised = alert.raised
     calm = raised.verdict in CALM_VERDICTS
@@ -29,7 +36,7 @@ def _alert(state: State, alert: AlertView, now_s: float, width: int, narrow: boo
     title = f" {glyph} {raised.title}  "
     cause = raised.cause_text or raised.cause
     kind = f" ({raised.kind})" if raised.kind != "unknown" and f"({raised.kind})" not in cause else ""
-    rows = wrap_text(f"{cause}{kind}", width - len(title) - 1, 1 if narrow else 2) or [""]
+    rows = wrap_text(f"{cause}{kind}", width - len(title) - 1, 2) or [""]
     out = [pad(line((title, role), (rows[0], "value")), width)]
     out.extend(pad(line(" " * len(title), (row, "value")), width) for row in rows[1:])
     advice = raised.seen_before or raised.advice

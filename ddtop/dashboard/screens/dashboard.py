@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from ddtop.dashboard import arrange, keys
 from ddtop.dashboard.paint import Line
-from ddtop.dashboard.panels.alert import alert_lines
+from ddtop.dashboard.panels.alert import alert_lines, trouble_lines
 from ddtop.dashboard.panels.gpus import gpu_lines, gpu_title
 from ddtop.dashboard.panels.restart import restart_lines, restart_title
 from ddtop.dashboard.panels.sweep import matrix_lines, sweep_title
@@ -44,6 +44,7 @@ class DashboardScreen(DdScreen):
         "try-again",
         "broken",
         "plan",
+        "history",
         "hosts",
         "previous-log",
         "undo",
@@ -78,7 +79,7 @@ class DashboardScreen(DdScreen):
         here = self.here
         now = here.now_s()
         alert = self.query_one("#alert", Panel)
-        lines = self._alert(max(1, self.size.width), 5)
+        lines = self._alert(max(1, self.size.width), 6)
         alert.set_class(bool(lines), "-on")
         if (lines and alert.styles.height is not None and alert.styles.height.value != len(lines)) or (
             lines and alert.styles.height is None
@@ -101,9 +102,9 @@ class DashboardScreen(DdScreen):
         state = self.here.state
         shown = self.here.matrix()
         narrow = width < arrange.NARROW
-        wanted = RESTART_SHORT if narrow or height < 34 else RESTART_TALL
-        if state.restart is None and (state.stage is None or not state.stage.active):
-            wanted = 1
+        most = RESTART_SHORT if narrow or height < 34 else RESTART_TALL
+        inner = width - 2 if narrow else width * 9 // 20 - 4
+        wanted = len(restart_lines(state, self.here.now_s(), inner, most))
         rows = arrange.rows(
             width,
             height - 2 - alert_height,
@@ -131,7 +132,8 @@ class DashboardScreen(DdScreen):
 
     def _alert(self, width: int, _height: int) -> Sequence[Line]:
         narrow = self.size.width < arrange.NARROW or self.size.height < 30
-        return alert_lines(self.here.state, self.here.now_s(), width, narrow)
+        lines = alert_lines(self.here.state, self.here.now_s(), width, narrow)
+        return [*trouble_lines(self.here.error, width), *lines]
 
     # ------------------------------------------------------------------------------------------- hands
 

@@ -156,6 +156,11 @@ class LogView(ScrollView, can_focus=True):
                 self.hit = row
                 self._show_row(row)
                 return True
+        wanted = self.index.filter
+        if wanted.start != "all":
+            # The line may belong to an earlier start, or be hidden by the filter.
+            self.set_filter(Filter(start="all"))
+            return self.show_cursor(cursor)
         return False
 
     def _show_row(self, row: int) -> None:

@@ -1,0 +1,43 @@
+"""What happened while nobody looked: alerts, restarts, steps, commands and notes, the newest first."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+
+from ddtop.dashboard import keys
+from ddtop.dashboard.paint import Item, line, plain
+from ddtop.dashboard.panels.history import history_items
+from ddtop.dashboard.screens.base import DdScreen, set_title
+from ddtop.dashboard.widgets.listpanel import ListPanel
+
+
+class HistoryScreen(DdScreen):
+    """The record in words; enter on an alert opens the log at its evidence."""
+
+    BINDINGS = [keys.BACK]
+    HINTS = ("back", "open", "advised", "copy", "help", "leave")
+
+    def body(self) -> ComposeResult:
+        yield ListPanel(id="history", classes="pane")
+
+    def on_mount(self) -> None:
+        self.query_one(ListPanel).focus()
+        self.call_after_refresh(self.refresh_view)
+
+    def draw(self) -> None:
+        panel = self.query_one(ListPanel)
+        set_title(panel, f"What happened · {self.here.name}", "newest first")
+        items = history_items(self.here.state, max(40, panel.size.width - 4))
+        panel.show((), items or [Item(line(("nothing worth a line happened yet", "dim")))])
+
+    def on_list_panel_opened(self, event: ListPanel.Opened) -> None:
+        kind, _, identity = event.key.partition(" ")
+        alert = self.here.state.alerts.get(identity) if kind == "alert" else None
+        if alert is None:
+            self.dd.say("Only an alert's evidence can be opened in the log.")
+            return
+        cursors = [evidence.cursor for evidence in alert.raised.evidence if evidence.cursor]
+        self.dd.open_log(cursors[0] if cursors else None)
+
+    def copy_text(self) -> str:
+        return "\n".join(plain(item.line).rstrip() for item in self.query_one(ListPanel).items)

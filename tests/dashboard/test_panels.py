@@ -1,0 +1,413 @@
+"""What the panels say, as pure functions of state, size and time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ddtop import events as ev
+from ddtop.dashboard import arrange
+from ddtop.dashboard.paint import crop, line, pad, plain, spread, width_of, wrap_text
+from ddtop.dashboard.panels.alert import alert_lines
+from ddtop.dashboard.panels.footer import Hint, footer_line
+from ddtop.dashboard.panels.gpus import bucketed, gpu_lines, gpu_title, throttle_word
+from ddtop.dashboard.panels.header import Recording, header_line
+from ddtop.dashboard.panels.history import history_items
+from ddtop.dashboard.panels.plan import plan_head, plan_items
+from ddtop.dashboard.panels.restart import restart_lines, restart_title
+from ddtop.dashboard.panels.results import Sort, plots, sorted_cells
+from ddtop.dashboard.panels.sweep import Cursor, layout, matrix_lines
+from ddtop.dashboard.replayactions import parse_time
+from ddtop.dashboard.text import bar, duration, size, sparkline, times
+from ddtop.journal.select import matrix
+from ddtop.journal.state import State, fold
+from tests.dashboard import story
+
+LIVE = Recording(live=True, size_b=3_100_000)
+
+
+def texts(lines: object) -> list[str]:
+    return [plain(row).rstrip() for row in lines]  # type: ignore[attr-defined]
+
+
+def gpu_state(*readings: ev.GpuReading, at_s: float = 100.0) -> State:
+    return fold([ev.GpuSampled(at_s=at_s, mono_s=0, host="h", gpus=readings)])
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "–"), (-3, "0s"), (3.9, "3s"), (252, "4m12s"), (7980, "2h13m"), (180_000, "2d02h")],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(None, "–"), (12, "12 B"), (3_100_000, "3.1 MB"), (512_000_000, "512 MB"), (2e12, "2.0 TB")],
+)
+def test_sizes(count: float | None, text: str) -> None:
+    assert size(count) == text
+
+
+def test_a_bar_is_exact_to_an_eighth_and_an_unknown_one_is_not_empty() -> None:
+    assert bar(0.5, 4) == ("██", "░░")
+    assert bar(1 / 32, 4) == ("▏", "░░░")
+    assert bar(7.0, 3) == ("███", "")
+    assert bar(None, 3) == ("", "╌╌╌")
+
+
+def test_gaps_stay_gaps_in_a_sparkline() -> None:
+    assert sparkline([0, None, 600], 600) == "▁ █"
+    points = [(2.0, 1.0), (4.0, 3.0), (10.0, 5.0)]
+    assert bucketed(points, 11.0, 5, span_s=10) == [1.0, 3.0, None, None, 5.0]
+
+
+def test_points_older_than_the_strip_are_left_out() -> None:
+    assert bucketed([(0.0, 9.0), (100.0, 1.0)], 101.0, 4, span_s=8) == [None, None, None, 1.0]
+
+
+def test_speed_ups_keep_their_width() -> None:
+    assert [times(v) for v in (None, 3.76, 9.94, 9.96, 127.0)] == ["", "3.8×", "9.9×", "10×", "127×"]
+
+
+def test_lines_are_cut_and_padded_by_cells() -> None:
+    wide = line("日本語", "abc")
+    assert width_of(crop(wide, 5)) <= 5
+    assert plain(crop(wide, 5)).endswith("…")
+    assert width_of(pad(wide, 12)) == 12
+    assert plain(spread(line("left"), line("right"), 12)) == "left   right"
+    assert width_of(spread(line("left" * 9), line("right"), 12)) == 12
+    assert wrap_text("one two three four", 8, 2) == ["one two", "three f…"]
+
+
+# ------------------------------------------------------------------------------------------------- GPUs
+
+
+def test_what_a_gpu_does_not_say_is_never_zero() -> None:
+    state = gpu_state(ev.GpuReading(index=0, mem_used_mib=1024.0, mem_total_mib=20480.0))
+    (row,) = texts(gpu_lines(state, 100, 80, 1))
+    assert "–/– W" in row
+    assert "1.0/20.0 G" in row
+    assert "0%" not in row
+    assert "╌" in row
+
+
+def test_a_gpu_with_an_error_shows_it() -> None:
+    state = gpu_state(ev.GpuReading(index=3, error="GPU requires reset"))
+    assert texts(gpu_lines(state, 100, 60, 1)) == [" 3 ✗ GPU requires reset"]
+
+
+def test_stale_readings_keep_their_values_and_say_their_age() -> None:
+    state = gpu_state(ev.GpuReading(index=0, power_w=412.0, power_limit_w=600.0))
+    fresh, stale = (texts(gpu_lines(state, now, 80, 1))[0] for now in (103.0, 160.0))
+    assert "ago" not in fresh
+    assert "412/600 W" in stale
+    assert "1m00s ago" in stale
+    assert "stale 1m00s" in gpu_title(state, 160)
+
+
+@pytest.mark.parametrize(("width", "height"), [(36, 9), (40, 5), (52, 10), (88, 22), (30, 3)])
+def test_eight_gpus_fit_wherever_they_are_put(width: int, height: int) -> None:
+    state = fold(story.running().out)
+    rows = gpu_lines(state, story.T0 + 1000, width, height)
+    assert len(rows) <= height
+    assert all(width_of(row) <= width for row in rows)
+    shown = "\n".join(texts(rows))
+    wanted = range(8) if height >= 5 else range(4)
+    assert all(f" {index}" in shown for index in wanted)
+
+
+def test_throttling_is_named_unless_it_is_idleness() -> None:
+    assert throttle_word(("gpu_idle",)) == ""
+    assert throttle_word(("gpu_idle", "sw_thermal_slowdown")) == "sw thermal slowdown"
+
+
+# ----------------------------------------------------------------------------------------------- header
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_the_header_fits_and_keeps_what_matters(width: int) -> None:
+    script = story.running()
+    row = header_line(fold(script.out), script.now, width, LIVE)
+    assert width_of(row) == width
+    shown = plain(row)
+    assert "SIMULATED" in shown
+    assert "ct200 ● up" in shown
+    assert "22/40" in shown
+    assert "REC 3.1 MB" in shown
+
+
+def test_the_header_says_what_is_wrong_with_the_link() -> None:
+    script = story.running()
+    script.add(ev.HostLost, what="cut")
+    shown = plain(header_line(fold(script.out), script.now + 12, 120, LIVE))
+    assert "ct200 ✗ lost 12s" in shown
+    script.add(ev.HostConnecting, attempt=3, target="x", retry_in_s=4)
+    assert "◌ connecting try 3" in plain(header_line(fold(script.out), script.now, 120, LIVE))
+    script.add(ev.HostConnected, agent="a", python="3", uid=0, user="root", boot="b2/1")
+    script.add(ev.HostRebooted, boot_before="b1/1", boot_now="b2/1")
+    assert "! rebooted" in plain(header_line(fold(script.out), script.now, 120, LIVE))
+
+
+def test_the_header_of_a_replay() -> None:
+    script = story.running()
+    playing = Recording(live=False, speed=4.0, position_s=script.now)
+    assert "REPLAY 4×" in plain(header_line(fold(script.out), script.now, 120, playing))
+
+
+# ---------------------------------------------------------------------------------------------- restart
+
+
+def test_a_load_shows_its_share_eta_and_what_is_to_come() -> None:
+    script = story.Script()
+    story.begin(script)
+    story.restart(script, "b15", "inv", ready=False)
+    state = fold(script.out)
+    shown = "\n".join(texts(restart_lines(state, script.now, 60, 9)))
+    assert restart_title(state) == "Restart · b15 tp1"
+    assert "▶ starting" in shown
+    assert "of about 4m12s" in shown
+    assert "▶ load 64 % · ETA 57s" in shown
+    assert "· capture" in shown
+    assert "✓ generation" in shown
+    assert "InvocationID inv is new" in shown
+
+
+def test_slow_is_said_calmly_and_quiet_with_its_limit() -> None:
+    script = story.Script()
+    story.begin(script)
+    story.restart(script, "b15", "inv", ready=False)
+    script.add(
+        ev.PhaseSeen,
+        attempt_id="start-b15",
+        phase="loading",
+        state="running",
+        elapsed_s=400.0,
+        quiet_s=70.0,
+        limit_s=90.0,
+    )
+    script.now += 400
+    shown = "\n".join(texts(restart_lines(fold(script.out), script.now, 80, 9)))
+    assert "slower than usual, still moving" in shown
+    assert "quiet 1m10s of 1m30s" in shown
+
+
+def test_a_gate_part_that_cannot_be_known_is_told_from_one_that_fails() -> None:
+    script = story.Script()
+    story.begin(script)
+    attempt = story.restart(script, "b15", "inv", ready=False)
+    unknown = ev.Evidence(source="rule", text="port owners cannot be seen: connect as root")
+    script.add(ev.GateSeen, attempt_id=attempt, part="listener", ok=None, evidence=unknown)
+    script.add(ev.RestartFailed, attempt_id=attempt, verdict="wrong-arguments", cause="args", kind="config")
+    no = ev.Evidence(source="http", text="speculative_num_steps is 1, the cell wants 8")
+    script.add(ev.GateSeen, attempt_id=attempt, part="arguments", ok=False, evidence=no)
+    shown = "\n".join(texts(restart_lines(fold(script.out), script.now, 80, 9)))
+    assert "? listener" in shown
+    assert "connect as root" in shown
+    assert "✗ arguments" in shown
+
+
+def test_staging_shows_bytes_rate_and_eta() -> None:
+    script = story.Script()
+    story.begin(script)
+    script.add(
+        ev.StageProgress,
+        target="/dev/shm/Q",
+        source="/data/Q",
+        state="copying",
+        bytes_done=26_000_000_000,
+        bytes_total=52_000_000_000,
+        rate_mib_s=410.0,
+        eta_s=63.0,
+    )
+    state = fold(script.out)
+    shown = "\n".join(texts(restart_lines(state, script.now, 100, 9)))
+    assert restart_title(state) == "Staging"
+    assert "26.0 GB of 52.0 GB · 410 MiB/s · ETA 1m03s" in shown
+    assert "/dev/shm/Q ← /data/Q" in shown
+
+
+# ------------------------------------------------------------------------------------------------ sweep
+
+
+@pytest.mark.parametrize("width", [38, 60, 110])
+@pytest.mark.parametrize("column", range(-1, 5))
+def test_the_cursors_column_is_always_in_sight(width: int, column: int) -> None:
+    found = matrix(fold(story.running().out))
+    view = layout(found, width, Cursor(0, column))
+    assert view.first <= max(0, column) < view.first + view.count
+
+
+@pytest.mark.parametrize("row", range(8))
+@pytest.mark.parametrize("height", [5, 8, 14])
+def test_the_cursors_row_is_always_in_sight(row: int, height: int) -> None:
+    found = matrix(fold(story.running().out))
+    shown = texts(matrix_lines(found, Cursor(row, 0), 60, height, 0.0))
+    assert len(shown) <= height
+    assert any(f" {story.CONFIGS[row]} " in f"{line_} " for line_ in shown)
+
+
+def test_every_state_is_a_glyph_and_a_word() -> None:
+    script = story.Script()
+    story.begin(script)
+    states: tuple[ev.CellState, ...] = ("running", "failed", "broken", "skipped", "interrupted")
+    for column, state in enumerate(states):
+        script.add(ev.CellStateSet, cell_id=story.cell_id("auto", column), state=state)
+    found = matrix(fold(script.out))
+    shown = texts(matrix_lines(found, Cursor(1, 0), 110, 12, 0.0))
+    (row,) = [text for text in shown if " auto " in text]
+    for word in ("⠋ running", "✗ failed", "✗ broken", "– skipped", "‖ interrupted"):
+        assert word in row
+
+
+def test_an_invalid_result_gets_no_speed_up() -> None:
+    script = story.Script()
+    story.begin(script)
+    story.measure(script, "auto", 0)
+    name = story.cell_id("b15", 0)
+    script.add(
+        ev.CellMeasured,
+        cell_id=name,
+        attempt=1,
+        validity="INVALID",
+        reasons=("client-bound",),
+        metrics=story.metrics("b15", 0),
+    )
+    script.add(ev.CellStateSet, cell_id=name, state="done")
+    shown = texts(matrix_lines(matrix(fold(script.out)), Cursor(4, 0), 110, 12, 0.0))
+    (row,) = [text for text in shown if text.startswith("  b15 ")]
+    assert "✗inval" in row
+    assert "×" not in row
+    assert "client-bound" in "\n".join(shown)
+
+
+# ------------------------------------------------------------------------------------- alert and footer
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_the_alert_names_cause_and_keys_at_any_width(width: int) -> None:
+    script = story.failed()
+    rows = alert_lines(fold(script.out), script.now + 4, width, narrow=width < 100)
+    assert all(width_of(row) <= width for row in rows)
+    shown = "\n".join(texts(rows))
+    assert "! NOT STARTING?" in shown
+    assert "NCCL" in shown
+    assert "r retry b16" in shown
+    assert "x skip b16" in shown
+    assert "56s" in shown
+
+
+def test_no_alert_no_bar() -> None:
+    assert alert_lines(fold(story.running().out), 0, 80, narrow=True) == []
+
+
+def test_help_is_never_dropped_from_the_bottom_line() -> None:
+    hints = [Hint(key, "something long") for key in "abcdefgh"]
+    hints.insert(7, Hint("?", "Help", always=True))
+    row = footer_line(hints, 40)
+    assert "? Help" in plain(row)
+    assert width_of(row) <= 40
+
+
+# ------------------------------------------------------------------------------------- lists and plots
+
+
+def test_the_plan_says_what_is_left_and_why_something_is_not_run() -> None:
+    script = story.failed()
+    state = fold(script.out)
+    head = "\n".join(texts(plan_head(state, script.now)))
+    assert "left: 15 cells, 3 restarts" in head
+    shown = "\n".join(plain(item.line) for item in plan_items(state))
+    assert "b16 tp1  ✗ failed: nccl-system-error" in shown
+    assert "✗ broken      fib@256" in shown
+    assert "0 tok/s twice" in shown
+
+
+def test_results_are_sorted_best_first_whatever_is_better() -> None:
+    state = fold(story.failed().out)
+    fastest = sorted_cells(state, Sort("output_tok_s"), {})
+    assert [c.spec.config for c in fastest[:2]] == ["b15", "linear"]
+    lowest = sorted_cells(state, Sort("itl_ms.p50"), {})
+    assert lowest[0].spec.config == "b15"
+    assert lowest[-1].metrics == {}
+
+
+def test_plots_hold_still_what_is_not_on_their_axes() -> None:
+    state = fold(story.failed().out)
+    by_budget, acceptance, by_concurrency, energy = plots(state, 1)
+    assert {s.name for s in by_budget.series} == {
+        "fib@256",
+        "fib@1024",
+        "code@512",
+        "auto (mean)",
+        "linear (mean)",
+    }
+    assert [s.xs for s in by_budget.series if not s.level] == [(15.0,)] * 3
+    assert acceptance.series
+    assert {s.name for s in by_concurrency.series} == {"auto", "linear", "b15"}
+    assert {s.name for s in energy.series} == {"auto", "linear", "b15"}
+    like = state.cells[story.cell_id("b15", 4)]
+    assert "c8" in plots(state, 1, like)[0].title
+
+
+def test_an_empty_plot_says_why() -> None:
+    assert all(not plot.series and plot.why_empty for plot in plots(State(), None))
+
+
+def test_the_history_tells_the_alert_with_its_evidence() -> None:
+    script = story.failed()
+    script.add(ev.AlertResolved, alert_id=story.ALERT, how="one retry", by="policy")
+    script.add(
+        ev.CommandSeen,
+        command_id="c",
+        viewer="me",
+        command="skip",
+        outcome="refused",
+        reason="it runs",
+        args={"config": "b16"},
+    )
+    shown = "\n".join(plain(item.line) for item in history_items(fold(script.out), 100))
+    assert "NOT STARTING?" in shown
+    assert "resolved after 0s by policy: one retry" in shown
+    assert "log: torch.distributed.DistBackendError" in shown
+    assert "✗ skip b16  refused: it runs · me" in shown
+    assert "✗ restart for b16 tp1  failed" in shown
+
+
+# ----------------------------------------------------------------------------------- sizes and times
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+@pytest.mark.parametrize("height", range(17, 60, 3))
+@pytest.mark.parametrize("gpus", [0, 1, 8, 16])
+def test_the_rows_fill_the_body_exactly_and_leave_the_log_its_place(
+    width: int, height: int, gpus: int
+) -> None:
+    rows = arrange.rows(width, height, gpus, 9, 11, bound=True)
+    assert rows.gpus + rows.restart + rows.log == height
+    assert rows.gpus >= 3
+    assert rows.restart >= 2
+    assert rows.log >= 4
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("+10m", 600), ("-90s", -90), ("+1h", 3600), ("-5", -5), ("soon", None), ("25:00", None), ("+m", None)],
+)
+def test_times_that_are_told_from_here(text: str, seconds: float | None) -> None:
+    found = parse_time(text, 1000.0, 0.0)
+    assert found == (None if seconds is None else 1000.0 + seconds)
+
+
+def test_a_time_of_day_is_the_first_one_after_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    start = 1_795_000_000.0  # 2026-11-18 11:06:40
+    assert parse_time("12:00", start + 99, start) == start + 53 * 60 + 20
+    assert parse_time("02:00:01", start + 99, start) == start + 53_601
+    assert parse_time("2026-11-18 11:06:41", 0, None) == start + 1
