@@ -25,7 +25,7 @@ _GLUE = re.compile(
 
 _OUTER = (
     # docker compose, kubectl: `name-1  | text`
-    re.compile(r"(?P<unit>[\w][\w.\-]{0,80}?) +\| (?=\S)"),
+    re.compile(r"(?P<unit>[\w][\w.\-]{0,80}?) +\| ?(?!\d+/)"),
     # journalctl -o short / short-precise, syslog: `Apr 03 09:19:00 host python3[612]: text`
     re.compile(
         r"(?P<time>(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
@@ -40,6 +40,7 @@ _OUTER = (
     re.compile(r"\[ *\d+\.\d{6}\] (?:[\w.\-]+ (?P<unit>[^\s\[\]:]+)(?:\[(?P<pid>\d+)\])?: )?"),
 )
 _SGLANG = re.compile(r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?)(?P<rank>(?: [A-Z]+\d+)*)\] ?")
+_SGLANG_BARE = re.compile(r"\[?(?P<rank>(?:DP|TP|EP|PP)\d+(?: (?:DP|TP|EP|PP)\d+)*)\] ")
 _VLLM_PROC = re.compile(
     r"\((?P<proc>[A-Za-z][\w.\-]*)(?P<extra>(?: [^\s()]+){0,4}?) pid=(?P<pid>\d{1,12})(?:, [^)]{0,200})?\)"
     r"(?: \[[\w.\-]+\])? ?"
@@ -108,6 +109,9 @@ def split_prefix(text: str) -> Line:
             break
     if match := _SGLANG.match(rest):
         time, rank, prefixed = match["time"], match["rank"].strip(), True
+        rest = rest[match.end() :]
+    elif match := _SGLANG_BARE.match(rest):  # the time cut off by whoever copied the log
+        rank, prefixed = match["rank"], True
         rest = rest[match.end() :]
     if match := _VLLM_PROC.match(rest):
         proc, pid, prefixed = match["proc"], int(match["pid"]), True

@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-_BATCH = re.compile(r"(?P<what>Decode|Prefill|Extend|Idle) batch(?:\.|,| ?\[\d+\],?)? ?(?=#)")
+_BATCH = re.compile(r"(?P<what>Decode|Prefill|Extend|Idle) batch(?:[.,]| ?\[\d+\],?|(?= #)) ?(?=[#A-Za-z])")
 _PAIR = re.compile(r"(?:^|, ?)(?P<k>[#A-Za-z][^,:]{0,60}?): *(?P<v>[^,]+)")
 _FRAGMENT = re.compile(r"^(?:accept len|gen throughput \(token/s\)|#running-req|#new-seq): *[\d.]")
 _STATS = re.compile(r"(?:Engine (?P<e>\d+): )?Avg prompt throughput: ")

@@ -58,9 +58,9 @@ class VLLM:
                 "vllm/entrypoints/openai/api_server.py"
             ):
                 return True
-            if (base.base_name(word) == "vllm" or word == "vllm.entrypoints.cli.main") and "serve" in words[
-                i + 1 : i + 3
-            ]:
+            if words[i + 1 : i + 2] == ["serve"] and (
+                base.base_name(word) == "vllm" or word == "vllm.entrypoints.cli.main"
+            ):
                 return True
         return False
 

@@ -109,7 +109,10 @@ def read_timeline(name: str, text: str) -> dict[str, Any]:
     shows = [e for e in events if e.props is not None]
     readings = _merge([e.props for e in shows if e.props is not None])
     if not readings:
-        return {**verdict_fields("no-unit-data"), "evidence": []}
+        return {
+            **verdict_fields("no-unit-data"),
+            "evidence": [{"file": name, "line": None, "text": "no line is a reading"}],
+        }
     command_at = next((e.number for e in events if e.verb in ("restart", "start", "reload-or-restart")), None)
     before = next(
         (p for e, p in zip(shows, readings, strict=True) if command_at is None or e.number < command_at), None

@@ -19,6 +19,7 @@ from ddtop.services.unitstate import UnitState, refusal, state_fields, unit_stat
 
 __all__ = ["UnitVerdict", "diagnose_unit", "unit_verdict"]
 
+NOTHING = {"file": "rule", "line": None, "text": "no reading of the unit was given"}
 _NUMBER = re.compile(r"^[A-Za-z_]+?(?P<n>\d*)\.")
 _RC = re.compile(
     r"^\s*(?:rc|exit(?: ?code| ?status)?|\$\?) *[=:] *(?P<rc>-?\d{1,3})\s*$", re.MULTILINE | re.IGNORECASE
@@ -183,7 +184,13 @@ def _judge(moment: _Moment) -> dict[str, Any]:
             result["advice"] = (
                 "The unit is guarded by a model file that is not there (was a tmpfs emptied by a reboot?): re-stage the model, then start again."
             )
-    result["evidence"] = [_evidence(moment, why) for why in state.why]
+    result["evidence"] = [_evidence(moment, why) for why in state.why] or [
+        {
+            "file": moment.show_file or "rule",
+            "line": None,
+            "text": f"{len(moment.lines)} lines, {len(moment.entries)} entries",
+        }
+    ]
     return result
 
 
@@ -225,7 +232,7 @@ def diagnose_unit(files: Mapping[str, bytes] | bytes) -> dict[str, Any]:
         _take(moments.setdefault(_number(name), _Moment()), name, data)
     if not moments:
         if with_all is None:
-            return {**verdict_fields("no-unit-data"), "evidence": []}
+            return {**verdict_fields("no-unit-data"), "evidence": [NOTHING]}
         moments[1] = _Moment(entries=with_all, has_json=True)
     judged = {number: _judge(moment) for number, moment in sorted(moments.items())}
     shown = [n for n, m in moments.items() if m.props is not None]

@@ -72,7 +72,8 @@ def anchor_table() -> tuple[tuple[str, tuple[int, ...]], ...]:
 def match_line(line: str, engine: str | None = None) -> tuple[Match, ...]:
     """All signatures in one log line, in catalogue order (earlier rows win). Never raises.
 
-    engine  restricts engine-specific rows to that engine; rows of ``any``, ``host``, ``kernel`` and ``systemd``
+    engine  restricts engine-specific rows to that engine; rows of ``any``, ``host``, ``kernel`` and
+    ``systemd``
             always count. Of a very long line only the beginning and the end are examined.
     """
     line = clip(line)

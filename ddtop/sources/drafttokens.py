@@ -1,4 +1,5 @@
-"""Infer the number of draft tokens from printed acceptance lengths and rates (SGLang has had two definitions)."""
+"""Infer the number of draft tokens from printed acceptance lengths and rates (SGLang has had two
+definitions)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ MAX_PAIRS = 2_000
 def _interval(
     length: float, rate: float, digits: float = 0.005
 ) -> tuple[tuple[float, float], tuple[float, float]] | None:
-    """Draft tokens that a pair (accept len, accept rate) allows, as intervals: old definition, new definition.
+    """Draft tokens that a pair (accept len, accept rate) allows, as intervals: old definition, new
+    definition.
 
     old: rate = len / n (≤ 0.5.10, bonus token included); new: rate = (len - 1) / (n - 1) (0.5.23).
     Both figures are printed with two decimals.
@@ -32,9 +34,11 @@ def _whole_in(low: float, high: float, *, least: int) -> list[int]:
 
 
 def draft_tokens(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """How many draft tokens a server used, from its accept lengths and rates; {} where the figures do not tell.
+    """How many draft tokens a server used, from its accept lengths and rates; {} where the figures do not
+    tell.
 
-    One number that explains all lines under one definition is the answer. Lines that no single definition explains
+    One number that explains all lines under one definition is the answer. Lines that no single definition
+    explains
     come from servers whose rates cannot be compared; each is then explained by itself.
     """
     distinct = list(dict.fromkeys(pairs))[:MAX_PAIRS]

@@ -1,8 +1,10 @@
 """Kernel log lines that decide a cell's fate: Xid reports, the OOM killer, lost GPUs, bad links and disks.
 
-Where `gpu_recovery_action` of nvidia-smi is known it decides over this table (0 none, 1 GPU reset, 2 node reboot,
+Where `gpu_recovery_action` of nvidia-smi is known it decides over this table (0 none, 1 GPU reset, 2 node
+reboot,
 3 drain P2P, 4 drain and reset). Sources: NVIDIA's Xid catalogue and A100 memory management documents;
-open-gpu-kernel-modules#446 for 119. Codes 94 and 95: a contained error ends one application, an uncontained one all.
+open-gpu-kernel-modules#446 for 119. Codes 94 and 95: a contained error ends one application, an uncontained
+one all.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _BUS_ANY = re.compile(r"\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One row of the Xid table. kind: bug (the application's fault), host, info; severity as in causes.toml."""
+    """One row of the Xid table. kind: bug (the application's fault), host, info; severity as in
+    causes.toml."""
 
     code: int
     meaning: str
@@ -146,12 +149,15 @@ def parse_kernel_line(line: str) -> KernelFact | None:
             else "host memory"
         )
         return KernelFact(
-            "oom-kill", "killed-by-oom-killer", "host", "critical", f"the OOM killer ended {match['comm']} (pid {match['pid']}): {where} was used up",
-            "A model in tmpfs counts as used memory. Free or shrink before a retry.", pid=_pid(match["pid"]), comm=match["comm"], text=line,
+            "oom-kill", "killed-by-oom-killer", "host", "critical",
+            f"the OOM killer ended {match['comm']} (pid {match['pid']}): {where} was used up",
+            "A model in tmpfs counts as used memory. Free or shrink before a retry.", pid=_pid(match["pid"]),
+            comm=match["comm"], text=line,
         )  # fmt: skip
     if (match := _OOM_KILL.search(line)) is not None:
         return KernelFact(
-            "oom-kill", "killed-by-oom-killer", "host", "critical", "the OOM killer was called", "Free or shrink memory before a retry.",
+            "oom-kill", "killed-by-oom-killer", "host", "critical", "the OOM killer was called",
+            "Free or shrink memory before a retry.",
             pid=_pid(match["pid"]), comm=match["comm"], text=line,
         )  # fmt: skip
     if _LOST.search(line):

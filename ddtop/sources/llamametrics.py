@@ -10,7 +10,8 @@ from typing import Any
 from ddtop.sources.runfacts import RunLine
 
 _LLAMA_NAMES = (
-    "prompt_ms", "prompt_tokens", "prompt_tps", "gen_tokens", "gen_ms", "gen_tps", "total_ms", "accept_rate", "accepted",
+    "prompt_ms", "prompt_tokens", "prompt_tps", "gen_tokens", "gen_ms", "gen_tps", "total_ms", "accept_rate",
+    "accepted",
     "drafted", "accept_len", "per_pos",
 )  # fmt: skip
 
@@ -35,6 +36,8 @@ def llama_figures(facts: Sequence[RunLine]) -> dict[str, Any]:
     found: dict[str, Any] = {"engine": "llamacpp", "lines": len(facts), "requests": len(tasks)}
     if len(tasks) == 1:
         found.update(tasks[0])
+        if "prompt_tokens" in found:
+            found["prompt_tps_usable"] = found["prompt_tokens"] > 1
     else:
         for name in _LLAMA_NAMES:
             if listed := [t[name] for t in tasks if name in t]:
@@ -74,11 +77,14 @@ def _number(value: Any) -> float | None:
 
 
 def from_timings(timings: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures of one `timings` object. With one prompt token (a cached prompt) prompt_tps is no prefill speed."""
+    """Figures of one `timings` object. With one prompt token (a cached prompt) prompt_tps is no prefill
+    speed."""
     found: dict[str, Any] = {"engine": "llamacpp", "lines": 1, "requests": 1}
     names = {
-        "prompt_n": "prompt_tokens", "prompt_ms": "prompt_ms", "prompt_per_second": "prompt_tps", "predicted_n": "gen_tokens",
-        "predicted_ms": "gen_ms", "predicted_per_second": "gen_tps", "draft_n": "draft_n", "draft_n_accepted": "draft_accepted",
+        "prompt_n": "prompt_tokens", "prompt_ms": "prompt_ms", "prompt_per_second": "prompt_tps",
+        "predicted_n": "gen_tokens",
+        "predicted_ms": "gen_ms", "predicted_per_second": "gen_tps", "draft_n": "draft_n",
+        "draft_n_accepted": "draft_accepted",
         "cache_n": "cached_tokens",
     }  # fmt: skip
     for key, name in names.items():

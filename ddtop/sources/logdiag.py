@@ -1,6 +1,7 @@
 """Say what a server's log means: verdict, cause, evidence, advice, and the numbers it told.
 
-`diagnose_log` is the offline form (`ddtop inspect log`); `judge` is the verdict over a scan and serves both forms.
+`diagnose_log` is the offline form (`ddtop inspect log`); `judge` is the verdict over a scan and serves both
+forms.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _MAIN_FILES = re.compile(r"input(?P<n>\d*)\.(?!all\.)\w+$")
 class Judgement:
     """A verdict over a scan.
 
-    slug       cause in the table's words; `verdict` and `severity` are the table's unless the situation says more
+    slug       cause in the table's words; `verdict` and `severity` are the table's unless the situation says
+    more
     hit        the decisive line's hit, None when no signature named the cause
     raised     the decisive traceback, None when there is none
     evidence   (line number, text) of what the verdict rests on, the decisive line first
@@ -50,7 +52,8 @@ class Judgement:
 def first_cause(scan: ScanSnapshot) -> tuple[Hit | None, Raised | None]:
     """The cause that a colleague would name: kernel and host before engine, a cause before its consequences.
 
-    Among engine causes the first one in the order of the log decides: that is the first failing rank's first cause.
+    Among engine causes the first one in the order of the log decides: that is the first failing rank's first
+    cause.
     An exception that no signature knows outranks a consequence (a peer that only waited), not a known cause.
     """
     failing = [h for h in scan.hits if h.role in ("cause", "consequence") and h.slug]
@@ -133,6 +136,11 @@ def _failure(scan: ScanSnapshot) -> Judgement | None:
         return None
     if scan.run_after_failure and not any(h.role in ("cause", "pointer") for h in failing):
         return None
+    stop = scan.phases.get("stop")
+    if stop is not None and not raised and all(h.engine == "systemd" for h in failing):
+        first = min(h.number for h in failing)
+        if stop.first_number <= first:
+            return None
     hit, trace = first_cause(scan)
     if hit is not None:
         row = cause_row(hit.slug or "unhandled-exception")
@@ -227,7 +235,8 @@ def _stalled(scan: ScanSnapshot, phase: str) -> Judgement:
 def _starting(scan: ScanSnapshot, phase: str) -> Judgement:
     by_phase = {
         "launch": "just-launched", "init": "init-distributed", "download": "downloading", "load": "loading",
-        "post-load": "loading", "kv": "kv-cache-allocation", "compile": "torch-compile", "jit": "deepgemm-jit",
+        "post-load": "loading", "kv": "kv-cache-allocation", "compile": "torch-compile",
+        "jit": "deepgemm-jit",
         "capture": "cuda-graph-capture", "warmup": "warming-up",
     }  # fmt: skip
     if "http" in scan.phases or phase == "sched":
@@ -237,7 +246,8 @@ def _starting(scan: ScanSnapshot, phase: str) -> Judgement:
     return _state(scan, "just-launched" if scan.lines and scan.tail else "no-log-lines", phase or "launch")
 
 
-# -- the offline form ---------------------------------------------------------------------------------------------
+# -- the offline form
+# ---------------------------------------------------------------------------------------------
 
 
 def scan_bytes(data: bytes, engine: str | None = None) -> tuple[ReadLog, ScanSnapshot]:
@@ -276,7 +286,7 @@ def _one(name: str, data: bytes, engine: str | None, silence_s: float | None) ->
     result["lines"] = read.lines
     result["evidence"] = [
         {"file": name, "line": number, "text": text[:400]} for number, text in judged.evidence
-    ]
+    ] or [{"file": name, "line": None, "text": f"{read.lines} lines, none that tells anything"}]
     result.update(log_fields(read, scan, judged.hit, judged.raised, judged.slug))
     if silence_s is not None:
         result["silence_s"] = silence_s
@@ -286,12 +296,16 @@ def _one(name: str, data: bytes, engine: str | None, silence_s: float | None) ->
 def diagnose_log(files: Mapping[str, bytes] | bytes, *, engine: str | None = None) -> dict[str, Any]:
     """Diagnose one log, or several given together.
 
-    files   the log's bytes; or a mapping of file name → bytes, where `input.*` (or the first one) is the log that is
-            judged, `input2.*` … are further logs whose fields come with the suffix `_input2` …, a `*.toml` beside
+    files   the log's bytes; or a mapping of file name → bytes, where `input.*` (or the first one) is the log
+    that is
+            judged, `input2.*` … are further logs whose fields come with the suffix `_input2` …, a `*.toml`
+            beside
             them may say `silence_after_last_line_s`, and other texts are looked at for `blob data` lines only
     engine  ``sglang``, ``vllm``, ``llamacpp``; None = guess from the lines
-    Returns verdict (starting ready stalled failed degraded), cause, severity, evidence (file, line, text), advice,
-    retryable, remedy where there is one, phase, and every number the log told. What it did not tell is absent.
+    Returns verdict (starting ready stalled failed degraded), cause, severity, evidence (file, line, text),
+    advice,
+    retryable, remedy where there is one, phase, and every number the log told. What it did not tell is
+    absent.
     """
     named = {"input.log": files} if isinstance(files, bytes | bytearray | memoryview) else dict(files)
     named = {name: bytes(data) for name, data in named.items()}

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from ddtop.engines.lineprefix import iso_time
+from ddtop.sources.kernellog import parse_kernel_line
 from ddtop.sources.logread import ReadLog
 from ddtop.sources.scan import Hit, ScanSnapshot
 from ddtop.sources.tracebacks import Raised
@@ -15,8 +16,10 @@ _COMPONENT = re.compile(
     r"flashinfer|deep_?gemm|triton|torch|sgl[_-]kernel|vllm|flash_?attn|cutlass", re.IGNORECASE
 )
 _ARGS_KEPT = (
-    "model_path", "model", "served_model_name", "port", "host", "tp_size", "tensor_parallel_size", "dp_size", "pp_size",
-    "mem_fraction_static", "gpu_memory_utilization", "context_length", "max_model_len", "watchdog_timeout", "random_seed",
+    "model_path", "model", "served_model_name", "port", "host", "tp_size", "tensor_parallel_size", "dp_size",
+    "pp_size",
+    "mem_fraction_static", "gpu_memory_utilization", "context_length", "max_model_len", "watchdog_timeout",
+    "random_seed",
     "max_running_requests", "chunked_prefill_size", "attention_backend", "quantization", "kv_cache_dtype",
 )  # fmt: skip
 
@@ -213,17 +216,13 @@ def _hit(found: dict[str, Any], scan: ScanSnapshot, hit: Hit | None, raised: Rai
     for key in ("fit", "want"):
         if hit.signature == "vllm-kv-short" and groups.get(key, "").isdecimal():
             found["max_len_that_fits" if key == "fit" else "max_len_wanted"] = int(groups[key])
-    if hit.signature.startswith("xid") or hit.engine == "kernel":
-        _put(found, "xid", int(groups["code"]) if groups.get("code", "").isdecimal() else None)
-        _put(found, "bus", groups.get("bus"))
-        _put(
-            found,
-            "killed_pid",
-            int(groups["pid"])
-            if "Killed process" in hit.text and groups.get("pid", "").isdecimal()
-            else None,
-        )
-        _put(found, "killed_comm", groups.get("comm") if "Killed process" in hit.text else None)
+    if hit.engine == "kernel" and (kernel := parse_kernel_line(hit.text)) is not None:
+        _put(found, "xid", kernel.code)
+        _put(found, "bus", kernel.bus)
+        _put(found, "kernel_meaning", kernel.meaning)
+        if kernel.what == "oom-kill":
+            _put(found, "killed_pid", kernel.pid)
+            _put(found, "killed_comm", kernel.comm)
     if groups.get("rc", "").lstrip("-").isdecimal():
         found["child_exit_code"] = int(groups["rc"])
     if hit.signature == "spec-topk-overridden":

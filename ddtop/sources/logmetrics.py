@@ -1,6 +1,8 @@
-"""Figures from a log: acceptance length, throughput, per-position rates; absent when the log does not tell them.
+"""Figures from a log: acceptance length, throughput, per-position rates; absent when the log does not tell
+them.
 
-Exact sources are counters (`Engine.acceptance_counters`); a log is the second choice: SGLang prints a line every 40
+Exact sources are counters (`Engine.acceptance_counters`); a log is the second choice: SGLang prints a line
+every 40
 decode steps, its first line after an idle time counts the idle time too, and vLLM's windows must be weighted.
 """
 
@@ -29,7 +31,8 @@ def _numbers(facts: Sequence[RunLine], key: str) -> list[Any]:
     return [f.values[key] for f in facts if f.values.get(key) is not None]
 
 
-# -- SGLang -------------------------------------------------------------------------------------------------------
+# -- SGLang
+# -------------------------------------------------------------------------------------------------------
 
 
 def _sglang(decode: Rows, prefill: Rows) -> dict[str, Any]:
@@ -95,7 +98,8 @@ def _first_line(found: dict[str, Any], decode: Rows, gen: Sequence[float]) -> No
 
 
 def _per_line(found: dict[str, Any], decode: Rows) -> None:
-    """Tokens from one line to the next, where one request runs alone and nothing is speculated: the log interval."""
+    """Tokens from one line to the next, where one request runs alone and nothing is speculated: the log
+    interval."""
     rows = list(zip(decode.column("running"), decode.column("tokens"), strict=True))
     steps = {
         b[1] - a[1]
@@ -106,7 +110,8 @@ def _per_line(found: dict[str, Any], decode: Rows) -> None:
         found["tokens_per_line"] = step
 
 
-# -- vLLM ---------------------------------------------------------------------------------------------------------
+# -- vLLM
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _vllm(facts: Sequence[RunLine]) -> dict[str, Any]:
@@ -148,19 +153,7 @@ def _vllm_spec(found: dict[str, Any], spec: Sequence[RunLine]) -> None:
             found[key] = values
     sizes = {f.values.get("positions") or f.values.get("spec_tokens") for f in active} - {None}
     if len(sizes) == 1:
-        size = int(next(iter(sizes)) or 0)
-        found["spec_tokens"] = size
-        drafts = [round(f.values["drafted"] / size) for f in active]
-        exact = all(f.values["drafted"] % size == 0 for f in active)
-        if exact and all("accepted" in f.values for f in active):
-            found["drafts"] = drafts
-            found["accept_len_weighted"] = round(
-                1 + sum(f.values["accepted"] for f in active) / sum(drafts), 4
-            )
-            if not lengths:
-                found["accept_len"] = [
-                    round(1 + f.values["accepted"] / d, 4) for f, d in zip(active, drafts, strict=True)
-                ]
+        _vllm_drafts(found, active, int(next(iter(sizes)) or 0), lengths)
     windows = [
         f.values["accepted"] / f.values["accepted_tps"]
         for f in active
@@ -170,7 +163,8 @@ def _vllm_spec(found: dict[str, Any], spec: Sequence[RunLine]) -> None:
         found["window_s"] = round(sum(windows) / len(windows))
 
 
-# -- all together -------------------------------------------------------------------------------------------------
+# -- all together
+# -------------------------------------------------------------------------------------------------
 
 
 def _cause(found: Mapping[str, Any], facts: Sequence[RunLine]) -> str:
@@ -195,6 +189,35 @@ def _cause(found: Mapping[str, Any], facts: Sequence[RunLine]) -> str:
     return "no-speculation"
 
 
+def _vllm_drafts(
+    found: dict[str, Any], active: Sequence[RunLine], size: int, lengths: Sequence[float]
+) -> None:
+    """Drafts of each window, and the acceptance length weighted by them.
+
+    V0 (with `Number of emitted tokens`) counts from the start, and counts accepted tokens behind a rejected one too:
+    there the emitted tokens over the drafts are the length, and the last line is the whole.
+    """
+    found["spec_tokens"] = size
+    if any(f.values["drafted"] % size for f in active) or not all("accepted" in f.values for f in active):
+        pairs = [(f.values.get("accepted"), f.values.get("accept_len")) for f in active]
+        steps = [(a, a / (length - 1)) for a, length in pairs if a and length and length > 1]
+        if steps and len(steps) == len(active):
+            found["accept_len_weighted"] = round(1 + sum(a for a, _ in steps) / sum(d for _, d in steps), 4)
+        return
+    drafts = [f.values["drafted"] // size for f in active]
+    found["drafts"] = drafts
+    if all("emitted" in f.values for f in active):
+        found["accept_len"] = [round(f.values["emitted"] / d, 4) for f, d in zip(active, drafts, strict=True)]
+        found["accept_len_weighted"] = found["accept_len"][-1]
+        found["cumulative"] = True
+        return
+    found["accept_len_weighted"] = round(1 + sum(f.values["accepted"] for f in active) / sum(drafts), 4)
+    if not lengths:
+        found["accept_len"] = [
+            round(1 + f.values["accepted"] / d, 4) for f, d in zip(active, drafts, strict=True)
+        ]
+
+
 def _figures(run: Run) -> dict[str, Any]:
     """The figures of the engine that wrote most of the lines."""
     vllm = [f for f in run.lines if f.engine == "vllm"]
@@ -212,10 +235,13 @@ def log_metrics(data: bytes | Mapping[str, bytes], *, engine: str | None = None)
 
     data  the log's bytes, or a mapping of file name → bytes (`input.*` counts)
     Returns verdict (ok, partial), cause, severity, advice, and by engine:
-    SGLang `lines`, `gen_tps` (one per decode line), `gen_tps_mean`, `gen_tps_first_line_usable`, `accept_len`,
+    SGLang `lines`, `gen_tps` (one per decode line), `gen_tps_mean`, `gen_tps_first_line_usable`,
+    `accept_len`,
     `accept_len_mean`, `accept_rate`, `draft_tokens_inferred`, `ranks`, `gen_tps_sum_over_ranks`, `input_tps`;
-    vLLM `gen_tps`, `kv_usage_pct`, `accept_len`, `accept_len_weighted`, `per_pos`, `drafts`, `spec_tokens`, `window_s`;
-    llama.cpp one value (or a list, one per request) of `prompt_tps`, `gen_tps`, `accept_len`, `accept_rate`, …
+    vLLM `gen_tps`, `kv_usage_pct`, `accept_len`, `accept_len_weighted`, `per_pos`, `drafts`, `spec_tokens`,
+    `window_s`;
+    llama.cpp one value (or a list, one per request) of `prompt_tps`, `gen_tps`, `accept_len`, `accept_rate`,
+    …
     Lengths include the bonus token. What the log does not tell is absent, never 0.
     """
     name = "input.log"

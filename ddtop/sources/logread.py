@@ -1,7 +1,9 @@
 """Turn the bytes of a log, in whatever form it was fetched, into numbered lines worth reading.
 
-A 50 MB log is mostly the same few lines with other numbers. Lines are grouped by what is left without digits; of each
-group the first and last ones are read, of groups that may matter (errors, statistics) more. So the cost follows the
+A 50 MB log is mostly the same few lines with other numbers. Lines are grouped by what is left without
+digits; of each
+group the first and last ones are read, of groups that may matter (errors, statistics) more. So the cost
+follows the
 number of different lines, not their count.
 """
 
@@ -62,7 +64,8 @@ class ReadLog:
 
 
 def read_log(data: bytes) -> ReadLog:
-    """Read a log file of any size: plain text, console capture, `journalctl` short or cat, or journal JSON."""
+    """Read a log file of any size: plain text, console capture, `journalctl` short or cat, or journal
+    JSON."""
     if looks_like_journal_json(data):
         return _read_json(data)
     result = ReadLog()

@@ -1,7 +1,10 @@
-"""All lines of a running server out of a log, fast: lines of one form are read by the form, learnt from the first one.
+"""All lines of a running server out of a log, fast: lines of one form are read by the form, learnt from the
+first one.
 
-Two lines that differ in digits only have the same fields at the same places. So the first line of each form is parsed
-by the grammar twice, once as it is and once with every number replaced by its own index; that tells which number is
+Two lines that differ in digits only have the same fields at the same places. So the first line of each form
+is parsed
+by the grammar twice, once as it is and once with every number replaced by its own index; that tells which
+number is
 which field, and the other lines need only their numbers.
 """
 
@@ -185,7 +188,8 @@ def _line(fact: LogFact) -> RunLine:
 
 
 def _columns(form: _Form, lines: list[bytes], indices: list[int]) -> _Part | None:
-    """All lines of one form at once, their numbers in columns; None when some line does not keep to the form."""
+    """All lines of one form at once, their numbers in columns; None when some line does not keep to the
+    form."""
     numbers = b"\n".join([lines[i] for i in indices]).translate(_BLANK).split()
     if len(numbers) != form.numbers * len(indices):
         return None
@@ -253,7 +257,8 @@ def _lines(data: bytes) -> list[bytes]:
 
 
 def run_evidence(data: bytes, name: str) -> list[dict[str, Any]]:
-    """First and last line with figures, as evidence (line numbers of the file, or of the journal's entries)."""
+    """First and last line with figures, as evidence (line numbers of the file, or of the journal's
+    entries)."""
     lines = _lines(data)
     words = (*_RUN, b"predicted_ms")
 

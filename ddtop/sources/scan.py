@@ -1,6 +1,7 @@
 """Scan a server's log line by line, live or from a file: phases, percentages, the first cause of each rank.
 
-`LogScanner` is the one fold behind both the live readiness gate and `diagnose_log`. It never looks at a clock: a line
+`LogScanner` is the one fold behind both the live readiness gate and `diagnose_log`. It never looks at a
+clock: a line
 brings its own time.
 """
 
@@ -63,7 +64,8 @@ class LogScanner:
         self._init_begin: str | None = None
         self._init_gap: float | None = None
 
-    # -- one line ---------------------------------------------------------------------------------------------
+    # -- one line
+    # ---------------------------------------------------------------------------------------------
 
     def feed(self, entry: LogEntry, *, times: int = 1) -> tuple[LogFact | Hit, ...]:
         """Take one line. `times` > 1: the same line (numbers aside) came that often in a row.
@@ -129,7 +131,8 @@ class LogScanner:
             for name, count in seen.items():
                 total[name] = total.get(name, 0) + count
 
-    # -- arguments --------------------------------------------------------------------------------------------
+    # -- arguments
+    # --------------------------------------------------------------------------------------------
 
     def _begin_args(self, line: str) -> None:
         text = line[:MAX_CHARS]
@@ -152,7 +155,8 @@ class LogScanner:
             self._args_open, self._args_whole = None, True
         return True
 
-    # -- facts ------------------------------------------------------------------------------------------------
+    # -- facts
+    # ------------------------------------------------------------------------------------------------
 
     def _take_fact(self, fact: LogFact, entry: LogEntry, times: int) -> None:
         if fact.rank:
@@ -239,7 +243,8 @@ class LogScanner:
             if at is not None:
                 self._progress = at
 
-    # -- hits -------------------------------------------------------------------------------------------------
+    # -- hits
+    # -------------------------------------------------------------------------------------------------
 
     def _hit(
         self, match: Match, entry: LogEntry, rank: str, pid: int | None, raised: Raised | None, line: str
@@ -253,25 +258,24 @@ class LogScanner:
         else:
             at = self._tracebacks.open.get((pid, rank))
             phase = at.phase if at is not None and at.phase else ""
-        if not phase:
-            known = [p for p in signature.phase if p != "any"]
-            phase = (
-                known[0]
-                if len(known) == 1 and known[0] not in ("start", "stage")
-                else _phase_now(self._phase)
-            )
-            if (
-                len(known) == 1
-                and known[0] == "run"
-                and self._phase
-                and self._phase not in ("run", "ready", "http")
-            ):
-                phase = _phase_now(self._phase)
+        phase = phase or self._phase_of(signature.id, signature.phase)
         slug = load_causes().slug_of(signature.id, phase)
         return Hit(
             signature.id, signature.role, signature.kind, slug, signature.engine, line.strip()[:1_000], match.groups,
             rank or (raised.rank if raised else ""), pid, phase, entry.realtime, entry.cursor, entry.number, signature.advice,
         )  # fmt: skip
+
+    def _phase_of(self, signature: str, usual: tuple[str, ...]) -> str:
+        """Where a signature's process probably was, when neither its line nor a traceback tells."""
+        now = _phase_now(self._phase)
+        known = [p for p in usual if p not in ("any", "start", "stage")]
+        if len(known) != 1:
+            return now
+        if known[0] == "init":
+            return now or (
+                "init" if signature.startswith(("nccl", "gloo", "shm", "fabric", "dist")) else "launch"
+            )
+        return now if known[0] == "run" and now else known[0]
 
     def _take_hit(self, hit: Hit, times: int) -> None:
         self._counts[f"hit:{hit.signature}"] = self._counts.get(f"hit:{hit.signature}", 0) + times
@@ -288,7 +292,8 @@ class LogScanner:
         if hit.role == "cause":
             self._causes.setdefault(hit.rank, hit)
 
-    # -- result -----------------------------------------------------------------------------------------------
+    # -- result
+    # -----------------------------------------------------------------------------------------------
 
     def snapshot(self) -> ScanSnapshot:
         """A frozen view of everything scanned so far."""
@@ -321,7 +326,8 @@ def _is_start(line: str, entry: LogEntry) -> bool:
 
 
 def is_ready_mark(engine: str | None, fact: LogFact) -> bool:
-    """Whether a fact is the engine's ready mark: SGLang fired up, vLLM startup complete, llama.cpp model loaded."""
+    """Whether a fact is the engine's ready mark: SGLang fired up, vLLM startup complete, llama.cpp model
+    loaded."""
     if fact.phase == "ready":
         return True
     return engine == "vllm" and fact.phase == "http" and fact.event == "startup-complete"

@@ -1,4 +1,5 @@
-"""The values a log scan takes and gives: lines, hits, phases, bars, and the snapshot of all of them. Frozen."""
+"""The values a log scan takes and gives: lines, hits, phases, bars, and the snapshot of all of them.
+Frozen."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class PhaseSpan:
-    """One phase: first and last mark (host time, None unknown), marks counted, and whether an end was said."""
+    """One phase: first and last mark (host time, None unknown), marks counted, and whether an end was
+    said."""
 
     phase: str
     first: float | None
