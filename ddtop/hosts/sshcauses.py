@@ -114,7 +114,7 @@ _ALL = (
     ),
     SshCause(
         "connect-timeout", "disconnected", "error",
-        "no answer from {host}:{port}",
+        "no answer from {host}:{port}{via}",
         "the machine is down, still booting, or the network in between drops packets",
         "check the provider's console and the VPN; ddtop goes on trying",
         retry=True,

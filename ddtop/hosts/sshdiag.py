@@ -269,6 +269,8 @@ def _os_cause(exc: BaseException, target: SshTarget | None, proxied: bool) -> st
         if "known_hosts" in name or (target is not None and name == target.known_hosts_new):
             return "known-hosts-missing"
         return "proxy-command-failed" if proxied else "identity-file-missing"
+    if proxied and isinstance(exc, OSError) and not isinstance(exc, TimeoutError):
+        return "proxy-command-failed"  # its pipe broke: the proxy ended before or while we wrote
     if isinstance(exc, ConnectionRefusedError):
         return "refused-by-port"
     if isinstance(exc, socket.gaierror):

@@ -367,6 +367,15 @@ def test_errors_by_kind(error: BaseException, cause: str, kind: type) -> None:
     assert "{" not in str(told)
 
 
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(32, "x"), ConnectionResetError(104, "x"), asyncssh.ConnectionLost("x")]
+)
+def test_a_proxy_whose_pipe_breaks_is_named(error: Exception) -> None:
+    target = SshTarget(alias="x", hostname="x", user="u", proxy_command=("nc", "x", "22"))
+    told = explain_ssh_error(error, target)
+    assert "via ProxyCommand nc" in told.what and isinstance(told, HostUnreachableError)
+
+
 def test_a_cause_below_another_error_is_found() -> None:
     try:
         try:
