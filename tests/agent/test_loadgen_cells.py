@@ -231,7 +231,7 @@ def tls_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.shutdown()
 
 
-@pytest.mark.parametrize("connections", ["keep-alive", "fresh"])
+@pytest.mark.parametrize("connections", ["keep-alive", "fresh", "cold", "cold-start"])
 def test_tls_has_kernel_stamps_too(tls_engine: str, connections: str) -> None:
     spec = {
         "url": tls_engine,

@@ -105,7 +105,7 @@ def test_time_limit_leaves_unfinished_not_failed(lying: str) -> None:
     assert {one["class"] for one in result["requests"]} == {"unfinished"}
 
 
-@pytest.mark.parametrize("how", ["fresh", "cold"])
+@pytest.mark.parametrize("how", ["fresh", "cold", "cold-start"])
 def test_connections(lying: str, how: str) -> None:
     requests = cell(lying, "normal", connections=how, requests=6)["requests"]
     assert [one["class"] for one in requests] == ["ok"] * 6

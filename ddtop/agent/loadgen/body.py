@@ -109,7 +109,7 @@ class RequestBuilder:
             "X-Request-Id: %s-%d" % (spec.id, index),
             "Content-Length: %d" % length,
         ]
-        if spec.connections != "keep-alive":
+        if spec.connections in ("fresh", "cold"):
             lines.append("Connection: close")
         if self._api_key:
             lines.append("Authorization: Bearer %s" % self._api_key)

@@ -96,6 +96,14 @@ class Connection:
         if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
             self.why = os.strerror(code)
 
+    def is_up(self) -> bool:
+        """Whether TCP stands already, without waiting for it."""
+        try:
+            self.sock.getpeername()
+        except OSError:
+            return False
+        return True
+
     def connected(self) -> bool:
         """The socket became writable while connecting: True if TCP (and TLS) stand. Sets `why` on failure."""
         if self.state == CONNECTING:

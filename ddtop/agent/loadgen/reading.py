@@ -230,7 +230,7 @@ class Reading:
             return
         exchange.walked = len(exchange.datas)
         if walker.head_done:
-            conn.reusable = walker.keep_alive and self.spec.connections == "keep-alive"
+            conn.reusable = walker.keep_alive and self.spec.connections in ("keep-alive", "cold-start")
         if walker.complete:
             self._end(conn, "complete", stamp, keep=conn.reusable and not walker.excess)
         elif exchange.datas and b"[DONE]" in exchange.datas[-1]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 SCHEMA = 1
 ENDPOINTS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "generate": "/generate"}
-CONNECTIONS = ("keep-alive", "fresh", "cold")
+CONNECTIONS = ("keep-alive", "fresh", "cold", "cold-start")
 
 
 class SpecError(ValueError):
@@ -27,8 +27,8 @@ class LoadSpec:
     of text before each prompt), `context_kind` natural (shipped prose) or random (words in random order: they destroy
     what speculative decoding accepts).
     How: `mode` closed (`concurrency` streams, `requests` in all) or open (`rate` per second, `arrival` poisson or
-    constant, `seed`); `connections` keep-alive, fresh (a new one each, opened before the clock) or cold (connect
-    inside TTFT); `request_timeout_s`, `time_limit_s` of the window, `give_up_after` requests that all gave 0 tokens
+    constant, `seed`); `connections` keep-alive, fresh (a new one each, opened before the clock), cold (a new one
+    each, connect inside TTFT) or cold-start (so for the first request of a stream, then keep-alive); `request_timeout_s`, `time_limit_s` of the window, `give_up_after` requests that all gave 0 tokens
     (0 = `concurrency`), `warmup` requests before (apart), `processes` (0 = by the load).
     Around it: `engine`, `flush_cache`, `metrics_url` ("auto" = /metrics where the engine is known, "" = none),
     `server_pids`, `gpus` ("auto", "none" or a list of indices), `keep_texts`, `usage` (each, final, none).

@@ -27,6 +27,7 @@ TICK_NS = 250_000_000
 DONE_GRACE_NS = 1_000_000_000  # [DONE] came but the body does not end: take it as ended after this
 SETTLE_NS = 50_000_000  # the kernel turns receive stamps on some ms after the first socket asked for them
 CONNECT_S = 10.0
+COLD = ("cold", "cold-start")
 
 
 class Window(Reading):
@@ -67,7 +68,7 @@ class Window(Reading):
 
     def _open_ahead(self) -> None:
         """Connections before the clock; what cannot be opened is tried again by the request that needs it."""
-        if self.spec.connections == "cold":
+        if self.spec.connections in COLD:
             return
         begun = now()
         for attempt in range(len(self.address.choices)):
@@ -187,16 +188,9 @@ class Window(Reading):
             if conn.state == IDLE:
                 self._send(conn, exchange)
                 return
-        conn_new = self._new_connection()
-        if conn_new is None:
+        if self._new_connection(exchange) is None:
             exchange.error = self.last_error
             self._finish(exchange, "refused", now())
-            return
-        conn_new.exchange = exchange
-        if self.spec.connections == "cold":
-            exchange.start_ns = (
-                conn_new.begun_ns
-            )  # the connection is part of TTFT, because it was asked to be
 
     def _send(self, conn: Connection, exchange: Exchange) -> None:
         conn.exchange = exchange
@@ -224,14 +218,23 @@ class Window(Reading):
         elif self.open_loop and self.schedule and len(self.idle) < min(16, len(self.schedule)):
             self._new_connection()
 
-    def _new_connection(self) -> Connection | None:
+    def _new_connection(self, exchange: Exchange | None = None) -> Connection | None:
         try:
             conn = Connection(self.address, not self.spec.loopback)
         except OSError as error:  # no more file descriptors
             self.last_error = str(error)
             return None
+        conn.exchange = exchange
+        if exchange is not None and self.spec.connections in COLD:
+            exchange.start_ns = conn.begun_ns  # connecting is part of TTFT, because it was asked to be
         self.conns[conn.fd] = conn
-        self.poller.register(conn.fd, WRITE)
+        if exchange is not None and conn.is_up() and conn.connected():
+            # Over loopback a connection stands at once: send now, not after all others have connected.
+            self.poller.register(conn.fd, READ)
+            self.connects.append(conn.connect_ns)
+            self._send(conn, exchange)
+        else:
+            self.poller.register(conn.fd, READ if conn.state == HANDSHAKE else WRITE)
         return conn
 
     def _finish(self, exchange: Exchange, how: str, stamp: int) -> None:
