@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import textual.app
+import textual.pilot
 from textual.pilot import Pilot
 
 from ddtop.dashboard.app import DashboardApp
@@ -40,6 +43,25 @@ async def settle(pilot: Pilot[int], seconds: float = 0.0) -> None:
         before = shown
 
 
+def quiet_of(app: DashboardApp) -> Callable[..., Coroutine[Any, Any, None]]:
+    """Waits until no widget of `app` has a message left.
+
+    Textual's own pilot waits until the process uses no CPU for 20 ms instead, which a busy machine makes long
+    and an app that redraws ten times a second makes a matter of luck.
+    """
+
+    async def quiet(_least: float = 0.0, most: float = 1.0) -> None:
+        empty = 0
+        end = time.monotonic() + most
+        while empty < 3 and time.monotonic() < end:
+            await asyncio.sleep(0.001)
+            queues = [app._message_queue, *(node._message_queue for node in list(app._registry))]
+            busy = any(not queue.empty() for queue in queues) or bool(app._next_callbacks)
+            empty = 0 if busy else empty + 1
+
+    return quiet
+
+
 @pytest.fixture
 def open_app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
     """Opens an app on sessions; `now` stops the wall clock. Faults inside the dashboard fail the test."""
@@ -64,6 +86,8 @@ def open_app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
         many = list(sessions) if isinstance(sessions, list) else [sessions]
         options.setdefault("themes_folder", tmp_path / "themes")
         app = DashboardApp(many, fault_log=tmp_path / "faults.log", viewer="test", **options)  # type: ignore[arg-type]
+        monkeypatch.setattr(textual.app, "wait_for_idle", quiet_of(app))
+        monkeypatch.setattr(textual.pilot, "wait_for_idle", quiet_of(app))
         async with app.run_test(size=size) as pilot:
             await settle(pilot)
             yield app, pilot
