@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .config import CACHE, HERE, HOSTS, KEYS, KNOWN_HOSTS, ROOTFS, RUN, SSH_CONFIG
+from .config import BASE, CACHE, HERE, HOSTS, KEYS, KNOWN_HOSTS, ROOTFS, RUN, SSH_CONFIG
 from .shell import remove, sh, write
 
 TOOLS_DIR = ROOTFS / "common/usr/lib/python3/dist-packages"
@@ -84,7 +84,18 @@ def _identity(name: str, layer: Path) -> None:
         key = f"ssh_host_ed25519_key{suffix}"
         write(layer / "etc/ssh" / key, (KEYS / name / key).read_text(), mode)
     public = (KEYS / "id_ed25519.pub").read_text()
-    for home, uid in (("root", 0), ("home/bench", 1000)):
+    # A user who may nothing: `bench`, made in the base, has sudo -n.
+    for file, line in (
+        ("passwd", "plain:x:1001:1001::/home/plain:/bin/bash"),
+        ("group", "plain:x:1001:"),
+        ("shadow", "plain:!:19000:0:99999:7:::"),
+    ):
+        write(
+            layer / "etc" / file,
+            (BASE / "etc" / file).read_text() + line + "\n",
+            0o640 if file == "shadow" else 0o644,
+        )
+    for home, uid in (("root", 0), ("home/bench", 1000), ("home/plain", 1001)):
         write(layer / home / ".ssh/authorized_keys", public, 0o600, uid)
         for d in (layer / home, layer / home / ".ssh"):
             d.chmod(0o700)
@@ -114,6 +125,9 @@ def write_ssh_config() -> None:
         f"Host {n}-via-{j}\n  HostName {HOSTS[n].ip}\n  HostKeyAlias {n}\n  ProxyJump {j}\n"
         for n in HOSTS for j in HOSTS if n != j
     )  # fmt: skip
+    text += "".join(
+        f"Host {n}-rented\n  HostName {h.ip}\n  HostKeyAlias {n}\n  Port 2222\n" for n, h in HOSTS.items()
+    )
     text += (
         f"Host *\n  User root\n  IdentityFile {KEYS}/id_ed25519\n  IdentitiesOnly yes\n"
         f"  UserKnownHostsFile {KNOWN_HOSTS}\n  StrictHostKeyChecking yes\n  BatchMode yes\n"

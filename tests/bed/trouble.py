@@ -118,6 +118,15 @@ def fill_shm(bed: Bed, host: str, leave_mib: int) -> None:
     )
 
 
+def rent(bed: Bed, host: str) -> str:
+    """Start (or start anew) a rented container on the host: sshd, no systemd. Returns its name for ssh, HOST-rented."""
+    bed.sh(
+        host,
+        "systemctl restart rented; for i in $(seq 100); do ss -ltnH 'sport = :2222' | grep -q . && exit 0; sleep 0.05; done; exit 1",
+    )
+    return f"{host}-rented"
+
+
 def kill_user_processes(bed: Bed, host: str, stop_delay_s: float = 1) -> None:
     """logind ends whatever a login leaves behind, and `stop_delay_s` after the last one (10 by default on
     Debian) deletes the user's files in /dev/shm."""
