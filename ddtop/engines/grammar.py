@@ -230,7 +230,7 @@ def parse_line(engine: str | None, line: str) -> tuple[LogFact, ...]:
 
 _STRONG = (
     ("sglang", re.compile(r"server_args=ServerArgs|fired up and ready to roll|\b(?:Decode|Prefill) batch(?:[.,]| ?\[\d+\],)? ?#|Load weight (?:begin|end)\b|Init torch distributed (?:begin|ends)\b|sglang::|sigquit|SIGQUIT received|/sglang/|sglang\.(?:launch_server|srv|srt)|sglang is using nccl")),
-    ("vllm", re.compile(r"\((?:EngineCore|APIServer|VllmWorker|Worker(?:_\w+)?|VllmWorkerProcess)\b[^)]{0,60}pid=|non-default args: |Avg (?:prompt|generation) throughput|SpecDecoding metrics|vLLM (?:API )?server|/vllm/|vllm\.(?:entrypoints|v1|engine)|VllmWorker|vLLM is using nccl|LLM engine \(v")),
+    ("vllm", re.compile(r"\((?:EngineCore|APIServer|VllmWorker|Worker)[\w.\-]{0,40}[^)\n]{0,40} pid=|non-default args: |Avg (?:prompt|generation) throughput|SpecDecoding metrics|vLLM (?:API )?server|/vllm/|vllm\.(?:entrypoints|v1|engine)|VllmWorker|vLLM is using nccl|LLM engine \(v")),
     ("llamacpp", re.compile(r"\bllama_(?:model|context|kv|new|server|init|perf)|\bslot +(?:print_timing|release|launch_slot_|update_slots|get_availabl)|\bsrv +\w+: |\bggml_|draft acceptance(?: rate)? =|llama-server|llama_cpp|gguf_init")),
 )  # fmt: skip
 _WEAK = (

@@ -78,3 +78,18 @@ def verdict_fields(slug: str) -> dict[str, Any]:
     if row.remedy:
         fields["remedy"] = row.remedy
     return fields
+
+
+def causes_markdown() -> str:
+    """The whole table for the docs: every cause with its verdict, meaning and advice, in the order of the file."""
+    lines = [
+        "| cause | verdict | severity | again? | what it means | what to do |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in load_causes().by_slug.values():
+        again = {"config": "never", "bug": "once", "host": "when the host is clean", "transient": "once"}.get(
+            row.kind, "–"
+        )
+        cells = (f"`{row.slug}`", row.verdict, row.severity, again, row.means, row.advice)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"

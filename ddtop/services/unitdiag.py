@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddtop.services.causes import verdict_fields
+from ddtop.services.containers import container_props, looks_like_inspect
 from ddtop.services.journal_json import Entry, looks_like_journal_json, parse_journal_json
-from ddtop.services.showprops import UnitProps, looks_like_show, parse_units
+from ddtop.services.showprops import UnitProps, looks_like_show, looks_like_status, parse_status, parse_units
 from ddtop.services.timeline import looks_like_timeline, read_timeline
 from ddtop.services.unitlive import UnitVerdict, unit_verdict
 from ddtop.services.unitstate import UnitState, refusal, state_fields, unit_state
@@ -20,6 +21,9 @@ from ddtop.services.unitstate import UnitState, refusal, state_fields, unit_stat
 __all__ = ["UnitVerdict", "diagnose_unit", "unit_verdict"]
 
 NOTHING = {"file": "rule", "line": None, "text": "no reading of the unit was given"}
+_STATUS_LOG = re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ", re.MULTILINE)
+_SUPPRESSED = re.compile(r"Suppressed (?P<n>\d+) messages from")
+_LEFTOVER = re.compile(r"Found left-over process (?P<pid>\d+) \((?P<comm>[^)]*)\)")
 _NUMBER = re.compile(r"^[A-Za-z_]+?(?P<n>\d*)\.")
 _RC = re.compile(
     r"^\s*(?:rc|exit(?: ?code| ?status)?|\$\?) *[=:] *(?P<rc>-?\d{1,3})\s*$", re.MULTILINE | re.IGNORECASE
@@ -84,6 +88,12 @@ def _take(moment: _Moment, name: str, data: bytes) -> None:
         if units:
             moment.props = _service(units)
             moment.show_file = name
+        return
+    if looks_like_status(text):
+        moment.props, moment.show_file = parse_status(text), name
+        text = text[m.start() :] if (m := _STATUS_LOG.search(text)) else ""
+    if looks_like_inspect(text):
+        moment.props, moment.show_file = container_props(text), name
         return
     if _looks_like_command(name, text):
         if rc := _RC.search(text):
@@ -177,6 +187,12 @@ def _judge(moment: _Moment) -> dict[str, Any]:
         result["killed_by"] = "systemd"
     if state.slug in ("oom-killed", "killed-by-oom-killer"):
         result["killed_by"] = "oom-killer"
+    suppressed = [int(m["n"]) for line in moment.lines if (m := _SUPPRESSED.search(line))]
+    if suppressed:
+        result["suppressed_messages"] = sum(suppressed)
+    leftover = [int(m["pid"]) for line in moment.lines if (m := _LEFTOVER.search(line))]
+    if leftover:
+        result["leftover_pids"] = leftover
     if state.path:
         result["path"] = state.path
         if state.slug == "condition-not-met" and _MODEL_PATH.search(state.path):

@@ -39,6 +39,7 @@ _MISSING = re.compile(r"Unit \S+ (?:not found|could not be found)|not-found")
 _DENIED = re.compile(
     r"Interactive authentication required|Access denied|Permission denied|sudo: a (?:terminal|password)|not in the sudoers|Operation not permitted|polkit"
 )
+_LEFTOVER = re.compile(r"Found left-over process \d+")
 _PRE = re.compile(r"Control process exited, code=(?P<code>\w+),? status=(?P<st>\d+)")
 
 
@@ -186,6 +187,10 @@ def unit_state(props: UnitProps, lines: Sequence[str] = (), *, start_asked: bool
             return UnitState("old-arguments-loaded", ("NeedDaemonReload=yes",))
         if (props.n_restarts or 0) > LOOP_RESTARTS or len(_counters(lines)) > LOOP_RESTARTS:
             return UnitState("flapping", (f"NRestarts={props.n_restarts}",))
+        if hit := _first(_LEFTOVER, since_last_start(lines)) or _first(_LEFTOVER, lines):
+            return UnitState("leftover-processes", (hit[0],))
+        if props.sub_state == "unhealthy":
+            return UnitState("container-unhealthy", ("the container's health check fails",))
         return UnitState("active", (f"ActiveState=active, SubState={sub}",))
     if active == "inactive":
         return _inactive(props, lines, start_asked)
@@ -282,6 +287,10 @@ def state_fields(props: UnitProps, lines: Sequence[str] = ()) -> dict[str, Any]:
         found["active_enter_equals_exit"] = props.active_enter == props.exec_main_exit
     if props.active_state is not None:
         found["is_active_rc"] = 0 if props.active_state in ("active", "reloading") else 3
+    if (start := (props.raw or {}).get("ExecStart")) and (argv := re.findall(r"argv\[\]=(.*?) ;", start)):
+        found["exec_argv"] = argv[-1].split()
+    if drop_ins := (props.raw or {}).get("DropInPaths"):
+        found["drop_ins"] = drop_ins.split()
     if props.active_state in ("activating", "deactivating") and props.sub_state:
         found["phase"] = props.sub_state
     if props.active_state == "deactivating":

@@ -67,7 +67,7 @@ def first_cause(scan: ScanSnapshot) -> tuple[Hit | None, Raised | None]:
     known = {h.number for h in scan.hits if h.role in ("consequence", "pointer", "warning")}
     unknown = [
         r for r in scan.raised
-        if r.name and not FOLLOW_UPS.search(r.name) and not ({r.exception_line, r.line} & (known - {r.line}))
+        if r.name and not r.request and not FOLLOW_UPS.search(r.name) and not ({r.exception_line, r.line} & (known - {r.line}))
     ]  # fmt: skip
     consequence = next((h for h in failing if h.role == "consequence" and h.engine != "systemd"), None)
     if unknown and (consequence is None or not _same_process(unknown[0], consequence)):
@@ -126,7 +126,7 @@ def judge(scan: ScanSnapshot, *, silence_s: float | None = None, unit_over: bool
 
 def _failure(scan: ScanSnapshot) -> Judgement | None:
     failing = [h for h in scan.hits if h.role in ("cause", "consequence", "pointer")]
-    raised = [r for r in scan.raised if not (r.name and FOLLOW_UPS.search(r.name))]
+    raised = [r for r in scan.raised if not r.request and not (r.name and FOLLOW_UPS.search(r.name))]
     if not failing and not raised:
         return None
     if scan.run_after_failure >= ALIVE_LINES:
@@ -156,8 +156,11 @@ def _failure(scan: ScanSnapshot) -> Judgement | None:
             (trace.exception_line or trace.line, trace.text),
             *[(h.number, h.text) for h in failing[:6]],
         ]
+        # without any other sign of an end, a ready server has only met a bad request
+        ready = not failing and (scan.ready or "run" in scan.phases)
+        verdict, severity = ("degraded", "warn") if ready else (row.verdict, row.severity)
         return Judgement(
-            row.slug, row.verdict, row.severity, trace.phase or _phase(scan), None, trace, tuple(evidence)
+            row.slug, verdict, severity, trace.phase or _phase(scan), None, trace, tuple(evidence)
         )
     open_trace = next((r for r in raised if r.name is None), None)
     row = cause_row("unknown-root-cause-cut")

@@ -89,7 +89,8 @@ class LogScanner:
         if any(f.kind == "args" for f in facts) or _is_start(line, entry):
             self._new_run()
         raised = None if entry.from_systemd else self._tracebacks.feed(
-            parsed.message, pid=pid, rank=parsed.rank, prefixed=parsed.prefixed, number=entry.number or self._lines
+            parsed.message, pid=pid, rank=parsed.rank, prefixed=parsed.prefixed, number=entry.number or self._lines,
+            level=parsed.level,
         )  # fmt: skip
         matches = match_line(line, self.engine)
         for fact in facts:

@@ -54,6 +54,8 @@ class Raised:
     frames: int = 0
     entries: int = 1
     chained: bool = False
+    request: bool = False
+    """It came from handling one request (uvicorn's `Exception in ASGI application`): the server goes on."""
     files: tuple[str, ...] = ()
 
 
@@ -64,16 +66,28 @@ class Tracebacks:
 
     done: list[Raised] = field(default_factory=list)
     open: dict[tuple[int | None, str], Raised] = field(default_factory=dict)
+    request_next: bool = False
     _chain_open: set[tuple[int | None, str]] = field(default_factory=set)
     _last: dict[int | None, tuple[int | None, str]] = field(default_factory=dict)
 
-    def feed(self, message: str, *, pid: int | None, rank: str, prefixed: bool, number: int) -> Raised | None:
-        """Take one record's message. Returns the traceback that this line ended, else None."""
+    def feed(
+        self, message: str, *, pid: int | None, rank: str, prefixed: bool, number: int, level: str = ""
+    ) -> Raised | None:
+        """Take one record's message. Returns the traceback that this line ended, else None.
+
+        A log may begin in the middle of a traceback: a frame opens one too, and a record of level ERROR that is an
+        exception's last line is one by itself.
+        """
         key = (pid, rank)
+        if "Exception in ASGI application" in message:
+            self.request_next = True
         if START in message:
             if key in self.open:
                 self.done.append(self.open.pop(key))
-            self.open[key] = Raised(rank, pid, number, number, chained=key in self._chain_open)
+            self.open[key] = Raised(
+                rank, pid, number, number, chained=key in self._chain_open, request=self.request_next
+            )
+            self.request_next = False
             self._chain_open.discard(key)
             self._last[pid] = key
             return None
@@ -84,6 +98,20 @@ class Tracebacks:
         if current is None:
             if stripped.startswith(_CHAIN):
                 self._chain_open.add(key)
+            elif message[:1].isspace() and _FRAME.match(message):
+                self.open[key] = current = Raised(rank, pid, number, number)
+                self._last[pid] = key
+            elif (
+                level in ("ERROR", "CRITICAL", "E")
+                and (end := _END.match(stripped))
+                and end["text"] is not None
+            ):
+                alone = Raised(
+                    rank, pid, number, number, name=end["name"], text=stripped, exception_line=number
+                )
+                self.done.append(alone)
+                return alone
+        if current is None:
             return None
         if prefixed and (pid, rank) != key and not (rank == "" and pid == key[0] and pid is not None):
             return None

@@ -198,3 +198,129 @@ def test_the_table_of_causes_is_whole() -> None:
             "a config cause is never retried"
         )
     assert all(cause in table.by_slug for _, cause in table.readiness.values())
+
+
+STATUS = """\
+× llm-server.service - LLM inference server
+     Loaded: loaded (/etc/systemd/system/llm-server.service; enabled; preset: enabled)
+     Active: failed (Result: exit-code) since Mon 2026-11-30 06:39:03 UTC; 3s ago
+    Process: 92 ExecStart=/opt/nope/python -m x (code=exited, status=203/EXEC)
+   Main PID: 92 (code=exited, status=203/EXEC)
+
+Nov 30 06:39:03 host systemd[1]: Started llm-server.service - LLM inference server.
+Nov 30 06:39:03 host systemd[1]: llm-server.service: Main process exited, code=exited, status=203/EXEC
+"""
+
+
+def test_systemctl_status_is_read_too() -> None:
+    got = diagnose_unit({"input.txt": STATUS.encode()})
+    assert (got["verdict"], got["cause"], got["exit_code"], got["exit_name"]) == (
+        "failed",
+        "exec-not-found",
+        203,
+        "EXEC",
+    )
+    running = STATUS.replace("failed (Result: exit-code)", "active (running)").replace(
+        "(code=exited, status=203/EXEC)", "(python3)"
+    )
+    assert diagnose_unit({"s.txt": running.encode()})["main_pid"] == 92
+    warned = (
+        b"Warning: The unit file, source configuration file or drop-ins of u.service changed on disk. Run 'systemctl daemon-reload' to reload units.\n"
+        + running.encode()
+    )
+    assert diagnose_unit({"s.txt": warned})["verdict"] == "wrong-config"
+    killed = STATUS.replace("exit-code", "signal").replace(
+        "code=exited, status=203/EXEC", "code=killed, signal=KILL"
+    )
+    assert diagnose_unit({"s.txt": killed.split("\n\n")[0].encode()})["exit_signal"] == 9
+
+
+@pytest.mark.parametrize(
+    ("state", "count", "verdict", "cause"),
+    [
+        (
+            '{"Status": "running", "Running": true, "Pid": 9, "ExitCode": 0, "StartedAt": "2026-01-01T00:00:00Z"}',
+            0,
+            "ok",
+            "active",
+        ),
+        (
+            '{"Status": "running", "Running": true, "Pid": 9, "ExitCode": 0, "Health": {"Status": "unhealthy"}}',
+            0,
+            "degraded",
+            "container-unhealthy",
+        ),
+        (
+            '{"Status": "exited", "Running": false, "Pid": 0, "ExitCode": 1}',
+            0,
+            "failed",
+            "main-process-exited",
+        ),
+        (
+            '{"Status": "exited", "Running": false, "Pid": 0, "ExitCode": 137, "OOMKilled": true}',
+            0,
+            "failed",
+            "oom-killed",
+        ),
+        (
+            '{"Status": "exited", "Running": false, "Pid": 0, "ExitCode": 137}',
+            0,
+            "failed",
+            "main-process-killed",
+        ),
+        ('{"Status": "exited", "Running": false, "Pid": 0, "ExitCode": 0}', 0, "stopped", "stopped-cleanly"),
+        (
+            '{"Status": "restarting", "Running": true, "Pid": 0, "ExitCode": 1}',
+            5,
+            "crash-looping",
+            "flapping",
+        ),
+        (
+            '{"Status": "created", "Running": false, "Pid": 0, "ExitCode": 0}',
+            0,
+            "not-started",
+            "never-started",
+        ),
+    ],
+)
+def test_containers_speak_the_same_words(state: str, count: int, verdict: str, cause: str) -> None:
+    text = f'[{{"Id": "abcdef0123456789", "Name": "/llm", "RestartCount": {count}, "State": {state}}}]'
+    got = diagnose_unit({"input.json": text.encode()})
+    assert (got["verdict"], got["cause"]) == (verdict, cause)
+
+
+def test_left_over_processes_and_lost_messages() -> None:
+    line = b"u.service: Found left-over process 812 (sglang::schedul) in control group while starting unit. Ignoring.\n"
+    got = diagnose_unit({"input.show": show(MainPID="12"), "input.journal": line})
+    assert (got["verdict"], got["cause"], got["leftover_pids"]) == ("degraded", "leftover-processes", [812])
+    import json
+
+    entries = [
+        {"__CURSOR": "a", "UNIT": "u.service", "MESSAGE": "Suppressed 5000 messages from u.service"},
+        {"__CURSOR": "b", "_PID": "3", "_SYSTEMD_UNIT": "u.service", "MESSAGE": "x"},
+    ]
+    got = diagnose_unit({"input.jsonl": "\n".join(json.dumps(e) for e in entries).encode()})
+    assert (got["verdict"], got["cause"], got["suppressed_messages"]) == ("partial", "log-incomplete", 5000)
+
+
+def test_the_arguments_and_drop_ins_of_the_unit_are_told() -> None:
+    got = diagnose_unit(
+        {
+            "input.show": show(
+                MainPID="12",
+                ExecStart="{ path=/bin/a ; argv[]=/bin/a --tp 8 ; ignore_errors=no ; pid=0 }",
+                DropInPaths="/run/systemd/system/u.service.d/50-ddtop.conf",
+            )
+        }
+    )
+    assert got["exec_argv"] == ["/bin/a", "--tp", "8"] and got["drop_ins"] == [
+        "/run/systemd/system/u.service.d/50-ddtop.conf"
+    ]
+
+
+def test_the_docs_table_holds_every_cause() -> None:
+    from ddtop.services.causes import causes_markdown
+
+    text = causes_markdown()
+    assert all(f"| `{slug}` |" in text for slug in load_causes().by_slug)
+    assert {line.replace("\\|", "").count("|") for line in text.splitlines()} == {7}

@@ -104,6 +104,13 @@ TABLE = [
     ("topk overridden", SGLANG.replace("[2026-04-27 02:36:03 TP0] Init", "DFLASH only supports speculative_eagle_topk == 1; overriding speculative_eagle_topk=4 to 1.\n[2026-04-27 02:36:03 TP0] Init", 1), "degraded", "speculative-argument-overridden", None),
     ("llama.cpp port", "main: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080\n", "failed", "port-in-use", None),
     ("llama.cpp file", "gguf_init_from_file: failed to open GGUF file '/models/m.gguf'\nllama_model_load: error loading model: failed to load model\n", "failed", "model-weights-missing", None),
+    ("a request's exception, nothing after", SGLANG + "INFO:     127.0.0.1:1 - \"POST /generate HTTP/1.1\" 500 Internal Server Error\nERROR:    Exception in ASGI application\n" + REQUEST_ERROR.split("] ", 1)[1], "ready", "serving", None),
+    ("an exception after ready without any other sign", SGLANG + REQUEST_ERROR, "degraded", "unhandled-exception", None),
+    ("the traceback's start is cut off", "(APIServer pid=8052)   File \"/x/vllm/config.py\", line 48, in get_config\n(APIServer pid=8052)     x()\n(APIServer pid=8052) RuntimeError: something new\n", "failed", "unhandled-exception", None),
+    ("only an error record", "(EngineCore_DP0 pid=1) ERROR 06-30 13:53:19 [core.py:515] RuntimeError: something new\n", "failed", "unhandled-exception", None),
+    ("vllm's context too long, in its own spelling", "(EngineCore_DP0 pid=1) ERROR 06-30 13:53:19 [core.py:515] ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV cache memory (7.36 GiB). Based on the available memory, the estimated maximum model length is 60304.\n", "failed", "context-exceeds-kv-cache", None),
+    ("watchdog of nccl, then abort", "[rank0]:[E1104 10:00:00.1 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600004 milliseconds before timing out.\nterminate called after throwing an instance of 'c10::DistBackendError'\nFatal Python error: Aborted\n", "failed", "nccl-collective-timeout", None),
+    ("compiler missing", "RuntimeError: Failed to find C compiler. Please specify via CC environment variable\n", "failed", "jit-build-failed", None),
     ("empty", "", "starting", "no-log-lines", None),
 ]  # fmt: skip
 
