@@ -123,23 +123,22 @@ def per_position(histogram: Sequence[int]) -> tuple[float, ...]:
     return tuple(sum(histogram[place:]) / steps for place in range(1, len(histogram)))
 
 
-def from_vllm_counters(deltas: Mapping[str, float]) -> Acceptance | None:
-    """1 + Δaccepted / Δdrafts."""
-    drafts = total(deltas, "vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_drafts")
-    accepted = total(
-        deltas, "vllm:spec_decode_num_accepted_tokens_total", "vllm:spec_decode_num_accepted_tokens"
-    )
+def from_draft_counters(deltas: Mapping[str, float], engine: str) -> Acceptance | None:
+    """1 + Δaccepted / Δdrafts, by the counters that vLLM and llama.cpp (`engine` vllm, llamacpp) both have."""
+    family = f"{engine}:spec_decode_num_"
+    drafts = total(deltas, family + "drafts_total", family + "drafts")
+    accepted = total(deltas, family + "accepted_tokens_total", family + "accepted_tokens")
     if not drafts or accepted is None:
         return None
     positions: dict[int, float] = {}
     for series, value in deltas.items():
         name, _, labels = series.partition("{")
-        if name.removesuffix("_total") == "vllm:spec_decode_num_accepted_tokens_per_pos":
+        if name.removesuffix("_total") == family + "accepted_tokens_per_pos":
             place = dict(LABEL.findall(labels)).get("position", "")
             if place.isdigit():
                 positions[int(place)] = positions.get(int(place), 0.0) + value
     shares = tuple(positions[place] / drafts for place in sorted(positions))
-    return Acceptance(1 + accepted / drafts, "vllm counters", True, accepted + drafts, drafts, shares)
+    return Acceptance(1 + accepted / drafts, f"{engine} counters", True, accepted + drafts, drafts, shares)
 
 
 def from_llamacpp_timings(records: Iterable[Mapping[str, Any]]) -> Acceptance | None:
@@ -174,7 +173,8 @@ def acceptance(
     found = [
         from_sglang_counters(deltas),
         from_requests(records),
-        from_vllm_counters(deltas),
+        from_draft_counters(deltas, "vllm"),
+        from_draft_counters(deltas, "llamacpp"),
         from_llamacpp_timings(records),
         from_log(log),
     ]

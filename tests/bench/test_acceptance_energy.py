@@ -11,10 +11,10 @@ from ddtop.bench.acceptance import (
     check_bounds,
     counter_deltas,
     duplicates,
+    from_draft_counters,
     from_llamacpp_timings,
     from_log,
     from_requests,
-    from_vllm_counters,
     per_position,
 )
 from ddtop.bench.accuracy import compare_outputs, divergence, garbage
@@ -49,13 +49,14 @@ def test_a_counter_that_fell_is_no_delta() -> None:
 
 def test_vllm_counters() -> None:
     """C09's three windows: 1882 accepted of 766 drafts → 3.4569."""
-    got = from_vllm_counters(
+    got = from_draft_counters(
         {
             "vllm:spec_decode_num_drafts_total": 766,
             "vllm:spec_decode_num_accepted_tokens_total": 1882,
             'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"}': 383,
             'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"}': 700,
-        }
+        },
+        "vllm",
     )
     assert got is not None and got.length == pytest.approx(3.4569, abs=1e-4)
     assert got.per_position == pytest.approx((700 / 766, 0.5))
@@ -79,6 +80,19 @@ def test_per_request_with_histogram() -> None:
     assert got is not None and got.length == 3.0 and got.histogram == (6, 7, 3, 4)
     assert got.per_position == pytest.approx((14 / 20, 7 / 20, 4 / 20))
     assert per_position([]) == ()
+
+
+def test_llamacpp_counters_come_before_its_timings() -> None:
+    names = ("llamacpp:spec_decode_num_drafts_total", "llamacpp:spec_decode_num_accepted_tokens_total")
+    raw = {
+        "counters": counters(dict.fromkeys(names, 10.0), dict(zip(names, (97.0, 177.0), strict=True))),
+        "requests": [
+            {"class": "ok", "timings": {"predicted_n": 256, "draft_n": 259, "draft_n_accepted": 167}}
+        ],
+    }
+    got = acceptance(raw)
+    assert got is not None and got.source == "llamacpp counters" and got.length == pytest.approx(1 + 167 / 87)
+    assert got.others == {"llama.cpp timings": pytest.approx(256 / 89)}
 
 
 def test_llamacpp_timings() -> None:
