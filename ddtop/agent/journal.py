@@ -65,13 +65,19 @@ def item_of(entry: Dict[str, Any]) -> Dict[str, Any]:
 
 
 class Joiner:
-    """Puts lines together that journald has cut at 48 KiB: `_LINE_BREAK=line-max` says that more follows."""
+    """Puts lines together that journald has cut at 48 KiB: `_LINE_BREAK=line-max` says that more follows.
 
-    def __init__(self) -> None:
+    `after` is the cursor that was read up to: its own entry comes once more and is dropped.
+    """
+
+    def __init__(self, after: Optional[str] = None) -> None:
         self._open: Dict[Tuple[Any, Any], Dict[str, Any]] = {}
+        self._after = after
 
     def add(self, entry: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-        """The item that `entry` completes; None while more of it is to come."""
+        """The item that `entry` completes; None while more of it is to come, and for the entry `after`."""
+        if self._after is not None and entry.get("__CURSOR") == self._after:
+            return None
         item = item_of(entry)
         key = (entry.get("_STREAM_ID"), entry.get("_PID"))
         begun = self._open.pop(key, None)
@@ -101,7 +107,9 @@ def journal_argv(
     if follow:
         words.append("-f")
     if cursor:
-        words.append("--after-cursor=" + cursor)
+        # Not --after-cursor: where the cursor's entry does not match the filter (it is another unit's), journalctl
+        # 252 skips the first entry that does. The entry of the cursor itself is dropped by Joiner.
+        words.append("--cursor=" + cursor)
         if follow:
             words += ["-n", "all"]
     else:
@@ -146,7 +154,7 @@ async def _follow(emit: Callable[[Dict[str, Any]], Any], cursor: Optional[str], 
             cursor = anchor
     how.pop("anchor", None)
     while True:
-        joiner = Joiner()
+        joiner = Joiner(cursor)
         came = False
         async with LineStream(journal_argv(follow=True, cursor=cursor, **how), limit_b=4 << 20) as stream:
             async for lines in stream.batches():
@@ -233,7 +241,7 @@ async def journal_read(context: Context, args: Dict[str, Any]) -> Dict[str, Any]
         boot=bool(args.get("boot", True)),
     )
     entries: List[Dict[str, Any]] = []
-    joiner = Joiner()
+    joiner = Joiner(cursor)
     size = 0
     async with LineStream(words, limit_b=4 << 20) as stream:
         async for lines in stream.batches():

@@ -117,7 +117,16 @@ async def override_write(context: Context, args: Dict[str, Any]) -> Dict[str, An
         await _sudo_write(path, text)
     await _reload(context, user)
     props = await show_unit(unit, user)
-    return {"path": path, "need_reload": props.get("NeedDaemonReload") == "yes", "text": text}
+    return {"path": path, "need_reload": not_loaded(props, path), "text": text}
+
+
+def not_loaded(props: Dict[str, str], path: str) -> bool:
+    """Whether systemd does not know a drop-in that lies there.
+
+    NeedDaemonReload alone does not tell: of a unit whose folder of drop-ins is new, systemd 252 says "no" until
+    it is reloaded, for it looks into its cache of known folders.
+    """
+    return props.get("NeedDaemonReload") == "yes" or path not in props.get("DropInPaths", "").split()
 
 
 async def _sudo_write(path: str, text: str) -> None:
@@ -159,4 +168,6 @@ async def override_remove(context: Context, args: Dict[str, Any]) -> Dict[str, A
             raise complain(done, "sudo rm")
         await run(["sudo", "-n", "rmdir", "--ignore-fail-on-non-empty", os.path.dirname(path)], timeout_s=10)
     await _reload(context, user)
-    return {"removed": [path]}
+    props = await show_unit(unit, user)
+    still = path in props.get("DropInPaths", "").split() or props.get("NeedDaemonReload") == "yes"
+    return {"removed": [path], "need_reload": still}

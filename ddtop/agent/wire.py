@@ -90,7 +90,7 @@ OPS = {
         "  writes /run/systemd/system/UNIT.d/50-ddtop.conf (empty ExecStart= first), daemon-reload",
         '{"path", "need_reload": bool, "text": str}',
     ),
-    "override-remove": ("request", '{"unit", "user": bool}', '{"removed": [path]}'),
+    "override-remove": ("request", '{"unit", "user": bool}', '{"removed": [path], "need_reload": bool|absent}'),
     "unit-cat": ("request", '{"unit", "user": bool}', '{"text"}'),
     "listeners": (
         "request",

@@ -65,6 +65,13 @@ def test_two_processes_split_lines_do_not_mix() -> None:
     assert (one["text"], two["text"]) == ("ab", "xy")
 
 
+def test_the_entry_of_the_cursor_itself_is_not_given_again() -> None:
+    joiner = Joiner("c1")
+    rows = [{"__CURSOR": f"c{i}", "MESSAGE": str(i)} for i in (1, 2, 3)]
+    assert [item["text"] for item in map(joiner.add, rows) if item] == ["2", "3"]
+    assert Joiner("c0").add(rows[0]) is not None, "another unit's entry: nothing of ours is dropped"
+
+
 @pytest.mark.parametrize(
     ("message", "text"),
     [
@@ -91,7 +98,7 @@ def test_commands() -> None:
     assert "-b" in follow
     after = journal_argv(["sudo", "-n"], unit="x.service", follow=True, cursor="s=1;i=2")
     assert after[:3] == ["sudo", "-n", "journalctl"]
-    assert "--after-cursor=s=1;i=2" in after
+    assert "--cursor=s=1;i=2" in after
     assert after[after.index("journalctl") :].count("-n") == 1
     assert after[after.index("-n", 2) + 1] == "all", "a limit would drop what came while we were away"
     one = journal_argv([], unit="x.service", invocation="ab12")
