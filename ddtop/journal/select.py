@@ -110,10 +110,17 @@ def short_count(number: int) -> str:
 def metric_value(metrics: dict[str, Any], name: str) -> float | None:
     """The number at `name` (`output_tok_s`, `ttft_ms.p50`), or None where it is absent or no number."""
     value: Any = metrics
+    if name in metrics:
+        # Metrics of a user's own benchmark carry the names that the plan gave them, dots and all.
+        return _number(metrics[name])
     for part in name.split("."):
         if not isinstance(value, dict):
             return None
         value = value.get(part)
+    return _number(value)
+
+
+def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value)

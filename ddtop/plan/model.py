@@ -1,0 +1,187 @@
+"""A checked plan, as frozen values: one struct for each table of the TOML file."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Scalar = str | int | float
+"""What a placeholder may stand for."""
+
+ServiceKind = Literal["systemd", "process", "command", "docker"]
+Engine = Literal["sglang", "vllm", "llamacpp"]
+Endpoint = Literal["chat", "completions", "generate"]
+
+SERVICE_KINDS: tuple[ServiceKind, ...] = ("systemd", "process", "command", "docker")
+ENGINES: tuple[Engine, ...] = ("sglang", "vllm", "llamacpp")
+ENDPOINTS: tuple[Endpoint, ...] = ("chat", "completions", "generate")
+ORDERS = ("restart-cheapest", "as-written")
+BENCH_KINDS = ("builtin", "command")
+BENCH_FORMATS = (
+    "auto", "sglang", "vllm", "aiperf", "guidellm", "genai-bench", "inference-perf", "llama-benchy",
+)  # fmt: skip
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of the parts of a plan."""
+
+
+class Model(Part, frozen=True, kw_only=True):
+    """`[model]`: what is served, where it must lie, and where it may be copied from."""
+
+    name: str = ""
+    path: str
+    sources: tuple[str, ...] = ()
+    """In order of preference: folders on the host, or `hf:org/name@rev`."""
+
+
+class Service(Part, frozen=True, kw_only=True):
+    """`[service]`: how a server process is run; defaults for every configuration."""
+
+    kind: ServiceKind
+    engine: Engine
+    unit: str
+    """Unit (systemd, command), container (docker), or name of the process."""
+    port: int = 30000
+    command: tuple[str, ...] = ()
+    """Arguments with placeholders; empty where the unit or a script has its own."""
+    env: dict[str, str] = {}
+    stop_units: tuple[str, ...] = ()
+    configure: tuple[str, ...] = ()
+    timeout_s: float = 1000.0
+    user: bool = False
+    """A unit of the login's own manager (`systemctl --user`)."""
+    cwd: str | None = None
+
+
+class Config(Part, frozen=True, kw_only=True):
+    """One configuration, after its `for` was expanded. None: as in `[service]`."""
+
+    name: str
+    args: tuple[str, ...] = ()
+    values: dict[str, Scalar] = {}
+    """Of `set`, and this one's of `for`: placeholders by these names."""
+    unit: str | None = None
+    command: tuple[str, ...] | None = None
+    env: dict[str, str] = {}
+    """Over those of `[service]`."""
+    stop_units: tuple[str, ...] | None = None
+    configure: tuple[str, ...] | None = None
+    engine: Engine | None = None
+    port: int | None = None
+    cwd: str | None = None
+
+
+class SkipRule(Part, frozen=True, kw_only=True):
+    """One entry of `matrix.skip`: cells that match every given field are skipped. Empty: any value."""
+
+    reason: str
+    config: tuple[str, ...] = ()
+    workload: tuple[str, ...] = ()
+    tp: tuple[int, ...] = ()
+    concurrency: tuple[int, ...] = ()
+    context: tuple[int, ...] = ()
+    output_tokens: tuple[int, ...] = ()
+
+
+class Matrix(Part, frozen=True, kw_only=True):
+    """`[matrix]`: what every configuration is measured at."""
+
+    tp: tuple[int, ...] = (1,)
+    concurrency: tuple[int, ...] = (1,)
+    context: tuple[int, ...] = (0,)
+    """Tokens before the prompt."""
+    repeats: int = 1
+    baseline: str
+    skip: tuple[SkipRule, ...] = ()
+    order: str = "restart-cheapest"
+
+
+class Workload(Part, frozen=True, kw_only=True):
+    """One `[[workload]]`: an ordered set of prompts and how many tokens to ask for."""
+
+    name: str
+    prompts: tuple[Any, ...] = ()
+    """Strings, or {"prompt": …} / {"messages": […]} with an optional output_tokens."""
+    output_tokens: tuple[int, ...] = (0,)
+    """0: the user's own benchmark decides."""
+
+
+class Sampling(Part, frozen=True, kw_only=True):
+    """`[sampling]`: what is sent with every request. It decides speculative results."""
+
+    endpoint: Endpoint = "chat"
+    temperature: float = 0.0
+    ignore_eos: bool = True
+    extra_body: dict[str, Any] = {}
+
+
+class Bench(Part, frozen=True, kw_only=True):
+    """`[bench]`: how a cell is measured."""
+
+    kind: Literal["builtin", "command"] = "builtin"
+    requests_per_stream: int = 8
+    warmup: int = 1
+    time_limit_s: float = 600.0
+    request_timeout_s: float = 600.0
+    nonce: bool = True
+    """A leading nonce in each prompt, where the prefix cache must not help."""
+    flush_cache: bool = True
+    slo: dict[str, float] = {}
+    """Limits in ms for goodput: ttft_ms, tpot_ms, e2e_ms, icl_ms."""
+    argv: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    format: str = "auto"
+    metrics: dict[str, str] = {}
+    """Metric name → JMESPath, with `mean:`, `max:`, `sum:` or `last:` before it."""
+
+
+class Policy(Part, frozen=True, kw_only=True):
+    """`[policy]`: what happens without a person. Words of READINESS; see docs/plan.md."""
+
+    transient: str = "retry-once"
+    bug: str = "retry-once-then-broken"
+    config: str = "fail-and-go-on"
+    host: str = "wait-clean"
+    host_lost_wait_min: float = 60.0
+    reboot: str = "restage-and-resume"
+    zero_tokens: str = "retry-once-then-broken"
+    foreign: str = "wait-10min-then-stop"
+    invalid_client: str = "rerun-twice"
+    answer_s: float = 60.0
+
+
+class Record(Part, frozen=True, kw_only=True):
+    """`[record]`."""
+
+    log_mib: float = 512.0
+
+
+class Notify(Part, frozen=True, kw_only=True):
+    """`[notify]`: how a headless run reaches a person."""
+
+    command: tuple[str, ...] = ()
+    webhook_env: str | None = None
+    """Name of the environment variable that holds the URL."""
+
+
+class Plan(Part, frozen=True, kw_only=True):
+    """A plan that can be run."""
+
+    name: str
+    host: str | None = None
+    model: Model | None = None
+    service: Service
+    configs: tuple[Config, ...]
+    """In the order of the file, `for` expanded."""
+    matrix: Matrix
+    workloads: tuple[Workload, ...]
+    sampling: Sampling = Sampling()
+    bench: Bench = Bench()
+    policy: Policy = Policy()
+    record: Record = Record()
+    notify: Notify = Notify()
+    text: str = ""
+    """The TOML as read, for the record."""
+    path: str | None = None

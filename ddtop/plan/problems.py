@@ -1,0 +1,117 @@
+"""What is wrong with a plan: every fault at once, each with its place, what was found and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ddtop.errors import PlanError
+from ddtop.plan.lines import locate
+
+Key = str | int
+Path = tuple[Key, ...]
+SHOWN = 20
+"""Faults printed in full; more are counted."""
+
+
+class Problem(NamedTuple):
+    """One fault or warning."""
+
+    path: Path
+    what: str
+    """In words: what was found."""
+    allowed: str = ""
+    """What may stand there, or what to do."""
+    line: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Key path as one would write it: `matrix.tp[1]`, `configs."b{budget}".args[0]`."""
+        return key_path(self.path)
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line is not None else ""
+        head = f"{self.key}: " if self.path else ""
+        tail = f"; {self.allowed}" if self.allowed else ""
+        return f"{where}{head}{self.what}{tail}"
+
+
+class InvalidPlanError(PlanError):
+    """A plan that cannot be run, with all its faults in `problems`."""
+
+    def __init__(self, name: str, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = f"{len(problems)} errors" if len(problems) > 1 else "1 error"
+        lines = [f"  {problem}" for problem in problems[:SHOWN]]
+        if len(problems) > SHOWN:
+            lines.append(f"  … and {len(problems) - SHOWN} more")
+        super().__init__(
+            "\n".join([f"{name}: {count}", *lines]), do=f"correct it, then: ddtop plan check {name}"
+        )
+
+
+class Problems:
+    """Collects the faults and warnings of one plan."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.faults: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def fault(self, path: Path, what: str, allowed: str = "") -> None:
+        self._add(self.faults, path, what, allowed)
+
+    def warn(self, path: Path, what: str, allowed: str = "") -> None:
+        self._add(self.warnings, path, what, allowed)
+
+    def _add(self, to: list[Problem], path: Path, what: str, allowed: str) -> None:
+        problem = Problem(path, what, allowed, locate(self._text, path))
+        if problem not in to:
+            to.append(problem)
+
+
+def key_path(path: Path) -> str:
+    """`("matrix", "tp", 1)` → `matrix.tp[1]`."""
+    out = ""
+    for part in path:
+        if isinstance(part, int):
+            out += f"[{part}]"
+            continue
+        bare = part.replace("-", "").replace("_", "")
+        word = part if bare.isascii() and bare.isalnum() else json.dumps(part, ensure_ascii=False)
+        out += f".{word}" if out else word
+    return out
+
+
+def shown(value: Any) -> str:
+    """A value of the plan as a person would recognise it, at most 60 characters."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, bool):
+        return str(value).lower()
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = str(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word most like `word`, if one is near."""
+    pool = sorted(set(known))
+    lower = {k.lower().replace("-", "_"): k for k in pool}
+    exact = lower.get(word.lower().replace("-", "_"))
+    if exact is not None:
+        return exact
+    close = difflib.get_close_matches(word, pool, 1, 0.6)
+    return close[0] if close else None
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`did you mean …? known: a, b, c` for a word that is not known."""
+    pool = list(known)
+    near = nearest(word, pool)
+    meant = f"did you mean `{near}`? " if near else ""
+    return f"{meant}allowed: {', '.join(pool) if pool else 'none'}"
