@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ddtop.errors import DdtopError, UsageError
-from ddtop.inspect.files import NotJudgedError, input_number, result, text_of
+from ddtop.inspect.files import NotJudgedError, input_number, is_ssh_config, result, text_of
 from ddtop.inspect.guess import guess_kind
-from ddtop.inspect.proof import last_events, number_lines
+from ddtop.inspect.proof import head_lines, last_events, number_lines
 from ddtop.inspect.render import render_text, to_json
 
 KINDS = ("log", "gpu", "sse", "unit", "model", "results", "ssh")
@@ -81,7 +82,21 @@ def _unit(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def _results(files: Mapping[str, bytes]) -> dict[str, Any]:
-    return _function("ddtop.bench.importers", "diagnose_results")(files)
+    """Result files are read from a folder: the importers look at what lies beside them (plan, server log,
+    status)."""
+    judge = _function("ddtop.bench.importers", "diagnose_results")
+    numbered = {input_number(n): n for n in sorted(files) if input_number(n) is not None}
+    inputs = numbered or {1: next(iter(files))}
+    with tempfile.TemporaryDirectory(prefix="ddtop-inspect-") as folder:
+        for name, data in files.items():
+            (Path(folder) / Path(name).name).write_bytes(data)
+        first, *others = sorted(n for n in inputs if n is not None)
+        got = dict(judge(Path(folder) / Path(inputs[first]).name))
+        got["evidence"] = got.get("evidence") or head_lines(files[inputs[first]])
+        for n in others:
+            more = judge(Path(folder) / Path(inputs[n]).name)
+            got.update((f"{key}_input{n}", value) for key, value in more.items() if key != "evidence")
+    return got
 
 
 def _model(files: Mapping[str, bytes]) -> dict[str, Any]:
@@ -128,7 +143,7 @@ def inspect_file(kind: str | None, source: Path | str | bytes, *, name: str = "i
         return inspect_files(kind, {name: source})
     path = Path(source).expanduser()
     if path.is_dir():
-        if any(input_number(p.name) for p in path.iterdir()):
+        if _is_bundle(path):
             return inspect_files(kind, read_folder(path))
         if kind in (None, "model"):
             got = _function("ddtop.inspect.model", "diagnose_model")(path)
@@ -143,14 +158,21 @@ def inspect_file(kind: str | None, source: Path | str | bytes, *, name: str = "i
             data = file.read(MAX_BYTES)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    file_name = path.name
-    if kind == "ssh" and not file_name.endswith(".config") and _looks_like_config(data):
-        file_name = "input.config"
-    return inspect_files(kind, {file_name: data})
+    if kind in {None, "ssh"} and is_ssh_config(text_of(data[:65_536])):
+        included = _function("ddtop.inspect.ssh", "included_files")(path)
+        name = path.name if path.name.endswith(".config") else "input.config"
+        return inspect_files("ssh", {**included, name: data})
+    return inspect_files(kind, {path.name: data})
 
 
-def _looks_like_config(data: bytes) -> bool:
-    return bool(re.search(rb"^\s*(?:Host|Match|Include)[\s=]", data[:65536], re.I | re.M))
+def _is_bundle(folder: Path) -> bool:
+    """Whether a folder holds inputs that belong together, and is not itself a model."""
+    return any(
+        input_number(p.name) is not None
+        or p.name == "probe.txt"
+        or p.suffix in {".config", ".show", ".sse", ".lst"}
+        for p in folder.iterdir()
+    )
 
 
 def read_folder(folder: Path, *, limit: int = MAX_BYTES) -> dict[str, bytes]:

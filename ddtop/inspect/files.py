@@ -62,5 +62,17 @@ def result(
     return head
 
 
+def is_ssh_config(text: str) -> bool:
+    """Whether a text is an ssh config: Host, Match or Include lines, and an option that people set."""
+    rows = [
+        line.strip() for line in text.splitlines()[:300] if line.strip() and not line.strip().startswith("#")
+    ]
+    words = {re.split(r"[\s=]", row, maxsplit=1)[0].lower() for row in rows}
+    return bool(words & {"host", "match", "include"}) and bool(
+        words & {"hostname", "user", "port", "proxyjump", "proxycommand", "identityfile", "include", "controlmaster",
+                 "stricthostkeychecking", "forwardagent", "serveraliveinterval", "remotecommand"}
+    )  # fmt: skip
+
+
 class NotJudgedError(Exception):
     """The input is not of the kind, or too little to say anything; `str()` says which, for people."""

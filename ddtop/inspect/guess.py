@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ddtop.hosts.sshtext import find_hits, read_frame
-from ddtop.inspect.files import text_of
+from ddtop.inspect.files import is_ssh_config, text_of
 from ddtop.inspect.model import parse_listing
 from ddtop.sources.gpu_diag import diagnose_gpu
 
@@ -87,7 +87,7 @@ def guess_text(data: bytes) -> str | None:
         return "gpu"
     if _RESULT_TEXT.search(text):
         return "results"
-    if _is_ssh_config(text):
+    if is_ssh_config(text):
         return "ssh"
     rows = [line for line in text.splitlines()[:200] if line.strip() and not line.startswith("#")]
     if rows and len(parse_listing("\n".join(rows))) * 2 > len(rows) and not _UNIT_WORDS.search(text):
@@ -148,14 +148,3 @@ def _value_kind(value: Any) -> str | None:
 def _only_systemd(text: str) -> bool:
     names = re.findall(r'"SYSLOG_IDENTIFIER"\s*:\s*"([^"]{1,80})"', text)
     return bool(names) and all(name == "systemd" for name in names)
-
-
-def _is_ssh_config(text: str) -> bool:
-    rows = [
-        line.strip() for line in text.splitlines()[:300] if line.strip() and not line.strip().startswith("#")
-    ]
-    words = {re.split(r"[\s=]", row, maxsplit=1)[0].lower() for row in rows}
-    return bool(words & {"host", "match", "include"}) and bool(
-        words & {"hostname", "user", "port", "proxyjump", "proxycommand", "identityfile", "include", "controlmaster",
-                 "stricthostkeychecking", "forwardagent", "serveraliveinterval", "remotecommand"}
-    )  # fmt: skip

@@ -38,3 +38,9 @@ def last_events(data: bytes, *, last: int = 2) -> list[dict[str, Any]]:
     return [evidence(text_of(line[:2000]), at) for at, line in rows[-last:]] or [
         evidence("the response is empty")
     ]
+
+
+def head_lines(data: bytes, *, first: int = 3) -> list[dict[str, Any]]:
+    """The first lines of a result file that are not blank: they show what tool and form it is."""
+    rows = [(at, line) for at, line in enumerate(data[:65_536].splitlines(), 1) if line.strip()]
+    return [evidence(text_of(line[:400]), at) for at, line in rows[:first]] or [evidence("the file is empty")]

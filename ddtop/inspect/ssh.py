@@ -13,7 +13,7 @@ from ddtop.hosts.sshcauses import CAUSES, fill
 from ddtop.hosts.sshconfig import SshTarget, resolve_target
 from ddtop.hosts.sshparse import ExecRule, harmless_exec, run_exec
 from ddtop.hosts.sshtext import find_hits
-from ddtop.inspect.files import NotJudgedError, evidence, input_number, result, text_of
+from ddtop.inspect.files import NotJudgedError, evidence, input_number, is_ssh_config, result, text_of
 from ddtop.inspect.ssh_texts import is_speech, judge_texts
 
 _LIMITS = {
@@ -49,6 +49,8 @@ def diagnose_ssh(
         return _of_target(_resolve(host, None, None, run_exec, local_user), {})
     query = host or text_of(files.get("query.txt", b"")).strip() or None
     configs = {n: d for n, d in files.items() if n.endswith((".config", "ssh_config")) or n in {"config"}}
+    if not configs:
+        configs = {n: d for n, d in files.items() if n != "query.txt" and is_ssh_config(text_of(d[:65_536]))}
     texts = {
         n: text_of(d) for n, d in files.items() if n not in configs and n not in {"query.txt", "meta.toml"}
     }
@@ -68,6 +70,24 @@ def _resolve(
 
 
 # ------------------------------------------------------------------------------------------------ configs
+
+
+def included_files(path: Path, *, depth: int = 4) -> dict[str, bytes]:
+    """Files that a config includes by a relative name, from beside it: relative name → content."""
+    out: dict[str, bytes] = {}
+    if depth:
+        text = text_of(path.read_bytes())
+        for row in re.finditer(r"^\s{0,40}Include[\s=]{1,20}(?P<names>.{1,1000})$", text, re.I | re.M):
+            for name in row["names"].replace('"', "").split():
+                if name.startswith(("/", "~", "$")) or ".." in name:
+                    continue
+                for file in sorted(path.parent.glob(name))[:100]:
+                    if file.is_file():
+                        out[file.relative_to(path.parent).as_posix()] = file.read_bytes()
+                        out.update(
+                            included_files(file, depth=depth - 1) if file.parent == path.parent else {}
+                        )
+    return out
 
 
 def default_query(text: str) -> str | None:
@@ -138,8 +158,6 @@ def _join_configs(results: dict[str, dict[str, Any]], texts: Mapping[str, str]) 
                 out.update(
                     (f"{k.removesuffix('_input')}_input{n}", v) for k, v in other.items() if k not in _ONCE
                 )
-    elif len(named) == 1:
-        return next(iter(named.values()))
     else:
         worst = min(named.values(), key=lambda r: _SEVERITY[r["severity"]])
         bad = _SEVERITY[worst["severity"]] < _SEVERITY["warn"]
