@@ -42,6 +42,13 @@ def llama_figures(facts: Sequence[RunLine]) -> dict[str, Any]:
         for name in _LLAMA_NAMES:
             if listed := [t[name] for t in tasks if name in t]:
                 found[name] = listed
+    steps = [
+        (t["accepted"], t["accepted"] / (t["accept_len"] - 1))
+        for t in tasks
+        if t.get("accepted") and t.get("accept_len", 1) > 1
+    ]
+    if len(tasks) > 1 and steps:
+        found["accept_len_weighted"] = round(1 + sum(a for a, _ in steps) / sum(d for _, d in steps), 4)
     if "accept_len" not in found and totals.get("accept_len") is not None:
         found["accept_len"] = totals["accept_len"]
     if "accept_len" not in found and totals.get("drafts") and totals.get("accepted") is not None:

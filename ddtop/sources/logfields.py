@@ -33,6 +33,11 @@ def mib(text: str | None) -> float | None:
         return None
 
 
+def _natural(rank: str) -> list[tuple[str, int]]:
+    """Sort key under which TP2 comes before TP10."""
+    return [(name, int(number)) for name, number in re.findall(r"([A-Za-z]+)(\d{1,9})", rank)]
+
+
 def _put(into: dict[str, Any], key: str, value: Any) -> None:
     if value is not None and value != "":
         into[key] = (
@@ -84,8 +89,8 @@ def _numbers(found: dict[str, Any], scan: ScanSnapshot) -> None:
         began = scan.began.get("init-begin", ())
         waiting = bool(began) and "init-end" not in scan.began and scan.phase == "init"
         ranks = [r for r in scan.ranks if not r.startswith("gpu")]
-        found["ranks_seen"] = len(began) if waiting else sorted(ranks)
-        found["ranks"] = sorted(ranks)
+        found["ranks_seen"] = len(began) if waiting else sorted(ranks, key=_natural)
+        found["ranks"] = sorted(ranks, key=_natural)
     _put(found, "max_total_num_tokens", value("sched.ready", "tok"))
     _put(found, "context_len", value("sched.ready", "ctx"))
     _put(found, "kv_tokens", value("kv.allocated", "tok"))

@@ -102,7 +102,7 @@ class LogScanner:
         if any(f.kind == "args" for f in facts):
             self._begin_args(line)
         for match in matches:
-            hit = self._hit(match, entry, rank, pid, raised, line)
+            hit = self._hit(match, entry, rank, pid, raised, line, parsed.level)
             found.append(hit)
             self._take_hit(hit, times)
         if START in line or (raised is not None and not matches and not FOLLOW_UPS.search(raised.name or "")):
@@ -248,9 +248,19 @@ class LogScanner:
     # -------------------------------------------------------------------------------------------------
 
     def _hit(
-        self, match: Match, entry: LogEntry, rank: str, pid: int | None, raised: Raised | None, line: str
+        self,
+        match: Match,
+        entry: LogEntry,
+        rank: str,
+        pid: int | None,
+        raised: Raised | None,
+        line: str,
+        level: str,
     ) -> Hit:
         signature = match.signature
+        calm = level in ("DEBUG", "INFO", "WARNING") and signature.engine not in ("kernel", "host", "systemd")
+        # what the engine itself logs as a warning is none of its failures: it was caught
+        role = "marker" if calm and signature.role in ("cause", "consequence") else signature.role
         phase = ""
         if "Capture cuda graph failed" in line:
             phase = "capture"
@@ -262,7 +272,7 @@ class LogScanner:
         phase = phase or self._phase_of(signature.id, signature.phase)
         slug = load_causes().slug_of(signature.id, phase)
         return Hit(
-            signature.id, signature.role, signature.kind, slug, signature.engine, line.strip()[:1_000], match.groups,
+            signature.id, role, signature.kind, slug, signature.engine, line.strip()[:1_000], match.groups,
             rank or (raised.rank if raised else ""), pid, phase, entry.realtime, entry.cursor, entry.number, signature.advice,
         )  # fmt: skip
 

@@ -111,6 +111,8 @@ TABLE = [
     ("vllm's context too long, in its own spelling", "(EngineCore_DP0 pid=1) ERROR 06-30 13:53:19 [core.py:515] ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV cache memory (7.36 GiB). Based on the available memory, the estimated maximum model length is 60304.\n", "failed", "context-exceeds-kv-cache", None),
     ("watchdog of nccl, then abort", "[rank0]:[E1104 10:00:00.1 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600004 milliseconds before timing out.\nterminate called after throwing an instance of 'c10::DistBackendError'\nFatal Python error: Aborted\n", "failed", "nccl-collective-timeout", None),
     ("compiler missing", "RuntimeError: Failed to find C compiler. Please specify via CC environment variable\n", "failed", "jit-build-failed", None),
+    ("a warning of the engine is no failure", VLLM.replace("(APIServer pid=1) INFO 09-01 10:00:01", "(Worker_TP0 pid=20) WARNING 09-01 10:00:00 [x.py:1] CUBLAS_STATUS_NOT_SUPPORTED, falling back\n(APIServer pid=1) INFO 09-01 10:00:01", 1), "ready", "ready", None),
+    ("an optional import is no failure", SGLANG.replace("[2026-04-27 02:36:04 TP0] Ignore", "[2026-04-27 02:36:04 TP0] Ignore import error: ModuleNotFoundError: No module named 'mindspore'\n[2026-04-27 02:36:04 TP0] Ignore", 1), "ready", "serving", None),
     ("empty", "", "starting", "no-log-lines", None),
 ]  # fmt: skip
 
