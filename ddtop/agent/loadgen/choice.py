@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+TEXT_KEYS = ("content", "text", "reasoning", "reasoning_content", "refusal")
+GOOD_FINISH = ("stop", "length", "tool_calls", "function_call", "eos", "limit", "word", "stop_sequence")
+
 
 class Choice:
     """One of the `n` answers of a request."""
@@ -38,3 +44,12 @@ class Choice:
             return 0
         self.native_text = "".join(self.native_pieces)
         return len(text)
+
+
+def whole(value: Any) -> int | None:
+    """An integer from JSON, or None (bool is no number; 3.0 is)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if not math.isfinite(value):
+        return None
+    return int(value)

@@ -10,6 +10,7 @@ from array import array
 from typing import Any
 
 from .classes import request_class
+from .fastpath import take
 from .http1 import HttpError, ResponseReader
 from .response import Account
 from .sse import SseParser
@@ -98,6 +99,8 @@ class Exchange:
 
     def _take(self, data: bytes, stamp: int) -> None:
         if self.bad_http:
+            return
+        if self.is_sse and take(data, stamp, self.reader, self.parser, self.account):
             return
         try:
             body = self.reader.feed(data)

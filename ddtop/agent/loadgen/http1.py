@@ -41,6 +41,13 @@ class ResponseReader:
         return self._state != "head"
 
     @property
+    def between_chunks(self) -> bool:
+        """True in a plain (not compressed) chunked body where the next byte begins a chunk."""
+        return (
+            self._state == "body" and self.framing == "chunked" and not self._buffer and self._unzip is None
+        )
+
+    @property
     def keep_alive(self) -> bool:
         """True if the connection may carry another request after this response."""
         connection = self.headers.get("connection", "").lower()

@@ -8,14 +8,10 @@ Understands OpenAI chat and completions chunks, SGLang `/generate` (cumulative o
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
-from .choice import Choice
+from .choice import GOOD_FINISH, TEXT_KEYS, Choice, whole
 from .sse import SseEvent
-
-TEXT_KEYS = ("content", "text", "reasoning", "reasoning_content", "refusal")
-GOOD_FINISH = ("stop", "length", "tool_calls", "function_call", "eos", "limit", "word", "stop_sequence")
 
 
 class Account:
@@ -148,6 +144,39 @@ class Account:
             self.first_content_event, self.first_content_ns = index, at_ns
         self._chunk(content or reasoning, gained, index, at_ns)
 
+    def plain_chunk(self, text: str, at_ns: int, prompt: int | None, count: int | None) -> bool:
+        """What `event` does, for the plainest of all: text of choice 0, no finish, and the running count or none.
+        False (nothing changed) where that is not all there is to it."""
+        if not text or len(self.choices) > 1 or (self.choices and 0 not in self.choices):
+            return False
+        choice = self.choices.get(0)
+        if count is not None and (
+            self.source != "usage-each"
+            if self._running_known
+            else self.source != "none" or choice is None or choice.finish
+        ):
+            return False
+        index = self.events
+        self.events += 1
+        self.last_event_ns = at_ns
+        if choice is None:
+            choice = self._choice_at(0)
+        if self.keep_text:
+            choice.text.append(text)
+        self.content_chars += len(text)
+        gained = 0
+        if count is not None:
+            self.prompt_tokens = prompt
+            self._running_known, self.source = True, "usage-each"
+            if count > choice.counted:
+                gained = count - choice.counted
+                choice.counted = count
+        self.event_tokens.append(gained)
+        if self.first_content_event is None:
+            self.first_content_event, self.first_content_ns = index, at_ns
+        self._chunk(True, gained, index, at_ns)
+        return True
+
     def body(self, raw: bytes, at_ns: int) -> None:
         """Take a whole JSON body: an error document, or an answer from a server that ignored `stream`."""
         try:
@@ -277,14 +306,14 @@ class Account:
         if not isinstance(usage, dict):
             return
         self._prompt_side(usage)
-        count = _whole(usage.get("completion_tokens"))
+        count = whole(usage.get("completion_tokens"))
         if count is None:
             return
         details = usage.get("completion_tokens_details")
         reasoning = usage.get("reasoning_tokens")
         if reasoning is None and isinstance(details, dict):
             reasoning = details.get("reasoning_tokens")
-        self.reasoning_tokens = _whole(reasoning) if reasoning is not None else self.reasoning_tokens
+        self.reasoning_tokens = whole(reasoning) if reasoning is not None else self.reasoning_tokens
         indices = [item.get("index", 0) for item in choices if isinstance(item, dict)]
         finished = bool(self.choices) and all(choice.finish for choice in self.choices.values())
         if not indices or (finished and not self._running_known):
@@ -300,15 +329,15 @@ class Account:
                 choice.counted = max(choice.counted, count)
 
     def _prompt_side(self, usage: dict[str, Any]) -> None:
-        prompt = _whole(usage.get("prompt_tokens"))
+        prompt = whole(usage.get("prompt_tokens"))
         if prompt is not None:
             self.prompt_tokens = prompt
         details = usage.get("prompt_tokens_details")
         cached = usage.get("cached_tokens")
         if cached is None and isinstance(details, dict):
             cached = details.get("cached_tokens")
-        if _whole(cached) is not None:
-            self.cached_tokens = _whole(cached)
+        if whole(cached) is not None:
+            self.cached_tokens = whole(cached)
 
     def _native(self, message: dict[str, Any]) -> bool:
         """SGLang /generate: `text` is all of it so far (or the increment, as a server option), the count always is."""
@@ -317,7 +346,7 @@ class Account:
         meta = message.get("meta_info")
         meta = meta if isinstance(meta, dict) else {}
         text = message.get("text")
-        count = _whole(meta.get("completion_tokens"))
+        count = whole(meta.get("completion_tokens"))
         grew = False
         if isinstance(text, str) and text:
             gained = choice.take_native(text, count is not None and count > choice.counted)
@@ -341,11 +370,11 @@ class Account:
             self.content_chars += len(piece)
             if self.keep_text:
                 choice.text.append(piece)
-        count = _whole(message.get("tokens_predicted"))
+        count = whole(message.get("tokens_predicted"))
         if count:
             self._running_known, self.source = True, "timings"
             choice.counted = max(choice.counted, count)
-        prompt = _whole(message.get("tokens_evaluated"))
+        prompt = whole(message.get("tokens_evaluated"))
         self.prompt_tokens = prompt if prompt is not None else self.prompt_tokens
         if message.get("stop"):
             kind = message.get("stop_type") or ("limit" if message.get("stopped_limit") else "stop")
@@ -356,7 +385,7 @@ class Account:
         timings = message.get("timings")
         if isinstance(timings, dict):
             self.timings = timings
-            count = _whole(timings.get("predicted_n"))
+            count = whole(timings.get("predicted_n"))
             if count is not None and self.source in ("none", "timings", "usage") and self.choices:
                 if self.final_tokens is None or self._running_known:
                     self._running_known, self.source = True, "timings"
@@ -368,12 +397,3 @@ class Account:
         metrics = message.get("metrics")
         if isinstance(metrics, dict) and isinstance(metrics.get("speculative_decoding"), dict):
             self.spec.update(metrics["speculative_decoding"])
-
-
-def _whole(value: Any) -> int | None:
-    """An integer from JSON, or None (bool is no number; 3.0 is)."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    if not math.isfinite(value):
-        return None
-    return int(value)

@@ -33,6 +33,11 @@ class SseParser:
         self._started = False
         self._seen_cr = False  # bare CR line ends only cost time where a CR was ever seen
 
+    @property
+    def idle(self) -> bool:
+        """True where the next byte begins an event."""
+        return self._started and not self._parts and not self._data and not self._name
+
     def feed(self, data: bytes) -> list[SseEvent]:
         """Take the next bytes; return the events they complete (often none, sometimes several)."""
         if not data:
