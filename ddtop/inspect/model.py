@@ -15,7 +15,7 @@ from ddtop.agent.modeljudge import Entry, judge
 from ddtop.inspect.files import NotJudgedError, evidence, result, text_of
 
 _FIND = re.compile(
-    r"^(?P<kind>[fdlcbsp])\s+(?:(?P<blocks>\d{1,15})\s+(?=\d{1,18}\s))?(?P<size>\d{1,18})\s+(?P<path>\S.{0,4000}?)"
+    r"^(?P<kind>[fdlcbsp])\s+(?:(?P<blocks>\d{1,18})\s+(?=\d{1,18}\s))?(?P<size>\d{1,18})\s+(?P<path>\S.{0,4000}?)"
     r"(?:\s->\s(?P<to>\S.{0,4000}?))?\s{0,8}$"
 )
 _LS = re.compile(
@@ -91,9 +91,13 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
     proof = [evidence(line.strip(), at, name) for name, text in texts.items() if name.endswith((".err", ".log"))
              for at, line in enumerate(text.splitlines(), 1) if line.strip()][:4]  # fmt: skip
     _short_file(got, entries, sizes, no_space)
+    grown = _grown(texts)
     progress = next((m for t in texts.values() for m in [_RSYNC.search(t)] if m), None)
-    if progress and got["verdict"] == "incomplete":
-        got.update(verdict="staging", cause="copy-in-progress", severity="info", percent=int(progress["pct"]),
+    if grown:
+        got["grown_bytes"] = grown
+    if (progress or grown) and got["verdict"] == "incomplete" and got["cause"] != "tmpfs-full":
+        got.update(verdict="staging", cause="copy-in-progress", severity="info",
+                   percent=int(progress["pct"]) if progress else None,
                    advice="A copy is running: wait for it, do not start the server.")  # fmt: skip
     got["evidence"] = [*got["evidence"], *proof]
     return _shape(got)
@@ -166,6 +170,14 @@ def _available(texts: Mapping[str, str]) -> int | None:
     unit = next((1024 for t in texts.values() if re.search(r"1K-blocks|1024-blocks", t)), 1)
     best = next((m for line, m in rows if line.startswith("tmpfs") or "/dev/shm" in line), rows[0][1])
     return int(best["avail"]) * unit
+
+
+def _grown(texts: Mapping[str, str]) -> int:
+    """Bytes that came between the last two of successive listings (`input.read1.lst` …); 0 for a single
+    one."""
+    reads = {int(m[1]): t for n, t in texts.items() if (m := re.search(r"\.read(\d{1,4})\.", n))}
+    totals = [sum(e.size for e in parse_listing(reads[n]) if e.kind == "f") for n in sorted(reads)]
+    return max(0, totals[-1] - totals[-2]) if len(totals) > 1 else 0
 
 
 def _short_file(

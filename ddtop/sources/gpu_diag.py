@@ -8,7 +8,7 @@ from typing import Any
 
 from ddtop.sources.gpu_csv import fields_of_command, is_header, parse_query_csv
 from ddtop.sources.gpu_dmon import dmon_columns, dmon_head, is_apps_header, parse_dmon
-from ddtop.sources.gpu_errors import find_trouble, host_signs
+from ddtop.sources.gpu_errors import EXIT_CAUSES, find_trouble, host_signs
 from ddtop.sources.gpu_rows import judge_apps, judge_signs, shape
 from ddtop.sources.gpu_sample import GpuSample, GpuTrouble, sample_dict
 from ddtop.sources.gpu_table import parse_table
@@ -42,6 +42,13 @@ def diagnose_gpu(files: Mapping[str, bytes]) -> dict[str, Any]:
     command = _text(files.get("cmd.txt", b""))
     results = {n: (name, _one(_text(data), command, name)) for n, (name, data) in inputs.items()}
     judged = {n: got for n, got in results.items() if got[1] is not None}
+    rc = _text(files.get("rc.txt", b"")).strip()
+    status = int(rc) if re.fullmatch(r"-?\d{1,5}", rc) else None
+    if not judged and status in EXIT_CAUSES:
+        cause, severity, advice = EXIT_CAUSES[status]
+        proof = [{"text": f"exit status {status}, no readings", "file": "rc.txt", "line": 1}]
+        verdict = "degraded" if severity == "warn" else "down"
+        return shape(Finding(verdict, cause, severity, advice), proof, rc=status, gpus_reported=0)
     if not judged:
         raise ValueError("this is no output of nvidia-smi that can be read")
     first = min(judged)
@@ -65,18 +72,26 @@ def diagnose_gpu(files: Mapping[str, bytes]) -> dict[str, Any]:
         for key in ("xid", "xids", "blocked_tasks"):
             if key in got:
                 out.setdefault(key, got[key])
-    rc = _text(files.get("rc.txt", b"")).strip()
-    if re.fullmatch(r"-?\d{1,5}", rc):
-        out["rc"] = int(rc)
+    if status is not None:
+        out["rc"] = status
     return out
 
 
 def _inputs(files: Mapping[str, bytes]) -> dict[int, tuple[str, bytes]]:
+    """Number → (name, content). Successive reads of one stream (`input.read1.csv` …) are put together in
+    order."""
     found: dict[int, tuple[str, bytes]] = {}
+    reads: dict[int, list[tuple[int, bytes]]] = {}
     for name in sorted(files):
-        match = _INPUT.match(name.rsplit("/", 1)[-1])
+        base = name.rsplit("/", 1)[-1]
+        match = _INPUT.match(base)
         if match:
-            found.setdefault(int(match["n"]) if match["n"] else 1, (name, files[name]))
+            n = int(match["n"]) if match["n"] else 1
+            found.setdefault(n, (name, files[name]))
+            if read := re.search(r"\.read(\d{1,4})\.", base):
+                reads.setdefault(n, []).append((int(read[1]), files[name]))
+    for n, parts in reads.items():
+        found[n] = (found[n][0], b"\n".join(data for _, data in sorted(parts)))
     if not found:
         rest = [n for n in sorted(files) if n not in {"cmd.txt", "rc.txt", "expect.toml", "source.txt"}]
         found = {i: (n, files[n]) for i, n in enumerate(rest, 1)}

@@ -107,6 +107,13 @@ _RULES: tuple[_Rule, ...] = (
         "The GPU is wedged: stop the sweep on this host and reset it (`nvidia-smi -r -i N`) or reboot.",
     ),
     _rule(
+        r"infoROM is corrupted(?: at gpu (?P<bus_id>[0-9a-fA-F:.]{7,20}))?",
+        "inforom-corrupted",
+        "warn",
+        "The card's own configuration store is damaged: the GPU works, but have it reflashed or exchanged.",
+        "degraded",
+    ),
+    _rule(
         r"Field \"(?P<field>[^\"\n]{1,100})\" is not a valid field to query",
         "unknown-query-field",
         "warn",
@@ -124,13 +131,39 @@ _RULES: tuple[_Rule, ...] = (
     _rule(
         r"(?:couldn.t|could not|cannot|unable to) find (?:the )?(?:libnvidia-ml|nvml)"
         r"|libnvidia-ml[^\n]{0,60}not found"
-        r"|NVML Shared Library Not Found",
+        r"|NVML Shared Library Not Found|error while loading shared libraries: libnvidia",
         "nvml-library-missing",
         "error",
         "The NVML library is not installed here: install the driver's libraries or mount them into the "
         "container.",
     ),
 )
+EXIT_CAUSES: dict[int, tuple[str, str, str]] = {
+    # nvidia-smi(1) RETURN VALUE; 124 and 137 are timeout(1)'s: the call never came back.
+    4: ("nvml-no-permission", "error", "This login may not ask: check the modes of /dev/nvidia*."),
+    6: ("no-devices-found", "error", "The query found no GPU: a wrong -i, or a card that failed to start."),
+    8: ("external-power-missing", "critical", "A power cable of a GPU is not connected."),
+    9: ("driver-not-loaded", "critical", "Load the kernel module (`modprobe nvidia`)."),
+    10: (
+        "interrupt-problem",
+        "critical",
+        "The kernel found a GPU interrupt problem: read the kernel log, reboot.",
+    ),
+    12: ("nvml-library-missing", "error", "The NVML library is not installed here."),
+    14: ("inforom-corrupted", "warn", "The card's own configuration store is damaged."),
+    15: ("gpu-lost-from-bus", "critical", "A GPU has dropped off the bus: reboot the host."),
+    124: (
+        "nvidia-smi-hung",
+        "critical",
+        "nvidia-smi did not come back: read the kernel log, reboot the host.",
+    ),
+    127: ("nvidia-smi-missing", "error", "There is no nvidia-smi in PATH."),
+    137: (
+        "nvidia-smi-hung",
+        "critical",
+        "nvidia-smi did not come back: read the kernel log, reboot the host.",
+    ),
+}
 _LIBRARY = re.compile(r"NVML library version:\s{0,4}(?P<v>[0-9][0-9.]{0,20})", re.IGNORECASE)
 _KERNEL = re.compile(r"kernel (?:module|version)[^0-9\n]{0,40}(?P<v>[0-9]{3}[0-9.]{1,20})", re.IGNORECASE)
 
@@ -164,12 +197,20 @@ def find_trouble(text: str, *, limit: int = 200_000) -> GpuTrouble | None:
     return None
 
 
-_HUNG = re.compile(
-    r"^(?P<user>\S{1,64})\s{1,12}(?P<pid>\d{1,9})\s(?:.{0,120}?)\s(?P<stat>[DRSTZXI][<NLsl+]{0,5})\s.{0,80}?"
-    r"(?P<cmd>(?:/\S{0,200}/)?nvidia-smi\b.{0,300})$"
-)
+_STATE = re.compile(r"^[DRSTZXI][<NLsl+]{0,5}$")
 _XID = re.compile(r"NVRM: Xid \((?P<where>[^)]{0,60})\):\s{0,3}(?P<xid>\d{1,4})\b")
 _BLOCKED = re.compile(r"task (?P<task>\S{1,60}) blocked for more than (?P<s>\d{1,6}) seconds")
+
+
+def _process(line: str) -> tuple[int, str] | None:
+    """(pid, state) of an nvidia-smi in one line of ps, whatever columns it shows; None for other lines."""
+    words = line.split()[:40]
+    at = next((i for i, w in enumerate(words) if w == "nvidia-smi" or w.endswith("/nvidia-smi")), None)
+    if at is None or "grep" in words[:at]:
+        return None
+    state = next((w for w in words[:at] if _STATE.match(w)), None)
+    pid = next((w for w in words[:at] if w.isascii() and w.isdigit() and len(w) < 10), None)
+    return (int(pid), state) if state and pid else None
 
 
 class HostSigns(NamedTuple):
@@ -191,14 +232,17 @@ def host_signs(text: str, *, limit_lines: int = 200_000) -> HostSigns:
     running = 0
     for at, line in enumerate(text.splitlines()[:limit_lines], 1):
         shown = line[:1000]
-        if "nvidia-smi" in shown and (process := _HUNG.match(shown.strip())):
+        if "nvidia-smi" in shown and (process := _process(shown)):
             running += 1
-            if process["stat"].startswith("D"):
-                hung.append((at, shown.strip()[:300], int(process["pid"])))
+            if process[1].startswith("D"):
+                hung.append((at, shown.strip()[:300], process[0]))
         if "Xid" in shown and (xid := _XID.search(shown)):
             xids.append((at, shown.strip()[:300], int(xid["xid"]), xid["where"].removeprefix("PCI:")))
         elif "fallen off the bus" in shown:
             lost.append((at, shown.strip()[:300]))
-        if "blocked for more than" in shown and _BLOCKED.search(shown):
+        if "blocked for more than" in shown and (task := _BLOCKED.search(shown)):
             blocked.append((at, shown.strip()[:300]))
+            name, _, pid = task["task"].rpartition(":")
+            if name == "nvidia-smi" and pid.isascii() and pid.isdigit():
+                hung.append((at, shown.strip()[:300], int(pid)))
     return HostSigns(tuple(hung), running, tuple(xids), tuple(blocked), tuple(lost))
