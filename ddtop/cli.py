@@ -179,10 +179,11 @@ def bench(
         str, typer.Argument(help="An OpenAI-compatible endpoint, such as http://127.0.0.1:30000.")
     ],
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Streams at a time.")] = 1,
-    requests: Annotated[int, typer.Option("--requests", "-n", help="Requests in all.")] = 8,
-    rate: Annotated[
-        float | None, typer.Option("--rate", help="Open loop: requests per second (Poisson).")
-    ] = None,
+    requests: Annotated[
+        int, typer.Option("--requests", "-n", help="Requests in all; 0: 8 for each stream.")
+    ] = 0,
+    rate: Annotated[float, typer.Option("--rate", help="Open loop: requests per second (Poisson).")] = 0.0,
+    ramp: Annotated[bool, typer.Option("--ramp", help="Find the knee, up to --concurrency streams.")] = False,
     output_tokens: Annotated[
         int, typer.Option("--output-tokens", help="Tokens asked for per request.")
     ] = 256,
@@ -190,22 +191,16 @@ def bench(
     prompt_file: Annotated[
         Path | None, typer.Option("--prompt-file", help="One prompt a line, or JSONL.")
     ] = None,
-    random_input: Annotated[
-        int | None, typer.Option("--random-input", help="Prompts of about N random words.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="Else the first that /v1/models names.")
-    ] = None,
-    endpoint: Annotated[str, typer.Option("--endpoint", help="chat, completions or generate.")] = "chat",
+    random_input: Annotated[int, typer.Option("--random-input", help="Prompts of about N random words.")] = 0,
+    model: Annotated[str, typer.Option("--model", help="Else the first that /v1/models names.")] = "",
+    endpoint: Annotated[str, typer.Option("--endpoint", help="chat, completions or generate.")] = "",
     api_key_env: Annotated[
-        str | None, typer.Option("--api-key-env", help="Name of the environment variable with the key.")
-    ] = None,
+        str, typer.Option("--api-key-env", help="Environment variable with the key.")
+    ] = "",
     slo: Annotated[
-        str | None, typer.Option("--slo", help="Such as ttft=500ms,itl=30ms: adds goodput.")
+        str | None, typer.Option("--slo", help="Such as ttft=500ms,tpot=30ms: adds goodput.")
     ] = None,
-    time_limit_s: Annotated[
-        float, typer.Option("--time-limit", help="Seconds for the whole measurement.")
-    ] = 600.0,
+    time_limit_s: Annotated[float, typer.Option("--time-limit", help="Seconds for the measurement.")] = 600.0,
     json_out: JsonFlag = False,
 ) -> None:
     """One measurement of any endpoint from here: no plan, no host, no tokenizer."""
@@ -216,32 +211,34 @@ def bench(
         "concurrency": concurrency,
         "requests": requests,
         "rate": rate,
+        "ramp": ramp,
         "output_tokens": output_tokens,
-        "prompt": prompt,
-        "prompt_file": prompt_file,
         "random_input": random_input,
         "model": model,
         "endpoint": endpoint,
         "api_key_env": api_key_env,
-        "slo": slo,
         "time_limit_s": time_limit_s,
     }
-    raise typer.Exit(measure.bench(options, as_json=json_out))
+    code = measure.bench(options, prompt=prompt, prompt_file=prompt_file, slo=slo, as_json=json_out)
+    raise typer.Exit(code)
 
 
 @app.command()
 def selftest(
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Streams at a time.")] = 64,
     chunk_ms: Annotated[float, typer.Option("--chunk-ms", help="Time between chunks of a stream.")] = 20.0,
-    host: Annotated[str | None, typer.Option("--host", help="Measure there instead of here.")] = None,
+    tokens_per_chunk: Annotated[
+        int, typer.Option("--tokens-per-chunk", help="As speculation brings them.")
+    ] = 1,
     json_out: JsonFlag = False,
 ) -> None:
     """The load generator's own error on this machine, against a server that stamps what it sends."""
     from ddtop.commands import measure
 
-    raise typer.Exit(
-        measure.selftest(concurrency=concurrency, chunk_ms=chunk_ms, host=host, as_json=json_out)
+    code = measure.selftest(
+        concurrency=concurrency, chunk_ms=chunk_ms, tokens_per_chunk=tokens_per_chunk, as_json=json_out
     )
+    raise typer.Exit(code)
 
 
 @app.command()

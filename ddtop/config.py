@@ -24,19 +24,10 @@ from typing import Any
 import tomli
 
 from ddtop.errors import UsageError
+from ddtop.hosts.inventory import HostSettings, read_host_settings
 from ddtop.paths import config_file
 
 _TOP = {"theme": str, "bell": bool, "keys": dict, "hosts": dict, "runs_dir": str}
-_HOST = {"plan": str, "host_dir": str, "ssh_config": str}
-
-
-@dataclass(frozen=True)
-class HostSettings:
-    """Settings of one host."""
-
-    plan: Path | None = None
-    host_dir: str | None = None
-    ssh_config: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -60,16 +51,7 @@ def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None
     found = _read(path)
     _check(found, _TOP, path, "")
     origin = {name: str(path) for name in found}
-    hosts: dict[str, HostSettings] = {}
-    for name, table in found.get("hosts", {}).items():
-        if not isinstance(table, dict):
-            raise UsageError(f"{path}: hosts.{name} is {table!r}", do=f"write a table: [hosts.{name}]")
-        _check(table, _HOST, path, f"hosts.{name}.")
-        hosts[name] = HostSettings(
-            plan=_path(table.get("plan")),
-            host_dir=table.get("host_dir"),
-            ssh_config=_path(table.get("ssh_config")),
-        )
+    hosts = read_host_settings([path])
     theme = found.get("theme", Settings.theme)
     if env.get("DDTOP_THEME"):
         theme, origin["theme"] = env["DDTOP_THEME"], "environment DDTOP_THEME"
@@ -90,10 +72,8 @@ def describe(settings: Settings) -> str:
     ]
     lines += [f"keys.{k} = {v!r}  # {settings.origin['keys']}" for k, v in settings.keys.items()]
     for name, host in settings.hosts.items():
-        values = {"plan": host.plan, "host_dir": host.host_dir, "ssh_config": host.ssh_config}
-        lines += [
-            f"hosts.{name}.{k} = {str(v)!r}  # {settings.origin['hosts']}" for k, v in values.items() if v
-        ]
+        values = {field: getattr(host, field) for field in host.__struct_fields__}
+        lines += [f"hosts.{name}.{k} = {v!r}  # {settings.origin['hosts']}" for k, v in values.items() if v]
     return "\n".join(lines)
 
 
@@ -122,7 +102,3 @@ def _check(found: dict[str, Any], allowed: Mapping[str, type], path: Path, prefi
             raise UsageError(
                 f"{path}: `{prefix}{name}` is {value!r}", do=f"it must be of type {allowed[name].__name__}"
             )
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text).expanduser() if text else None

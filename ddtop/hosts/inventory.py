@@ -27,6 +27,10 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """State folder there, instead of ~/.local/state/ddtop."""
     python: str = ""
     """The python3 that runs the agent there."""
+    plan: str = ""
+    """Plan that `ddtop connect NAME` runs when no --plan is given."""
+    ssh_config: str = ""
+    """SSH configuration for this host instead of ~/.ssh/config."""
 
 
 def read_host_settings(paths: Sequence[Path]) -> dict[str, HostSettings]:

@@ -1,0 +1,139 @@
+"""`ddtop bench URL` and `ddtop selftest`: one measurement from here, without a plan or a host."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ddtop.errors import UsageError
+
+if TYPE_CHECKING:
+    from ddtop.bench.metrics import Slo
+
+_SLO = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "tpot_ms", "e2e": "e2e_ms", "icl": "icl_ms"}
+
+
+def parse_slo(text: str | None) -> Slo | None:
+    """`ttft=500ms,tpot=30ms,e2e=20s` as limits. Raises UsageError that names the part that is wrong."""
+    from ddtop.bench.metrics import Slo
+
+    if not text:
+        return None
+    limits: dict[str, float] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\w+)\s*=\s*([\d.]+)\s*(ms|s)?\s*", part)
+        if match is None or match[1].lower() not in _SLO:
+            raise UsageError(
+                f"--slo: cannot make sense of `{part.strip()}`",
+                do=f"write NAME=NUMBERms, NAME one of {', '.join(_SLO)}: --slo ttft=500ms,tpot=30ms",
+            )
+        limits[_SLO[match[1].lower()]] = float(match[2]) * (1000 if match[3] == "s" else 1)
+    return Slo(**limits)
+
+
+def read_prompts(path: Path) -> tuple[Any, ...]:
+    """One prompt a line, or JSON lines with `prompt` or `messages`. Raises UsageError."""
+    try:
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--prompt-file {path}: {error}", do="name a UTF-8 text or JSONL file") from error
+    if not lines:
+        raise UsageError(f"--prompt-file {path}: no prompt in it", do="write one prompt a line")
+    if path.suffix != ".jsonl":
+        return tuple(lines)
+    prompts: list[Any] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            raise UsageError(f"--prompt-file {path}:{number}: not JSON: {error}") from error
+        if not isinstance(value, str | dict) or (
+            isinstance(value, dict) and not value.keys() & {"prompt", "messages"}
+        ):
+            raise UsageError(
+                f"--prompt-file {path}:{number}: neither a string nor an object with `prompt` or `messages`"
+            )
+        prompts.append(value)
+    return tuple(prompts)
+
+
+def bench(
+    options: dict[str, Any], *, prompt: str | None, prompt_file: Path | None, slo: str | None, as_json: bool
+) -> int:
+    """Measures `options["url"]` and prints the result. 0 VALID, 10 SUSPECT or INVALID."""
+    from ddtop.bench.urlbench import BenchOptions, exit_code, render_bench, run_bench
+
+    if prompt is not None and prompt_file is not None:
+        raise UsageError("--prompt and --prompt-file are both given", do="give one of them")
+    for name in ("concurrency", "output_tokens"):
+        if options[name] < 1:
+            raise UsageError(f"--{name.replace('_', '-')} is {options[name]}", do="give 1 or more")
+    prompts: tuple[Any, ...] = (prompt,) if prompt is not None else ()
+    if prompt_file is not None:
+        prompts = read_prompts(prompt_file)
+    limits = parse_slo(slo)
+    with _progress(as_json) as report:
+        result = run_bench(BenchOptions(**options, prompts=prompts, slo=limits, progress=report))
+    print(json.dumps(result, indent=1, ensure_ascii=False) if as_json else render_bench(result))
+    return exit_code(result)
+
+
+class _progress:  # noqa: N801  # used as a function
+    """A live line on a terminal's stderr; nothing elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.live: Any = None
+        self.quiet = quiet or not sys.stderr.isatty()
+
+    def __enter__(self) -> Callable[[dict[str, Any]], None] | None:
+        if self.quiet:
+            return None
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self.live = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.completed:.0f}/{task.total:.0f} requests · {task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self.live.start()
+        task = self.live.add_task("connecting", total=1, note="")
+
+        def report(seen: dict[str, Any]) -> None:
+            total = seen.get("requests") or 1
+            note = f"{seen.get('in_flight') or 0} in flight · {seen.get('chunks') or 0} chunks"
+            phase = str(seen.get("phase") or "measuring")
+            self.live.update(task, description=phase, completed=seen.get("done") or 0, total=total, note=note)
+
+        return report
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+
+def selftest(*, concurrency: int, chunk_ms: float, tokens_per_chunk: int, as_json: bool) -> int:
+    """The generator's own error here at that load. 0 fit for it, 10 not."""
+    from ddtop.bench.urlbench import SelftestOptions, render_selftest, run_selftest
+
+    if concurrency < 1 or chunk_ms <= 0 or tokens_per_chunk < 1:
+        raise UsageError(
+            "ddtop selftest: the load must be above zero", do="ddtop selftest -c 64 --chunk-ms 20"
+        )
+    try:
+        result = run_selftest(
+            SelftestOptions(streams=concurrency, dt_ms=chunk_ms, tokens_per_chunk=tokens_per_chunk)
+        )
+    except OSError as error:
+        raise UsageError(
+            f"the stamping server did not start: {error}", do="see that loopback ports are free"
+        ) from error
+    print(json.dumps(result, indent=1) if as_json else render_selftest(result))
+    return 0 if result["fit"] else 10

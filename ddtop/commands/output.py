@@ -1,0 +1,144 @@
+"""Commands that read files and print: report, runs, plan, export. They reach no host."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from ddtop.errors import UsageError
+
+
+def report(
+    recordings: list[Path], *, html: Path | None, md: bool, csv: bool, as_json: bool, baseline: str | None
+) -> str:
+    """Text of the report in the form asked for. `html` names a file to write. Raises JournalError, UsageError."""
+    from ddtop.journal.runs import resolve_run
+    from ddtop.report import load, render_table, report_csv, report_html, report_json, report_markdown
+
+    if sum((html is not None, md, csv, as_json)) > 1:
+        raise UsageError(
+            "ddtop report: more than one form asked for", do="choose one of --html, --md, --csv, --json"
+        )
+    loaded = [load(resolve_run(str(path)).path) for path in recordings]
+    if as_json:
+        reports = [report_json([one]) for one in loaded]
+        return json.dumps(
+            reports[0] if len(reports) == 1 else report_json(loaded), indent=1, ensure_ascii=False
+        )
+    if csv:
+        return report_csv(loaded, baseline).rstrip("\n")
+    if md:
+        return report_markdown(loaded, baseline)
+    if html is not None:
+        try:
+            html.write_text(report_html(loaded, baseline), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                f"{html}: cannot be written: {error.strerror}", do="name another file"
+            ) from error
+        return f"{html} written: open it in a browser"
+    return "\n\n".join(render_table(one.state, baseline=baseline) for one in loaded)
+
+
+def list_runs(*, as_json: bool) -> str:
+    """What is recorded here, newest first."""
+    from ddtop.journal.runs import list_runs as found
+
+    runs = found()
+    if as_json:
+        rows = [
+            {
+                "schema": 1,
+                "run": r.run_id,
+                "path": str(r.path),
+                "name": r.name,
+                "host": r.host,
+                "mode": r.mode,
+                "state": r.state,
+                "started_at_s": r.started_at_s,
+                "size_b": r.size,
+                "cells_total": r.counts.total,
+                "cells_done": r.counts.done,
+                "simulated": r.simulated,
+                "problem": r.problem,
+            }
+            for r in runs
+        ]
+        return json.dumps(rows, indent=1)
+    if not runs:
+        return "Nothing is recorded here yet. `ddtop connect HOST --plan PLAN` records a sweep."
+    lines = [f"{'started':16}  {'host':12} {'plan':24} {'state':12} {'cells':>9}  recording"]
+    for r in runs:
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(r.started_at_s)) if r.started_at_s else "?"
+        cells = f"{r.counts.done}/{r.counts.total}" if r.counts.total else "-"
+        lines.append(
+            f"{began:16}  {r.host:12.12} {r.name or 'watch':24.24} {r.state:12} {cells:>9}  {r.path.name}"
+        )
+        if r.problem:
+            lines.append(f"    {r.problem}")
+    return "\n".join(lines)
+
+
+def export_run(run: str, target: Path) -> str:
+    """Copies a recording, live or not, to one self-contained file."""
+    from ddtop.journal.export import export
+    from ddtop.journal.runs import resolve_run
+
+    size = export(resolve_run(run).path, target)
+    return f"{target} written ({size / 1e6:.1f} MB)"
+
+
+def check_plan(plan: Path) -> str:
+    """One line if it is in order, its warnings under it. Raises PlanError with every fault at once."""
+    from ddtop.plan import check_plan as check
+    from ddtop.plan import expand
+
+    read, warnings = check(plan)
+    cells = expand(read)
+    starts = len({c.spec.restart_key for c in cells})
+    lines = [f"{plan}: in order: {len(cells)} cells, {starts} server starts"]
+    return "\n".join(lines + [f"  warning: {w}" for w in warnings])
+
+
+def show_plan(plan: Path) -> str:
+    """Cells, starts and, where there is history, the estimated time."""
+    from ddtop.journal.history import History
+    from ddtop.plan import check_plan as check
+    from ddtop.plan import show
+
+    read, warnings = check(plan)
+    with History() as history:
+        model = read.model.name or read.model.path if read.model else ""
+        prior = history.prior(host=read.host or "", model=model, engine=read.service.engine)
+        text = show(read, prior)
+    return "\n".join([text.rstrip("\n"), *(f"warning: {w}" for w in warnings)])
+
+
+def export_results(recording: Path, form: str) -> str:
+    """The measured cells as another tool's result file: SGLang's JSON lines, or vLLM's objects, one a line."""
+    from ddtop.bench.exporters import to_sglang, to_vllm
+    from ddtop.events import CellMeasured
+    from ddtop.journal.reader import JournalReader
+    from ddtop.journal.runs import resolve_run
+    from ddtop.report import load
+
+    writers = {"sglang": to_sglang, "vllm": to_vllm}
+    if form not in writers:
+        raise UsageError(f"ddtop export: no format `{form}`", do="--format sglang or --format vllm")
+    path = resolve_run(str(recording)).path
+    specs = {cell.spec.id: cell.spec for cell in load(path).state.plan_cells}
+    latest: dict[str, CellMeasured] = {}
+    with JournalReader(path) as reader:
+        for _, event in reader.kinds(("cell-measured",)):
+            if isinstance(event, CellMeasured) and event.raw and event.cell_id in specs:
+                latest[event.cell_id] = event
+    rows = [
+        {**writers[form](event.raw), "ddtop_config": specs[cell].config, "ddtop_tp": specs[cell].tp}
+        for cell, event in latest.items()
+    ]
+    if not rows:
+        raise UsageError(
+            f"{path}: no cell of it was measured by ddtop's own load generator", do="ddtop report FILE"
+        )
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
