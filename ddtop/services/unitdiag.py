@@ -13,6 +13,7 @@ from typing import Any
 from ddtop.services.causes import verdict_fields
 from ddtop.services.containers import container_props, looks_like_inspect
 from ddtop.services.journal_json import Entry, looks_like_journal_json, parse_journal_json
+from ddtop.services.portowner import Listener, parse_listeners
 from ddtop.services.showprops import UnitProps, looks_like_show, looks_like_status, parse_status, parse_units
 from ddtop.services.timeline import looks_like_timeline, read_timeline
 from ddtop.services.unitlive import UnitVerdict, unit_verdict
@@ -51,6 +52,7 @@ class _Moment:
     sources: dict[str, str] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     has_json: bool = False
+    listeners: list[Listener] = field(default_factory=list)
     start_rc: int | None = None
     start_verb: str | None = None
     start_text: str = ""
@@ -92,6 +94,9 @@ def _take(moment: _Moment, name: str, data: bytes) -> None:
     if looks_like_status(text):
         moment.props, moment.show_file = parse_status(text), name
         text = text[m.start() :] if (m := _STATUS_LOG.search(text)) else ""
+    if listeners := parse_listeners(text):
+        moment.listeners = listeners
+        return
     if looks_like_inspect(text):
         moment.props, moment.show_file = container_props(text), name
         return
@@ -161,6 +166,9 @@ def _judge(moment: _Moment) -> dict[str, Any]:
     refused = refusal(moment.start_text) if moment.start_rc not in (None, 0) else None
     if moment.props is not None:
         state = unit_state(moment.props, moment.lines, start_asked=asked)
+        wrong = port_slug(moment.listeners, moment.props)
+        if wrong is not None and state.slug == "active":
+            state = UnitState(wrong[0], (wrong[1].text,))
         if refused is not None and state.slug in (
             "active",
             "stopped-cleanly",
@@ -187,6 +195,9 @@ def _judge(moment: _Moment) -> dict[str, Any]:
         result["killed_by"] = "systemd"
     if state.slug in ("oom-killed", "killed-by-oom-killer"):
         result["killed_by"] = "oom-killer"
+    if moment.listeners:
+        result["listener_pids"] = list(dict.fromkeys(ln.pid for ln in moment.listeners if ln.pid is not None))
+        result["port"] = moment.listeners[0].port
     suppressed = [int(m["n"]) for line in moment.lines if (m := _SUPPRESSED.search(line))]
     if suppressed:
         result["suppressed_messages"] = sum(suppressed)

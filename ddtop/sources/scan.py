@@ -23,6 +23,10 @@ __all__ = ["Bar", "Hit", "LogEntry", "LogScanner", "PhaseSpan", "ScanSnapshot", 
 
 MAX_HITS = 2_000
 RECENT = 64
+MAX_PARTS = 2_000
+"""Lines of one entry that are read (the journal's own protocol allows newlines in a message)."""
+SURE = 8
+"""Lines that only one engine writes, after which its name is not looked for any more."""
 
 
 class LogScanner:
@@ -72,6 +76,9 @@ class LogScanner:
 
         Returns what the line told: facts of the grammar and hits of the catalogue. Never raises.
         """
+        if "\n" in entry.line:
+            parts = entry.line.split("\n")[:MAX_PARTS]
+            return tuple(told for part in parts for told in self.feed(replace(entry, line=part), times=times))
         found: list[LogFact | Hit] = []
         line = entry.line
         if self._args_open is not None and self._continue_args(line):
@@ -81,7 +88,7 @@ class LogScanner:
             self._last = entry.realtime
         if line.strip():
             self._tail.append((entry.number, line[:400]))
-        if self._given is None and self._lines < 5_000:
+        if self._given is None and self._lines < 5_000 and max(self._guess[0].values(), default=0) < SURE:
             self._learn_engine(line[:2_000])
         parsed = split_prefix(pieces(line[:4_000])[-1])
         pid = entry.pid if entry.pid is not None else parsed.pid

@@ -324,3 +324,30 @@ def test_the_docs_table_holds_every_cause() -> None:
     text = causes_markdown()
     assert all(f"| `{slug}` |" in text for slug in load_causes().by_slug)
     assert {line.replace("\\|", "").count("|") for line in text.splitlines()} == {7}
+
+
+SS = 'LISTEN 0 2048 0.0.0.0:30000 0.0.0.0:* users:(("python3",pid={pid},fd=3)) ino:72671 sk:1 cgroup:/system.slice/{unit} <->\n'
+
+
+@pytest.mark.parametrize(
+    ("owners", "verdict", "cause"),
+    [
+        ([(12, "llm-server.service")], "ok", "active"),
+        ([(77, "other.service")], "degraded", "port-owned-by-other"),
+        ([(77, "my-llm-server.service")], "degraded", "port-owned-by-other"),
+        ([(12, "llm-server.service"), (77, "other.service")], "degraded", "two-listeners"),
+        ([(12, "llm-server.service"), (12, "llm-server.service")], "ok", "active"),
+    ],
+)
+def test_the_owner_of_the_port_counts(owners: list[tuple[int, str]], verdict: str, cause: str) -> None:
+    text = "".join(SS.format(pid=pid, unit=unit) for pid, unit in owners)
+    got = diagnose_unit({"input.show": show(MainPID="12"), "input.ss": text.encode()})
+    assert (got["verdict"], got["cause"], got["port"]) == (verdict, cause, 30000)
+    assert got["listener_pids"] == list(dict.fromkeys(pid for pid, _ in owners))
+
+
+def test_an_owner_that_cannot_be_seen_is_unknown_never_foreign() -> None:
+    text = (
+        b"State Recv-Q Send-Q Local Address:Port Peer Address:Port Process\nLISTEN 0 2048 [::]:30000 [::]:*\n"
+    )
+    assert diagnose_unit({"input.show": show(MainPID="12"), "input.ss": text})["verdict"] == "ok"

@@ -143,3 +143,24 @@ def test_an_argument_dump_wrapped_over_lines_is_joined() -> None:
     scanner.feed(LogEntry("[2025-03-10 16:19:29] server_args=ServerArgs(model_path='/m', tp_s"))
     scanner.feed(LogEntry("[2025-03-10 16:19:30 TP0] Load weight begin. avail mem=1.00 GB"))
     assert scanner.snapshot().phase == "load" and not scanner.snapshot().args_whole
+
+
+def test_an_entry_of_several_lines_is_read_line_by_line() -> None:
+    scanner = LogScanner("sglang")
+    scanner.feed(
+        LogEntry(
+            '[x TP1] Scheduler hit an exception: Traceback (most recent call last):\n  File "a.py", line 1, in load_model\nKeyError: 1',
+            cursor="c",
+        )
+    )
+    (raised,) = scanner.snapshot().raised
+    assert (raised.name, raised.phase, scanner.snapshot().lines) == ("KeyError", "load", 3)
+
+
+def test_access_lines_with_an_error_status_are_no_failure_of_the_server() -> None:
+    for status in ("401 Unauthorized", "403 Forbidden", "500 Internal Server Error"):
+        for form in (
+            '[2026-04-27 02:36:29] INFO:     127.0.0.1:1 - "GET /x HTTP/1.1" {}',
+            '127.0.0.1:1 - "GET /x HTTP/1.1" {}',
+        ):
+            assert LogScanner().feed(LogEntry(form.format(status))) == ()
