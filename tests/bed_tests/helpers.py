@@ -44,3 +44,11 @@ def until(true: Callable[[], Any], timeout_s: float = 20) -> Any:
         assert time.monotonic() < deadline, f"not within {timeout_s} s"
         time.sleep(0.05)
     return value
+
+
+def logged(host: Any, unit: str, words: str, since_ns: int = 0) -> str:
+    """Wait until the unit's log has the words, and return all of it: what a process wrote last reaches the journal
+    a little after its end, and after systemd's own line about it."""
+    since = f"--since=@{since_ns / 1e9:.6f}" if since_ns else ""
+    read = f"journalctl -u {unit} -o cat -a --no-pager {since}"
+    return str(until(lambda: (text := host.sh(read)) and words in text and text))

@@ -1,6 +1,6 @@
 """A unit whose main process is `docker run`: the server lives in another cgroup, and outlives its client."""
 
-from tests.bed_tests.helpers import get, until
+from tests.bed_tests.helpers import get, logged, until
 
 
 def test_the_container_has_its_own_cgroup_and_outlives_its_client(ct200):
@@ -11,7 +11,7 @@ def test_the_container_has_its_own_cgroup_and_outlives_its_client(ct200):
     container, pid = ct200.sh("docker inspect -f '{{.Id}} {{.State.Pid}}' qwen").split()
     owner = ct200.sh("ss -ltnpeH 'sport = :30000'")
     assert f"docker-{container}.scope" in owner and f"pid={pid}" in owner
-    assert "fired up and ready" in ct200.sh("journalctl -u docker-qwen -o cat -a --no-pager")
+    logged(ct200, "docker-qwen", "fired up and ready")
     assert "fired up and ready" in ct200.sh("docker logs qwen")
     main = ct200.sh("systemctl show docker-qwen -P MainPID").strip()
     assert main != pid

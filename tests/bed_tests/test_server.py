@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.bed.config import ROOTFS
-from tests.bed_tests.helpers import get, post, stream, until
+from tests.bed_tests.helpers import get, logged, post, stream, until
 
 sys.path.insert(0, str(ROOTFS / "common/opt/sglang/src"))
 sys.path.insert(0, str(ROOTFS / "common/usr/lib/python3/dist-packages"))
@@ -51,17 +51,18 @@ def test_faults_are_limited_by_command_line_and_start():
 def test_a_start_gives_sglangs_lines_and_its_endpoints_tell_the_truth(ct200):
     ct200.fault(*FAST, WARM_S=20)
     ct200.stage()
+    began = ct200.bed.now()
     ct200.sh("systemctl start sglang-bench")
     ip = ct200.spec.ip
     ct200.wait("listening")
     assert get(ip, "/v1/models")[0] == 200 and get(ip, "/health")[0] == 503  # open, and not ready
     ready = until(lambda: ct200.ledger("ready"))[0]
-    log = ct200.sh("journalctl -u sglang-bench -o cat -a --no-pager")
+    log = logged(ct200, "sglang-bench", "The server is fired up", began)
     for mark in ("Init torch distributed begin.", "Load weight begin. avail mem=", "Load weight end. elapsed=", "KV Cache is allocated. #tokens:",
                  "Capture cuda graph begin.", "Uvicorn running on http://0.0.0.0:30000", "The server is fired up and ready to roll!"):  # fmt: skip
         assert mark in log
     assert f"random_seed={ready['seed']}" in log
-    entries = ct200.journal("_SYSTEMD_UNIT=sglang-bench.service")
+    entries = ct200.journal("_SYSTEMD_UNIT=sglang-bench.service", since_ns=began)
     assert any(
         isinstance(e["MESSAGE"], list) for e in entries
     )  # the bar's carriage returns: bytes, as journald gives them

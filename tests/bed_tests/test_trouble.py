@@ -4,7 +4,7 @@ import pytest
 
 from tests.bed import trouble
 from tests.bed.client import BedError
-from tests.bed_tests.helpers import get, until
+from tests.bed_tests.helpers import get, logged, until
 
 FAST = ("SPEED=40", "LOAD_S=3")
 
@@ -31,10 +31,8 @@ def test_load_faults_act_and_stamp(host_name, request):
         host.sh(f"systemctl start {unit}")
         stamp = host.wait("fault", kind=fault, since_ns=began)
         failure = until(lambda since=began: host.failures(unit, since))[0]
-        assert failure.result == result and abs(failure.t_ns - stamp["t_ns"]) < 2e9
-        assert words in host.sh(
-            f"journalctl -u {unit} -o cat -a --no-pager _SYSTEMD_INVOCATION_ID={failure.invocation}"
-        )
+        assert failure.result == result and abs(failure.t_ns - stamp["t_ns"]) < 10e9
+        logged(host, unit, words, began)
 
 
 def test_hangs_stay_active_and_port_closed(ct200):
@@ -93,7 +91,7 @@ def test_units_that_cannot_start(ct200):
     ct200.sh(f"systemctl start {unit}")
     until(lambda: show(ct200, unit)["ActiveState"] == "failed")
     assert len(ct200.ledger("fault", kind="exit")) == 5
-    assert "Start request repeated too quickly" in ct200.sh(f"journalctl -u {unit} -o cat --no-pager")
+    logged(ct200, unit, "Start request repeated too quickly")
 
 
 def test_a_stranger_on_the_port_is_met_only_after_the_load(ct200):
@@ -103,9 +101,7 @@ def test_a_stranger_on_the_port_is_met_only_after_the_load(ct200):
     ct200.sh("systemctl start sglang-bench")
     assert ct200.wait("fault", kind="port-taken")
     assert "somebody-elses-model" in get(ct200.spec.ip, "/v1/models")[1]
-    assert "[Errno 98] error while attempting to bind" in ct200.sh(
-        "journalctl -u sglang-bench -o cat -a --no-pager"
-    )
+    logged(ct200, "sglang-bench", "[Errno 98] error while attempting to bind")
 
 
 def test_a_stranger_in_gpu_memory_makes_the_load_fail(ct200):
@@ -114,7 +110,7 @@ def test_a_stranger_in_gpu_memory_makes_the_load_fail(ct200):
     trouble.hog(ct200.bed, "ct200", mib=60000)
     ct200.sh("systemctl start sglang-bench")
     ct200.wait("fault", kind="oom")
-    assert "has 58.59 GiB memory in use" in ct200.sh("journalctl -u sglang-bench -o cat -a --no-pager")
+    logged(ct200, "sglang-bench", "has 58.59 GiB memory in use")
 
 
 def test_lost_reload_and_overruled_arguments_run_the_old_command(ct200):
