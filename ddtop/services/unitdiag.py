@@ -13,7 +13,7 @@ from typing import Any
 from ddtop.services.causes import verdict_fields
 from ddtop.services.containers import container_props, looks_like_inspect
 from ddtop.services.journal_json import Entry, looks_like_journal_json, parse_journal_json
-from ddtop.services.portowner import Listener, parse_listeners
+from ddtop.services.portowner import Listener, parse_listeners, port_slug
 from ddtop.services.showprops import UnitProps, looks_like_show, looks_like_status, parse_status, parse_units
 from ddtop.services.timeline import looks_like_timeline, read_timeline
 from ddtop.services.unitlive import UnitVerdict, unit_verdict
