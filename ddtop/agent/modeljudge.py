@@ -84,6 +84,8 @@ def judge(
         "layout": _layout(entries, weights),
     }
     names, counts = expected_names(weights.files, weights.dangling, index)
+    if index is None:
+        names += sorted(n for n in source_sizes or {} if is_weight(n) and n not in names)
     gguf = any(name.lower().endswith(".gguf") for name in weights.files)
     missing = [name for name in names if name not in weights.files]
     out.update(

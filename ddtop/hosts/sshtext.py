@@ -30,6 +30,26 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (_r(r"No \S{1,30} host key is known for|authenticity of host .{1,200} can.t be established"),
     "host-key-unknown"),
     (_r(r"HostKeyNotVerifiable|Host key is not trusted|not found in known_hosts"), "host-key-unknown"),
+    (_r(r"UNPROTECTED PRIVATE KEY FILE|bad permissions|Permissions \d{3,4} for .{1,300} are too open"),
+     "key-file-permissions"),
+    (_r(r"Load key .{1,300}: (?:invalid format|error in libcrypto)|not a valid (?:OPENSSH|RSA) private key"),
+     "key-format-invalid"),
+    (_r(r"agent refused operation|signing failed for"), "agent-refused"),
+    (_r(r"Bad owner or permissions on"), "config-permissions"),
+    (_r(r"Enter passphrase for|ssh_askpass: exec"), "key-needs-passphrase-or-agent"),
+    (_r(r"Exceeded MaxStartups|kex_exchange_identification: (?:Connection closed|read: Connection reset)"
+        r"|Not allowed at this time|ssh_exchange_identification: (?:Connection closed|read: Connection reset)"),
+     "login-throttled"),
+    (_r(r"mux_client_hello_exchange|master hello exchange failed|Control socket connect\("),
+    "control-socket-stale"),
+    (_r(r"bind .{0,80}Address already in use|cannot listen to port"), "local-port-in-use"),
+    (_r(r"sudo: (?:a password is required|a terminal is required|no tty present|sorry, you must have a tty)"),
+     "sudo-needs-password"),
+    (_r(r"fork: .{0,20}(?:Resource temporarily unavailable|Cannot allocate memory)|shell request failed on channel"
+        r"|exec request failed on channel"), "host-out-of-processes"),
+    (_r(r"python3?: (?:command )?not found|python3: No such file"), "python-missing"),
+    (_r(r"setlocale: LC_|Setting locale failed|mesg: ttyname failed|stdin: is not a tty|bind: warning: line editing"
+        r"|Could not chdir to home directory|Pseudo-terminal will not be allocated"), "shell-noise"),
     (_r(r"Passphrase must be specified|Private key file is encrypted|PasswordRequiredException"),
      "key-needs-passphrase-or-agent"),
 
@@ -52,7 +72,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (_r(r"SSH connection closed|Connection lost|ConnectionLost|exit_status=None|Broken pipe|Connection reset by"
         r"|Timeout, server .{1,100} not responding|client_loop: send disconnect|Connection to \S{1,200} closed by remote"),
      "connection-dropped"),
-    (_r(r"Connection closed by (?!remote)|kex_exchange_identification"), "connection-dropped"),
+    (_r(r"channel \d{1,6}: open failed: connect failed: (?!.*refused)"), "forwarding-prohibited"),
+    (_r(r"Connection closed by (?!remote)"), "connection-dropped"),
     (_r(r"Connection refused"), "refused-by-port"),
     (_r(r"Connection timed out|Operation timed out|timed out during banner exchange|Connection timeout"),
      "connect-timeout"),
@@ -64,7 +85,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 
     (_r(r"Could not resolve hostname|Name or service not known|nodename nor servname|Temporary failure in name"),
      "name-not-resolved"),
-    (_r(r"no matching (?:key exchange|host key|cipher|mac)|Unable to negotiate|KeyExchangeFailed"),
+    (_r(r"no mutual signature (?:algorithm|supported)|no matching (?:key exchange|host key|cipher|mac)|Unable to negotiate|KeyExchangeFailed"),
      "no-common-algorithm"),
     (_r(r"Received message too long \d{1,12}"), "sftp-broken-by-shell-noise"),
     (_r(r"Cannot execute command-line and remote command"), "remotecommand-conflict"),

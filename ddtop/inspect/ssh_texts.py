@@ -35,6 +35,9 @@ def judge_texts(files: Mapping[str, bytes], texts: Mapping[str, str], meta: str)
         number = input_number(name) or 1
         groups.setdefault(number, []).extend((name, _told_apart(h, name, meta)) for h in found)
     groups = {n: g for n, g in sorted(groups.items()) if g}
+    bare = next((n for n in texts if n.endswith(".stdout")), None)
+    if not groups and broken is None and bare is not None and texts[bare].strip():
+        return _unframed(bare, texts[bare])
     if not groups:
         raise NotJudgedError("nothing about an SSH connection in it")
     first, *others = groups
@@ -52,6 +55,21 @@ def judge_texts(files: Mapping[str, bytes], texts: Mapping[str, str], meta: str)
         out["stdout_expected_replace"] = data.decode("utf-8", "replace")
         out["stdout_expected_bytes"] = list(data[:4096])
     return out
+
+
+def _unframed(name: str, text: str) -> dict[str, Any]:
+    """Output of a probe without marks: which line is the answer can only be guessed, so it is said to be
+    partial."""
+    rows = [(at, line.strip()) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
+    answer = next(((at, line) for at, line in reversed(rows) if line[0] in "{[" and line[-1] in "}]"), None)
+    noise = [row for row in rows if row != answer]
+    return result(
+        "ssh", "partial", "output-unframed", "warn",
+        "The output has no marks around the answer, so shell noise cannot be told from it: frame it, as "
+        "ddtop does.",
+        [evidence(line, at, name) for at, line in rows[:4]], payload=answer[1] if answer else None,
+        noise_lines=len(noise), line_end="CRLF" if "\r\n" in text else "LF",
+    )  # fmt: skip
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -77,7 +95,8 @@ def _told_apart(hit: Hit, name: str, meta: str) -> Hit:
 _WEIGHT = (
     "client-decode-error", "host-key-changed", "host-key-revoked", "key-needs-passphrase-or-agent",
     "host-key-unknown",
-    "key-wrong-passphrase", "too-many-auth-failures", "permission-denied", "forwarding-prohibited",
+    "key-file-permissions", "key-format-invalid", "agent-refused", "key-wrong-passphrase",
+    "too-many-auth-failures", "permission-denied", "forwarding-prohibited",
 )  # fmt: skip
 
 
