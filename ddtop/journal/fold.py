@@ -30,7 +30,9 @@ def _run_started(state: State, event: ev.RunStarted) -> None:
     run.simulated, run.attended, run.pid = event.simulated, event.attended, event.pid
     run.schema, run.ddtop_version = event.schema, event.ddtop_version
     if event.plan_toml is not None:
-        run.plan_toml, run.plan_path = event.plan_toml, event.plan_path
+        run.plan_toml = event.plan_toml
+    if event.plan_path is not None:
+        run.plan_path = event.plan_path
     run.segment_at_s = event.at_s
     run.ended = None
     # A new runner knows nothing of the old one's connection, viewers or unanswered question.

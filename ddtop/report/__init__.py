@@ -1,0 +1,23 @@
+"""Reports of recordings: for programs (JSON, CSV), for text (Markdown, terminal) and for people (one HTML file).
+
+recordings = [load(path) for path in paths]
+report_json(recordings); report_csv(recordings); report_markdown(recordings); report_html(recordings)
+render_table(recordings[0].state)
+"""
+
+from ddtop.report.data import SCHEMA, Recording, load, report_json
+from ddtop.report.html import report_html
+from ddtop.report.markdown import report_markdown
+from ddtop.report.rows import report_csv
+from ddtop.report.text import render_table
+
+__all__ = [
+    "SCHEMA",
+    "Recording",
+    "load",
+    "render_table",
+    "report_csv",
+    "report_html",
+    "report_json",
+    "report_markdown",
+]

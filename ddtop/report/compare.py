@@ -1,0 +1,73 @@
+"""Several recordings side by side: the same cell in each, and its ratio to the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddtop.events import CellSpec
+from ddtop.journal.select import DEFAULT_METRIC, metric_value, short_count
+from ddtop.report.data import Recording
+from ddtop.report.text import number
+
+Shape = tuple[str, int, str, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One cell (its repeats together) in each recording; None where it has no result."""
+
+    label: str
+    values: tuple[float | None, ...]
+
+    @property
+    def ratios(self) -> tuple[float | None, ...]:
+        """Each value ÷ the first recording's."""
+        first = self.values[0]
+        return tuple(v / first if v is not None and first else None for v in self.values)
+
+
+def compare(recordings: Sequence[Recording], metric: str = DEFAULT_METRIC) -> list[Compared]:
+    """Cells that at least two recordings have measured, in the order of the first that has them.
+
+    Cells are the same if configuration, TP, workload, tokens, context and concurrency are: two hosts never
+    start the same command, so ids would not do.
+    """
+    found: dict[Shape, list[list[float]]] = {}
+    specs: dict[Shape, CellSpec] = {}
+    for index, recording in enumerate(recordings):
+        for cell in recording.state.cells.values():
+            spec = cell.spec
+            shape = (spec.config, spec.tp, spec.workload, spec.output_tokens, spec.context, spec.concurrency)
+            value = metric_value(cell.metrics, metric)
+            specs.setdefault(shape, spec)
+            lists = found.setdefault(shape, [[] for _ in recordings])
+            if value is not None and cell.state != "broken" and cell.validity != "INVALID":
+                lists[index].append(value)
+    out: list[Compared] = []
+    for shape, lists in found.items():
+        values = tuple(sum(x) / len(x) if x else None for x in lists)
+        if sum(v is not None for v in values) > 1:
+            out.append(Compared(_label(specs[shape]), values))
+    return out
+
+
+def _label(spec: CellSpec) -> str:
+    name = f"{spec.workload}@{spec.output_tokens}" if spec.output_tokens else spec.workload
+    return f"{spec.config} · tp{spec.tp} · {name} · {short_count(spec.context)} ctx · c{spec.concurrency}"
+
+
+def compared_table(recordings: Sequence[Recording], metric: str = DEFAULT_METRIC) -> list[list[str]]:
+    """Header and rows as text; empty where nothing can be compared."""
+    rows = compare(recordings, metric)
+    if not rows:
+        return []
+    out = [["", *(r.name for r in recordings)]]
+    for row in rows:
+        fields = [
+            ("–" if value is None else number(value))
+            + (f" ({ratio:.2f}×)" if index and ratio is not None else "")
+            for index, (value, ratio) in enumerate(zip(row.values, row.ratios, strict=True))
+        ]
+        out.append([row.label, *fields])
+    return out

@@ -1,0 +1,227 @@
+"""`ddtop report FILE --json`: the stable form for programs. Documented in docs/recordings.md.
+
+Times are ISO 8601 in UTC; `…_s` are seconds; `raised_s` and `resolved_s` count from the start of the run. What
+is not known is null or absent, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ddtop.journal.reader import read_state
+from ddtop.journal.state import State
+from ddtop.journal.views import AlertView, AttemptView, CellView, RestartView, StepView
+
+SCHEMA = 1
+"""Version of this form. Keys are only added; anything else is a new number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One recording, read and folded."""
+
+    name: str
+    """As shown where several stand side by side."""
+    state: State
+    path: Path | None = None
+
+
+def load(path: Path) -> Recording:
+    """Read the recording at `path`. Raises JournalError."""
+    return Recording(path.stem, read_state(path), path)
+
+
+def report_json(sources: Iterable[Path | Recording | State]) -> dict[str, Any]:
+    """One recording: its report. Several: `{schema, reports: [...]}` in the order given. Raises JournalError."""
+    reports = [_report(_recording(source)) for source in sources]
+    return reports[0] if len(reports) == 1 else {"schema": SCHEMA, "reports": reports}
+
+
+def _recording(source: Path | Recording | State) -> Recording:
+    if isinstance(source, Recording):
+        return source
+    if isinstance(source, State):
+        return Recording(source.run.name or source.host.name, source)
+    return load(source)
+
+
+def _report(recording: Recording) -> dict[str, Any]:
+    state = recording.state
+    start = state.run.started_at_s
+    return {
+        "schema": SCHEMA,
+        "run": _run(recording),
+        "cells": [_cell(c) for c in state.cells.values() if not c.hidden or c.metrics],
+        "restarts": [_restart(r) for r in state.restarts],
+        "alerts": [_alert(a, start) for a in state.alerts.values()],
+        "steps": [_step(s) for s in state.steps.values()],
+    }
+
+
+def iso(at_s: float | None) -> str | None:
+    """Wall time as ISO 8601 in UTC, to the millisecond; None stays None, and so does what is no time."""
+    if at_s is None:
+        return None
+    try:
+        return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def engines(state: State) -> tuple[str | None, str | None, str | None]:
+    """(engine, its version, driver) of the run: of the last cell that says so, else of the last start."""
+    measured = [c for c in state.cells.values() if c.engine or c.engine_version]
+    ready = [r for r in state.restarts if r.outcome == "ready"]
+    source: CellView | RestartView | None = measured[-1] if measured else (ready[-1] if ready else None)
+    drivers = [c.driver for c in state.cells.values() if c.driver]
+    return (
+        (source.engine or None) if source is not None else None,
+        source.engine_version if source is not None else None,
+        drivers[-1] if drivers else None,
+    )
+
+
+def _run(recording: Recording) -> dict[str, Any]:
+    state = recording.state
+    run = state.run
+    engine, version, driver = engines(state)
+    versions = sorted({c.engine_version for c in state.cells.values() if c.engine_version})
+    ended = run.ended
+    return {
+        "name": run.name,
+        "plan": run.plan_path or (run.name if run.mode == "sweep" else None),
+        "host": state.host.name,
+        "started": iso(run.started_at_s),
+        "ended": iso(ended.at_s) if ended is not None else None,
+        "outcome": ended.outcome if ended is not None else None,
+        "engine": engine,
+        "engine_version": version,
+        "engine_versions": versions,
+        "driver": driver,
+        "gpus": [
+            {
+                "index": gpu.index,
+                "name": gpu.reading.name,
+                "uuid": gpu.reading.uuid,
+                "power_limit_w": gpu.reading.power_limit_w,
+                "mem_total_mib": gpu.reading.mem_total_mib,
+            }
+            for gpu in state.gpus.values()
+        ],
+        "run_id": run.run_id,
+        "mode": run.mode,
+        "segments": run.segment + 1,
+        "baseline": run.baseline,
+        "simulated": run.simulated,
+        "left_behind": list(ended.left_behind) if ended is not None else [],
+        "file": str(recording.path) if recording.path is not None else None,
+    }
+
+
+def _cell(cell: CellView) -> dict[str, Any]:
+    spec = cell.spec
+    out: dict[str, Any] = {
+        "id": spec.id,
+        "config": spec.config,
+        "tp": spec.tp,
+        "workload": spec.workload,
+        "concurrency": spec.concurrency,
+        "context": spec.context,
+        "output_tokens": spec.output_tokens,
+        "repeat": spec.repeat,
+        "state": cell.state,
+        "reason": cell.reason or None,
+        "cause": cell.cause,
+        "validity": cell.validity,
+        "reasons": list(cell.reasons),
+        "metrics": cell.metrics,
+        "seconds": cell.seconds,
+        "engine_version": cell.engine_version,
+        "attempts": [_attempt(a) for a in cell.attempts],
+    }
+    if cell.hidden:
+        out["no_longer_planned"] = True
+    return out
+
+
+def _attempt(attempt: AttemptView) -> dict[str, Any]:
+    return {
+        "attempt": attempt.number,
+        "started": iso(attempt.started_at_s),
+        "measured": iso(attempt.measured_at_s),
+        "seconds": attempt.seconds,
+        "state": attempt.state,
+        "reason": attempt.reason or None,
+        "cause": attempt.cause,
+        "validity": attempt.validity,
+        "reasons": list(attempt.reasons),
+        "generation": _built(attempt.generation),
+    }
+
+
+def _restart(restart: RestartView) -> dict[str, Any]:
+    return {
+        "config": restart.config,
+        "tp": restart.tp,
+        "unit": restart.unit,
+        "started": iso(restart.started_at_s),
+        "outcome": restart.outcome,
+        "generation": _built(restart.generation),
+        "phases": [
+            {"name": phase.phase, "seconds": phase.elapsed_s, "state": phase.state}
+            for phase in restart.phases.values()
+        ],
+        "gate": [
+            {"part": part, "ok": seen.ok, "seconds": seen.elapsed_s, "evidence": _built(seen.evidence)}
+            for part, seen in restart.gate.items()
+        ],
+        "ready_s": restart.ready_s,
+        "verdict": restart.verdict,
+        "cause": restart.cause,
+        "engine_version": restart.engine_version,
+        "overridden": list(restart.overridden),
+    }
+
+
+def _alert(alert: AlertView, start_s: float | None) -> dict[str, Any]:
+    raised, resolved = alert.raised, alert.resolved
+    since = start_s if start_s is not None else alert.at_s
+    return {
+        "kind": raised.kind,
+        "title": raised.title,
+        "verdict": raised.verdict,
+        "cause": raised.cause,
+        "cause_text": raised.cause_text,
+        "advice": raised.advice,
+        "fault_seen_s": raised.fault_seen_s,
+        "raised_s": alert.at_s - since,
+        "resolved_s": resolved.at_s - since if resolved is not None else None,
+        "resolved_by": resolved.by if resolved is not None else None,
+        "resolved_how": resolved.how if resolved is not None else None,
+        "unit": raised.unit,
+        "cells": list(raised.cell_ids),
+        "evidence": [_built(e) for e in raised.evidence],
+    }
+
+
+def _step(step: StepView) -> dict[str, Any]:
+    return {
+        "at": iso(step.at_s),
+        "action": step.action,
+        "title": step.title,
+        "reason": step.reason,
+        "by": step.by,
+        "state": step.state,
+        "detail": step.detail,
+        "ended": iso(step.ended_at_s),
+    }
+
+
+def _built(value: msgspec.Struct | None) -> Any:
+    return msgspec.to_builtins(value) if value is not None else None

@@ -1,0 +1,95 @@
+"""A report as one HTML file that opens anywhere: no script, nothing from the network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from ddtop.journal.select import matrix, tps
+from ddtop.report.compare import compared_table
+from ddtop.report.data import Recording, iso
+from ddtop.report.markdown import facts
+from ddtop.report.pictures import pictures
+from ddtop.report.rows import has_metric
+from ddtop.report.text import legend, table
+
+METRICS = (
+    ("output_tok_s", "Throughput (tok/s, all streams together)"),
+    ("ttft_ms.p50", "Time to first token (ms, median)"),
+    ("itl_ms.p50", "Time between tokens (ms, median)"),
+    ("acceptance_length", "Acceptance length (tokens a verification step)"),
+    ("j_per_token", "Energy (J/token)"),
+)
+"""Tables of the report, each shown where there is such a number."""
+
+
+def report_html(recordings: Sequence[Recording], baseline: str | None = None) -> str:
+    """The whole report: of each recording its tables, charts, starts, alerts and steps; several compared."""
+    template = jinja2.Environment(
+        loader=jinja2.PackageLoader("ddtop.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template("report.html")
+    return template.render(
+        title=", ".join(dict.fromkeys(r.state.run.name or r.name for r in recordings)) or "ddtop",
+        simulated=any(r.state.run.simulated for r in recordings),
+        recordings=[_recording(r, baseline) for r in recordings],
+        compared=compared_table(recordings) if len(recordings) > 1 else [],
+    )
+
+
+def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
+    state = recording.state
+    tables: list[dict[str, Any]] = []
+    for metric, title in METRICS:
+        if not has_metric(state, metric) and metric != "output_tok_s":
+            continue
+        for tp in tps(state):
+            rows = table(matrix(state, tp, metric, baseline))
+            tables.append(
+                {"title": f"{title} · tp{tp}", "rows": rows, "notes": legend(state, [tp], metric, baseline)}
+            )
+    return {
+        "name": state.run.name or recording.name,
+        "file": recording.name,
+        "facts": facts(recording),
+        "tables": tables,
+        # Our own SVG, every text in it escaped by charts.py.
+        "pictures": [(p.title, p.note, Markup(p.svg)) for p in pictures(state, baseline)],
+        "restarts": [
+            {
+                "what": f"{r.config} tp{r.tp}",
+                "unit": r.unit,
+                "phases": ", ".join(
+                    f"{p.phase} {p.elapsed_s:.0f} s" for p in r.phases.values() if p.elapsed_s
+                ),
+                "outcome": f"ready in {r.ready_s:.1f} s"
+                if r.ready_s is not None
+                else (r.verdict or r.outcome),
+                "cause": r.cause or "",
+            }
+            for r in state.restarts
+        ],
+        "alerts": [
+            {
+                "at": iso(a.at_s),
+                "title": a.raised.title,
+                "verdict": a.raised.verdict,
+                "cause": a.raised.cause_text or a.raised.cause,
+                "advice": a.raised.advice,
+                "seen": a.raised.fault_seen_s,
+                "resolved": f"{a.resolved.how} ({a.resolved.by})" if a.resolved else "open",
+                "evidence": [f"{e.source}: {e.text}" for e in a.raised.evidence],
+            }
+            for a in state.alerts.values()
+        ],
+        "steps": [
+            {"at": iso(s.at_s), "title": s.title, "reason": s.reason, "by": s.by, "state": s.state}
+            for s in state.steps.values()
+        ],
+    }

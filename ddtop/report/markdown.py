@@ -1,0 +1,83 @@
+"""A report as Markdown: for an issue, a chat or a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddtop.journal.select import counts, matrix, tps
+from ddtop.report.compare import compared_table
+from ddtop.report.data import Recording, engines, iso
+from ddtop.report.text import legend, table
+
+
+def report_markdown(recordings: Sequence[Recording], baseline: str | None = None) -> str:
+    """Tables of each recording, what went wrong in it, and, of several, their comparison."""
+    parts: list[str] = []
+    for recording in recordings:
+        parts += _recording(recording, baseline)
+    if len(recordings) > 1:
+        rows = compared_table(recordings)
+        if rows:
+            parts += ["## Side by side · output_tok_s", _table(rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def facts(recording: Recording) -> list[tuple[str, str]]:
+    """What stands at the head of a report: name → value."""
+    state = recording.state
+    run = state.run
+    engine, version, driver = engines(state)
+    tally = counts(state.plan_cells)
+    gpus = [g.reading.name or "GPU" for g in state.gpus.values()]
+    kinds = ", ".join(f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus))
+    parts = [f"{n} {word}" for word, n in (
+        ("done", tally.done), ("failed", tally.failed), ("broken", tally.broken), ("skipped", tally.skipped),
+        ("not run", tally.remaining),
+    ) if n]  # fmt: skip
+    out = [
+        ("host", state.host.name),
+        ("GPUs", kinds),
+        ("engine", " ".join(x for x in (engine, version) if x)),
+        ("driver", driver or ""),
+        ("started", iso(run.started_at_s) or ""),
+        ("ended", f"{iso(run.ended.at_s)} · {run.ended.outcome}" if run.ended else "not ended"),
+        ("cells", f"{tally.total}: {', '.join(parts)}" if parts else str(tally.total)),
+        ("baseline", run.baseline or ""),
+    ]
+    if run.simulated:
+        out.insert(0, ("SIMULATED", "GPUs and engine are stand-ins: these are no measurements"))
+    return [(name, value) for name, value in out if value]
+
+
+def _recording(recording: Recording, baseline: str | None) -> list[str]:
+    state = recording.state
+    parts = [f"# {escape(state.run.name or recording.name)}"]
+    parts.append("\n".join(f"- {name}: {escape(value)}" for name, value in facts(recording)))
+    for tp in tps(state):
+        view = matrix(state, tp, baseline=baseline)
+        parts += [f"## tp{tp} · output_tok_s", _table(table(view))]
+        notes = legend(state, [tp], view.metric, baseline)
+        if notes:
+            parts.append(escape(notes).replace("\n", "  \n"))
+    if state.alerts:
+        rows = [["when", "what", "verdict", "cause", "resolved"]]
+        for alert in state.alerts.values():
+            how = f"{alert.resolved.how} ({alert.resolved.by})" if alert.resolved else "open"
+            what = alert.raised
+            rows.append([iso(alert.at_s) or "", what.title, what.verdict, what.cause_text or what.cause, how])
+        parts += ["## Alerts", _table(rows)]
+    return parts
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    out = text.replace("\\", "\\\\").replace("\r", " ")
+    for mark in "`*_[]<>|#":
+        out = out.replace(mark, f"\\{mark}")
+    return out
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = [[escape(field).replace("\n", " ") or " " for field in row] for row in rows]
+    rule = ["---", *["---:" for _ in head[1:]]]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *body))

@@ -1,0 +1,111 @@
+"""Results as flat rows, one for each cell: CSV for spreadsheets and notebooks, and what the charts draw."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ddtop.journal.select import MatrixCell, matrix, metric_value, tps
+from ddtop.journal.state import State
+from ddtop.report.data import Recording, iso
+
+KEYS = (
+    "recording", "host", "plan", "config", "tp", "workload", "output_tokens", "context", "concurrency", "repeat",
+    "id", "state", "validity", "reasons", "reason", "cause", "attempts", "seconds", "engine", "engine_version",
+    "measured",
+)  # fmt: skip
+FIRST = (
+    "output_tok_s", "decode_tok_s.p50", "ttft_ms.p50", "ttft_ms.p99", "tpot_ms.p50", "itl_ms.p50", "e2e_ms.p50",
+    "acceptance_length", "j_per_token", "tok_s_per_w", "requests_ok", "requests_failed",
+)  # fmt: skip
+"""Metrics that come first in a CSV; all other numbers follow by name."""
+
+
+def flatten(metrics: dict[str, Any], prefix: str = "") -> dict[str, float]:
+    """The numbers of `metrics` by dotted names: `ttft_ms.p50`."""
+    out: dict[str, float] = {}
+    for name, value in metrics.items():
+        full = f"{prefix}{name}"
+        if isinstance(value, dict):
+            out |= flatten(value, f"{full}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            out[full] = float(value)
+    return out
+
+
+def report_csv(recordings: Sequence[Recording], baseline: str | None = None) -> str:
+    """CSV with a header: one row for each cell of each recording; `speedup` is against `baseline`."""
+    rows: list[dict[str, Any]] = []
+    for recording in recordings:
+        speedups = speedups_of(recording.state, baseline)
+        rows.extend(_row(recording, cell_id, speedups) for cell_id in recording.state.cells)
+    numbers = dict.fromkeys(name for row in rows for name in row if name not in KEYS and name != "speedup")
+    names = [*(n for n in FIRST if n in numbers), *sorted(n for n in numbers if n not in FIRST)]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*KEYS, "speedup", *names], lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows({key: _plain(value) for key, value in row.items()} for row in rows)
+    return out.getvalue()
+
+
+def _row(recording: Recording, cell_id: str, speedups: dict[str, float]) -> dict[str, Any]:
+    state = recording.state
+    cell = state.cells[cell_id]
+    spec = cell.spec
+    measured = [a.measured_at_s for a in cell.attempts if a.measured_at_s is not None]
+    return {
+        "recording": recording.name,
+        "host": state.host.name,
+        "plan": state.run.name,
+        "config": spec.config,
+        "tp": spec.tp,
+        "workload": spec.workload,
+        "output_tokens": spec.output_tokens,
+        "context": spec.context,
+        "concurrency": spec.concurrency,
+        "repeat": spec.repeat,
+        "id": spec.id,
+        "state": cell.state,
+        "validity": cell.validity,
+        "reasons": " ".join(cell.reasons),
+        "reason": cell.reason,
+        "cause": cell.cause,
+        "attempts": len(cell.attempts),
+        "seconds": cell.seconds,
+        "engine": cell.engine,
+        "engine_version": cell.engine_version,
+        "measured": iso(measured[-1]) if measured else None,
+        "speedup": speedups.get(cell_id),
+        **flatten(cell.metrics),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula is made text; None is an empty field."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{value}"
+    if isinstance(value, float) and value == int(value) and abs(value) < 1e15:
+        return int(value)
+    return "" if value is None else value
+
+
+def speedups_of(state: State, baseline: str | None = None, metric: str = "output_tok_s") -> dict[str, float]:
+    """Cell id → speed-up of its field of the matrix (repeats together) against the baseline."""
+    out: dict[str, float] = {}
+    for cell in _fields(state, baseline, metric):
+        if cell.speedup is not None:
+            out |= dict.fromkeys(cell.ids, cell.speedup)
+    return out
+
+
+def _fields(state: State, baseline: str | None, metric: str) -> Iterable[MatrixCell]:
+    for tp in tps(state):
+        for row in matrix(state, tp, metric, baseline).rows:
+            yield from (cell for cell in row.cells if cell is not None)
+
+
+def has_metric(state: State, metric: str) -> bool:
+    """Whether any cell of the present plan has a number by this name."""
+    return any(metric_value(c.metrics, metric) is not None for c in state.plan_cells)

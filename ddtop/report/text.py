@@ -1,0 +1,125 @@
+"""Matrices of results as plain text: one way to write a field, used by every form of report."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from ddtop.events import CellState
+from ddtop.journal.select import DEFAULT_METRIC, Matrix, MatrixCell, matrix, tps
+from ddtop.journal.state import State
+
+WORDS: dict[CellState, str] = {
+    "planned": "·",
+    "running": "▶ running",
+    "failed": "✗ failed",
+    "broken": "✗ broken",
+    "skipped": "– skipped",
+    "interrupted": "‖ interrupted",
+    "done": "no value",
+}
+"""What stands where there is no number: glyph and word, never colour alone."""
+
+
+def number(value: float) -> str:
+    """A number with about three figures: 143, 26.3, 0.451."""
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def field(cell: MatrixCell | None, *, baseline: bool = False) -> str:
+    """One field: `143 (5.5×)`, with what one must know about it, or the state where there is no number."""
+    if cell is None:
+        return ""
+    if cell.value is None or cell.state in ("broken", "failed"):
+        reason = f" {cell.reason}" if cell.reason and cell.state in ("broken", "failed", "skipped") else ""
+        return f"{WORDS[cell.state]}{reason}"
+    text = number(cell.value)
+    if cell.n > 1 and cell.low is not None and cell.high is not None:
+        text += f" [{number(cell.low)}–{number(cell.high)}]"
+    if cell.speedup is not None and not baseline:
+        alike = " ≈" if cell.differs is False else ""
+        text += f" ({cell.speedup:.2f}×{alike})" if cell.speedup < 2 else f" ({cell.speedup:.1f}×{alike})"
+    if cell.validity in ("SUSPECT", "INVALID"):
+        text += f" {'?' if cell.validity == 'SUSPECT' else '!'} {cell.validity}"
+    if cell.mixed_versions:
+        text += " other version"
+    return text
+
+
+def table(view: Matrix) -> list[list[str]]:
+    """Header and rows of a matrix as text; the first column is the configuration."""
+    head = [f"tp{view.tp}", *(column.label(view.columns) for column in view.columns)]
+    rows = [
+        [f"{row.config} (baseline)" if row.baseline else row.config]
+        + [field(cell, baseline=row.baseline) for cell in row.cells]
+        for row in view.rows
+    ]
+    return [head, *rows]
+
+
+def render_table(
+    state: State,
+    tp: int | None = None,
+    metric: str = DEFAULT_METRIC,
+    baseline: str | None = None,
+    width: int | None = None,
+) -> str:
+    """The results for a terminal: one table for each TP (or one). `width` cuts lines that are longer."""
+    wanted = [tp] if tp is not None else tps(state)
+    parts: list[str] = []
+    for each in wanted:
+        view = matrix(state, each, metric, baseline)
+        against = f", × {view.baseline}" if view.baseline else ""
+        lines = [f"{metric} · tp{each}{against}", *aligned(table(view))]
+        parts.append("\n".join(_cut(line, width) for line in lines))
+    notes = legend(state, wanted, metric, baseline)
+    return "\n\n".join([*parts, *([notes] if notes else [])]) or "no cells: nothing was planned in this run"
+
+
+def legend(state: State, wanted: Sequence[int], metric: str, baseline: str | None) -> str:
+    """Words for the marks that occur, and the reasons behind them."""
+    cells = [
+        cell
+        for tp in wanted
+        for row in matrix(state, tp, metric, baseline).rows
+        for cell in row.cells
+        if cell is not None
+    ]
+    lines: list[str] = []
+    if any(c.differs is False for c in cells):
+        lines.append("≈ the spreads of the repeats overlap with the baseline's: not different")
+    for validity, mark in (("SUSPECT", "?"), ("INVALID", "!")):
+        reasons = dict.fromkeys(r for c in cells if c.validity == validity for r in c.reasons)
+        if reasons:
+            lines.append(f"{mark} {validity}: {', '.join(reasons)}")
+    if any(c.mixed_versions for c in cells):
+        lines.append("other version: the engine was not of the baseline's version")
+    return "\n".join(lines)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines with their columns under each other."""
+    widths = [max(cells(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+    return [
+        "  ".join(
+            text + " " * (width - cells(text)) for text, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def cells(text: str) -> int:
+    """Columns of a terminal that `text` takes."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def _cut(line: str, width: int | None) -> str:
+    if width is None or cells(line) <= width:
+        return line
+    while line and cells(line) > width - 1:
+        line = line[:-1]
+    return line + "…"
