@@ -14,6 +14,7 @@ from textual.app import App
 from ddtop.dashboard import themes
 from ddtop.dashboard.faults import FaultLog
 from ddtop.dashboard.guard import Guarded
+from ddtop.dashboard.paint import clean
 from ddtop.dashboard.screens.base import DdModal, DdScreen
 from ddtop.dashboard.sender import Pending, Said, Severity, make, viewer_name
 from ddtop.dashboard.watched import Watched
@@ -217,8 +218,9 @@ class AppBase(Guarded, App[int]):
         self.say(said.text, said.severity)
 
     def say(self, text: str, severity: Severity = "information", timeout: float | None = None) -> None:
-        """A toast, with nothing of `text` taken for markup."""
-        self.notify(text, severity=severity, timeout=timeout, markup=False)
+        """A toast, with nothing of `text` taken for markup or for the terminal."""
+        words = "\n".join(clean(row) for row in text.splitlines())
+        self.notify(words, severity=severity, timeout=timeout, markup=False)
 
     # ---------------------------------------------------------------------------------------- commands
 

@@ -7,6 +7,7 @@ Meaning never rests on a role alone (NO_COLOR has none): the words and glyphs ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -33,6 +34,19 @@ ROLES = (
 """Every role a span can have; each is the theme variable `dd-<role>`. `+sel` after one marks the cursor."""
 
 ELLIPSIS = "…"
+
+_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-_])")
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ")
+
+
+def clean(text: str) -> str:
+    """`text` without terminal escape sequences, and with a blank for any other control character.
+
+    What hosts, servers and plans say must never reach the terminal as anything but words.
+    """
+    if text.isprintable():
+        return text
+    return _ESCAPES.sub("", text).translate(_CONTROLS)
 
 
 class Span(NamedTuple):
@@ -68,7 +82,7 @@ def line(*parts: Part) -> Line:
         else:
             span = Span(*part)
         if span.text:
-            spans.append(span)
+            spans.append(span if span.text.isprintable() else span._replace(text=clean(span.text)))
     return tuple(spans)
 
 

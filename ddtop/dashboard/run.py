@@ -60,5 +60,7 @@ def run_dashboard(
 
     code = asyncio.run(shown())
     if app.words:
-        print(app.words)
+        from ddtop.dashboard.paint import clean
+
+        print("\n".join(clean(row) for row in app.words.splitlines()))
     return app.return_code or code or 0

@@ -10,13 +10,30 @@ from ddtop.dashboard.metrics import TOK_S, Metric
 from ddtop.dashboard.panels.header import Recording
 from ddtop.dashboard.panels.sweep import Cursor, cell_at, find
 from ddtop.dashboard.sessions import is_replay
-from ddtop.events import Event, KernelFault, LogGap, LogLine, LogRead, RestartStarted
+from ddtop.events import (
+    CellMeasured,
+    CellProgress,
+    CellsPlanned,
+    CellStarted,
+    CellStateSet,
+    Event,
+    KernelFault,
+    LogGap,
+    LogLine,
+    LogRead,
+    RestartStarted,
+    RunStarted,
+)
 from ddtop.journal.select import Matrix, MatrixCell, matrix, running_cell, tps
 from ddtop.journal.state import State, apply
 from ddtop.journal.views import CellView
 
 if TYPE_CHECKING:
     from ddtop.journal.session import Batch, Session
+
+
+CELL_EVENTS = (CellsPlanned, CellStarted, CellProgress, CellMeasured, CellStateSet, RunStarted)
+"""Events that can change the matrix."""
 
 
 class Watched:
@@ -36,6 +53,8 @@ class Watched:
         """Why the session could not be read on."""
         self._tp: int | None = None
         self._cursor: Cursor | None = None
+        self.cells_version = 0
+        """Grows with every event that can change the matrix."""
         self._matrix: tuple[tuple[object, ...], Matrix] | None = None
 
     @property
@@ -51,9 +70,12 @@ class Watched:
         if batch.reset:
             self.state = State()
             self.log.clear()
+            self.cells_version += 1
         for event, seq in zip(batch, batch.seqs, strict=True):
             apply(self.state, event, seq)
             self._feed_log(event)
+            if isinstance(event, CELL_EVENTS):
+                self.cells_version += 1
 
     def _feed_log(self, event: Event) -> None:
         if isinstance(event, LogRead):
@@ -123,8 +145,8 @@ class Watched:
         self._cursor = None
 
     def matrix(self) -> Matrix:
-        """The matrix of the TP, metric and baseline chosen; made once for each event and choice."""
-        key = (id(self.state), self.state.seq, self.tp, self.metric.key, self.baseline)
+        """The matrix of the TP, metric and baseline chosen; made anew where a cell changed or the choice did."""
+        key = (self.cells_version, self.tp, self.metric.key, self.baseline)
         if self._matrix is None or self._matrix[0] != key:
             self._matrix = (key, matrix(self.state, self.tp, self.metric.key, self.baseline))
         return self._matrix[1]

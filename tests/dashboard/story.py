@@ -16,7 +16,7 @@ T0 = 1_795_000_000.0
 HOST = "ct200"
 UNIT = "sglang-bench.service"
 CONFIGS = ("auto", "linear", "b8", "b12", "b15", "b16", "b32", "b64")
-GAIN = {"auto": 1.0, "linear": 3.76, "b15": 5.5}
+GAIN = {"auto": 1.0, "linear": 3.76, "b15": 5.5, "b16": 5.62, "b32": 6.35, "b64": 5.98}
 COLUMNS = (
     ("fib", 256, 0, 1),
     ("fib", 1024, 0, 1),
@@ -431,3 +431,75 @@ def chunks(script: Script, size: int = 200) -> Iterator[list[ev.Event]]:
     """The events in batches."""
     for at in range(0, len(script.out), size):
         yield script.out[at : at + size]
+
+
+def loading() -> Script:
+    """b15's weights are being loaded; nothing is wrong."""
+    script = Script()
+    begin(script)
+    for config in ("auto", "linear"):
+        restart(script, config, f"inv-{config}")
+        for column in range(len(COLUMNS)):
+            measure(script, config, column)
+    mark(script, "b8", "broken", "0 tok/s twice")
+    mark(script, "b12", "broken", "0 tok/s twice")
+    restart(script, "b15", "inv-b15", ready=False)
+    return script
+
+
+def rebooted(script: Script) -> None:
+    """The machine was rebooted for maintenance: link lost, back, and steps proposed."""
+    script.add(ev.HostLost, what="ct200 has not answered for 9 s", means="the link or the host is down")
+    script.now += 420
+    script.add(ev.HostConnecting, attempt=9, target="root@ct200:22")
+    script.add(
+        ev.HostConnected, agent="4f2a90c1b7de", python="3.12.3", uid=0, user="root", boot="b2/1", rtt_ms=18.4
+    )
+    script.add(ev.ProbeTaken, probe={"uptime_s": 96.0, "hostname": HOST})
+    script.add(ev.ServiceSeen, status=ev.ServiceStatus(unit=UNIT, active="inactive", sub="dead"))
+    script.add(
+        ev.HostRebooted,
+        boot_before="b1/1",
+        boot_now="b2/1",
+        consequences=("all 8 GPUs at 0 MiB", "sglang-bench inactive", "/dev/shm/Qwen3.6-27B is gone (tmpfs)"),
+    )
+    for _ in range(20):
+        script.now += 2
+        script.add(ev.GpuSampled, gpus=gpus(script.now, 0.0))
+    fields = alert_fields(script.now)
+    fields |= {
+        "alert_id": "alert-2",
+        "title": "REBOOTED",
+        "verdict": "rebooted",
+        "cause": "rebooted",
+        "cause_text": "ct200 was rebooted: 8 GPUs at 0 MiB, sglang-bench inactive, /dev/shm/Qwen3.6-27B gone",
+        "kind": "host",
+        "advice": "Resume: re-stage the model, restart b16, go on. 25 finished cells are kept.",
+        "evidence": (ev.Evidence(source="proc", text="boot_id b2 where it was b1"),),
+        "actions": (ev.Action(key="r", label="resume at b16", command="resume"),),
+        "policy": "re-stage and resume",
+    }
+    script.add(ev.AlertResolved, alert_id=ALERT, how="superseded by the reboot", by="sweep")
+    script.add(ev.AlertRaised, **fields)
+    proposed(script)
+
+
+def finished() -> Script:
+    """The whole sweep, with b16 retried and all that is left done."""
+    script = failed()
+    script.wait(20)
+    script.add(
+        ev.CommandSeen,
+        command_id="c1",
+        viewer="you@laptop",
+        command="retry",
+        outcome="obeyed",
+        args={"config": "b16"},
+    )
+    script.add(ev.AlertResolved, alert_id=ALERT, how="retried", by="you@laptop")
+    for config in ("b16", "b32", "b64"):
+        restart(script, config, f"inv2-{config}")
+        for column in range(len(COLUMNS)):
+            measure(script, config, column)
+    script.add(ev.RunEnded, outcome="some-failed", exit_code=10, reason="10 cells are broken")
+    return script

@@ -33,15 +33,15 @@ def _alerts(state: State) -> list[Entry]:
         head = line(
             mark, (raised.title, "bad" if alert.open else "value"), (f"  {raised.cause_text}", "text")
         )
-        out.append((alert.at_s, f"alert {alert.id}", (*head, *line((_end(alert), "dim"))), _evidence(alert)))
+        out.append((alert.at_s, f"alert {alert.id}", head, [_end(alert), *_evidence(alert)]))
     return out
 
 
 def _end(alert: AlertView) -> str:
     resolved = alert.resolved
     if resolved is None:
-        return "  open"
-    return f"  resolved after {duration(resolved.at_s - alert.at_s)} by {resolved.by}: {resolved.how}"
+        return "open"
+    return f"resolved after {duration(resolved.at_s - alert.at_s)} by {resolved.by}: {resolved.how}"
 
 
 def _evidence(alert: AlertView) -> list[str]:

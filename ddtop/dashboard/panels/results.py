@@ -179,9 +179,9 @@ def plots(state: State, tp: int | None, like: CellView | None = None) -> list[Pl
         if model is not None
         and (cell.spec.context, cell.spec.concurrency) == (model.context, model.concurrency)
     ]
-    place = ""
+    place = f" · tp{tp}" if tp is not None else ""
     if model is not None:
-        place = f" · c{model.concurrency}" + (f" · {tokens(model.context)} ctx" if model.context else "")
+        place += f" · c{model.concurrency}" + (f" · {tokens(model.context)} ctx" if model.context else "")
     return [
         Plot(
             f"throughput by budget{place}",

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from ddtop.dashboard import keys
 from ddtop.dashboard.guard import Guarded
-from ddtop.dashboard.paint import Line
+from ddtop.dashboard.paint import Line, clean
 from ddtop.dashboard.panels.footer import Hint, footer_line
 from ddtop.dashboard.panels.header import header_line
 from ddtop.dashboard.widgets.panel import Panel
@@ -26,8 +26,8 @@ def set_title(widget: Widget, title: str, subtitle: str = "") -> None:
     """Give a pane its titles, as plain text, and only where they changed."""
     if getattr(widget, "shown_titles", None) != (title, subtitle):
         widget.shown_titles = (title, subtitle)  # type: ignore[attr-defined]
-        widget.border_title = cast(str, Content(title))
-        widget.border_subtitle = cast(str, Content(subtitle)) if subtitle else None
+        widget.border_title = cast(str, Content(clean(title)))
+        widget.border_subtitle = cast(str, Content(clean(subtitle))) if subtitle else None
 
 
 class DdScreen(Guarded, Screen[None]):

@@ -109,10 +109,7 @@ class ResultsScreen(DdScreen):
             return
         tp = self.here.matrix().tp if self.here.state.plan_cells else None
         for number, data in enumerate(plots(self.here.state, tp, self.here.selected_cell())):
-            widget = self.query_one(f"#plot-{number}", MetricPlot)
-            empty = data.why_empty if not data.series else ""
-            set_title(widget, f"{data.title} · tp{tp}" if tp else data.title, empty)
-            widget.show(data)
+            self.query_one(f"#plot-{number}", MetricPlot).show(data)
 
     # ------------------------------------------------------------------------------------------- hands
 

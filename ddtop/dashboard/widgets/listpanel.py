@@ -14,7 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ddtop.dashboard import keys
-from ddtop.dashboard.paint import Item, Line, selected, width_of
+from ddtop.dashboard.paint import Item, Line, clean, pad, selected, width_of
 from ddtop.dashboard.widgets.roles import role_styles
 
 
@@ -119,8 +119,8 @@ class ListPanel(ScrollView, can_focus=True):
             if 0 <= row < len(self.items):
                 item = self.items[row]
                 here = item.key is not None and item.key == self.key
-                spans = selected(item.line) if here else item.line
-        segments = [Segment(span.text, styles.get(span.role, blank)) for span in spans]
+                spans = selected(pad(item.line, width + scroll_x)) if here else item.line
+        segments = [Segment(clean(span.text), styles.get(span.role, blank)) for span in spans]
         return Strip(segments).crop_extend(scroll_x, scroll_x + width, blank)
 
     # -------------------------------------------------------------------------------------------- hands

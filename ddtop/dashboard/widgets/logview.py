@@ -18,11 +18,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ddtop.dashboard.logbuffer import Entry, Filter, LogBuffer, LogIndex, level_of
+from ddtop.dashboard.paint import clean
 from ddtop.dashboard.text import clock, unit_name
 from ddtop.dashboard.widgets.roles import role_styles
 
 _LEVEL_MARK = {"error": ("✗", "bad"), "warn": ("!", "warn"), "info": (" ", "text"), "debug": (" ", "dim")}
-_CONTROL = dict.fromkeys((*range(32), 127), " ")
 
 
 class LogView(ScrollView, can_focus=True):
@@ -217,7 +217,7 @@ class LogView(ScrollView, can_focus=True):
         suffix = "+sel" if is_hit else ""
         stamp = clock(entry.line.at_s) if entry.line.at_s is not None else " " * 8
         if entry.gap:
-            return [Segment(f"{stamp} ~ {entry.line.text}", styles["warn" + suffix])]
+            return [Segment(f"{stamp} ~ {clean(entry.line.text)}", styles["warn" + suffix])]
         mark, role = _LEVEL_MARK[level_of(entry.line)]
         segments = [
             Segment(stamp, styles["dim" + suffix]),
@@ -226,8 +226,8 @@ class LogView(ScrollView, can_focus=True):
             ),
         ]
         if self._many_units:
-            segments.append(Segment(unit_name(entry.unit) + " ", styles["label" + suffix]))
-        text = entry.line.text[: self.MAX_WIDTH].translate(_CONTROL)
+            segments.append(Segment(clean(unit_name(entry.unit)) + " ", styles["label" + suffix]))
+        text = clean(entry.line.text)[: self.MAX_WIDTH]
         ink = "text" if role == "bad" else role
         segments.extend(self._marked(text, styles[ink + suffix], styles["key+sel"]))
         return segments

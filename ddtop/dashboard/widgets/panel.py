@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ddtop.dashboard.paint import Line, Span
+from ddtop.dashboard.paint import Line, Span, clean
 from ddtop.dashboard.widgets.roles import role_styles
 
 Draw = Callable[[int, int], Sequence[Line]]
@@ -78,7 +78,7 @@ class Panel(Widget):
         width = self.content_size.width
         if y >= len(self._shown):
             return Strip.blank(width, blank)
-        segments = [Segment(span.text, styles.get(span.role, blank)) for span in self._shown[y]]
+        segments = [Segment(clean(span.text), styles.get(span.role, blank)) for span in self._shown[y]]
         return Strip(segments).adjust_cell_length(width, blank)
 
     def _role_styles(self) -> dict[str, RichStyle]:

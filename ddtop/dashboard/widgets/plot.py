@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from textual.color import Color, ColorParseError
+from textual.content import Content
 from textual_plotext import PlotextPlot
 
+from ddtop.dashboard.paint import clean
 from ddtop.dashboard.panels.results import Plot
 
 INKS = ("dd-accent", "dd-hot", "dd-spark", "dd-ok", "dd-warn", "dd-bad", "dd-label", "dd-run")
@@ -33,23 +37,34 @@ class MetricPlot(PlotextPlot):
         plt.clear_figure()
         plt.xlabel(data.x_label)
         shown = data.series[:MOST]
-        for number, series in enumerate(shown):
-            ink = self._ink(INKS[number % len(INKS)])
-            label = series.name if len(shown) > 1 else None
+        inks = [self._ink(INKS[number % len(INKS)]) for number in range(len(shown))]
+        for series, ink in zip(shown, inks, strict=True):
+            xs, ys = list(series.xs), list(series.ys)
             if series.level:
-                plt.plot(list(series.xs), list(series.ys), label=label, color=ink, marker="·")
-            elif data.joined and len(series.xs) > 1:
-                plt.plot(list(series.xs), list(series.ys), label=label, color=ink, marker="braille")
-                plt.scatter(list(series.xs), list(series.ys), color=ink, marker="●")
-            else:
-                plt.scatter(list(series.xs), list(series.ys), label=label, color=ink, marker="●")
-        xs = sorted({x for series in shown for x in series.xs if not series.level})
+                plt.plot(xs, ys, color=ink, marker="·")
+                continue
+            if data.joined and len(xs) > 1:
+                plt.plot(xs, ys, color=ink, marker="braille")
+            plt.scatter(xs, ys, color=ink, marker="●")
+        self._say(data, inks)
+        ticks = sorted({x for series in shown for x in series.xs if not series.level})
         ys = [y for series in shown for y in series.ys]
-        if data.joined and 0 < len(xs) <= 12:
-            plt.xticks(xs, [f"{x:g}" for x in xs])
+        if data.joined and 0 < len(ticks) <= 12:
+            plt.xticks(ticks, [f"{x:g}" for x in ticks])
         if ys:
             plt.ylim(0, max(ys) * 1.08)
         self.refresh()
+
+    def _say(self, data: Plot, inks: list[tuple[int, int, int]]) -> None:
+        """Title, and the names of the curves in their colours below the plot, where they hide nothing."""
+        title = data.title if data.y_label in data.title else f"{data.title} · {data.y_label}"
+        self.border_title = cast(str, Content(clean(title)))
+        parts: list[tuple[str, str]] = []
+        for series, (red, green, blue) in zip(data.series, inks, strict=False):
+            glyph = "··" if series.level else "●"
+            parts.append((f" {glyph} {clean(series.name)} ", f"rgb({red},{green},{blue})"))
+        names = Content.assemble(*parts) if parts else Content(data.why_empty)
+        self.border_subtitle = cast(str, names)
 
     def _ink(self, variable: str) -> tuple[int, int, int]:
         text = self.app.theme_variables.get(variable, "#888888")
