@@ -48,6 +48,8 @@ class UnitReading:
     load_error: str | None = None
     argv: str | None = None
     """ExecStart as the manager has it loaded."""
+    changed_mono_s: float | None = None
+    """When its state last changed, on the host's monotonic clock."""
 
     @property
     def running(self) -> bool:
@@ -138,4 +140,5 @@ def read_unit(unit: str, props: Mapping[str, Any], at: float) -> UnitReading:
         stop_limit_s=duration_s(props.get("TimeoutStopUSec")),
         load_error=props.get("LoadError") or None,
         argv=props.get("ExecStart") or None,
+        changed_mono_s=stamp / 1e6 if (stamp := _int(props, "StateChangeTimestampMonotonic")) else None,
     )

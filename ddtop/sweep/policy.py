@@ -19,7 +19,7 @@ from typing import Literal
 
 from ddtop.events import CauseKind, Verdict
 
-Act = Literal["retry", "fail", "broken", "wait-clean", "wait-foreign", "restage", "wait", "stop"]
+Act = Literal["retry", "fail", "broken", "wait-clean", "wait-foreign", "restage", "wait", "stop", "skip"]
 
 RESTAGE_CAUSES = frozenset(
     {"model-path-missing", "model-weights-missing", "model-weights-damaged", "model-missing"}

@@ -179,11 +179,11 @@ def _failed(r: StartReadings, now: float) -> Judgement | None:
     )
     if r.phase in ("stopping", "stopped") and r.call.returned_at is None:
         return None
-    how = _exit_words(u)
-    return _with_cause(r, "failed", why, (_exit_slug(u), "unknown", f"{r.unit_name} {how}"))
+    how = exit_words(u)
+    return _with_cause(r, "failed", why, (exit_slug(u), "unknown", f"{r.unit_name} {how}"))
 
 
-def _exit_words(u: UnitReading) -> str:
+def exit_words(u: UnitReading) -> str:
     code, _, number = (u.exit_code or "").partition("/")
     if u.result == "oom-kill":
         return "was ended by the kernel for want of memory"
@@ -196,7 +196,7 @@ def _exit_words(u: UnitReading) -> str:
     return f"is {u.active}"
 
 
-def _exit_slug(u: UnitReading) -> str:
+def exit_slug(u: UnitReading) -> str:
     code = (u.exit_code or "").partition("/")[0]
     if u.result == "oom-kill":
         return "oom-killed"

@@ -1,0 +1,87 @@
+"""A server that the user's own script reconfigures and restarts. The script's success proves nothing.
+
+The unit it rewrites is watched like any other; only configuring and starting are the script's. It runs as a detached
+job on the host, so that a cut neither stops it half-way nor makes it run twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from typing import Any
+
+from ddtop.errors import AgentError
+from ddtop.hosts.base import Host
+from ddtop.services.base import Called, Former, Launch
+from ddtop.services.systemd import SystemdService
+
+_POLL_S = 0.25
+
+
+class CommandService(SystemdService):
+    """See the module."""
+
+    kind = "command"
+    stops_itself = True
+
+    async def configure(self, host: Host, launch: Launch, run_id: str, expires_at_s: float) -> str:
+        return f"{shlex.join(launch.configure)} will be run"
+
+    async def start(self, host: Host, launch: Launch, job_id: str) -> Called:
+        """Runs the script and waits for it. Its exit code and last words come back."""
+        words = shlex.join(launch.configure)
+        short = launch.configure[0].rsplit("/", 1)[-1] if launch.configure else "the script"
+        spec: dict[str, Any] = {"argv": list(launch.configure), "cwd": launch.cwd or "/"}
+        try:
+            job = await host.call(
+                "job-start",
+                job=job_id,
+                kind="exec",
+                spec=spec,
+                limit_s=launch.timeout_s,
+                env=dict(launch.env),
+            )
+            while True:
+                job = await host.call("job-show", job=job_id)
+                if job.get("state") != "running":
+                    break
+                await asyncio.sleep(_POLL_S)
+            tail = (
+                await host.call("file-read", path=f"{job['dir']}/log", offset=-2000, max_b=2000)
+                if job.get("dir")
+                else {}
+            )
+        except AgentError as error:
+            if error.code == "not-found" and "job" in error.what:
+                return Called(rc=None, error=error.what, what=words, by_script=True)
+            return Called(
+                rc=1, error=f"{error.what}\n{error.code.replace('-', ' ')}", what=words, by_script=True
+            )
+        return script_result(job, str(tail.get("text", "")), words, short)
+
+    async def restore(self, host: Host, former: Former) -> list[str]:
+        """The script wrote what it wrote: only whether the unit runs can be put back."""
+        now = await self.read(host)
+        if now.running and not former.active:
+            called = await self.stop(host)
+            return [f"{called.what} failed: {called.error.strip()[-200:]}"] if called.rc else []
+        if former.active and not now.running:
+            called = await self._action(host, "start")
+            return [f"{called.what} failed: {called.error.strip()[-200:]}"] if called.rc else []
+        return [f"{self.unit} keeps the arguments that the reconfigure script wrote last"]
+
+
+def script_result(job: dict[str, Any], tail: str, words: str, short: str) -> Called:
+    """What an ended job says of the script it ran."""
+    state, code = job.get("state"), job.get("exit")
+    rc = (
+        int(code) if isinstance(code, int) or (isinstance(code, str) and code.lstrip("-").isdigit()) else None
+    )
+    why = str(job.get("why") or "")
+    if state == "done":
+        return Called(rc=rc or 0, error=tail, what=short, by_script=True)
+    timed_out = "time limit" in why or "timeout" in why
+    return Called(
+        rc=None if timed_out else (rc if rc else 1), error=(tail + "\n" + why).strip() or words, what=short, by_script=True,
+        timed_out=timed_out,
+    )  # fmt: skip

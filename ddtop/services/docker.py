@@ -1,0 +1,181 @@
+"""A server that is a container by itself: `docker run` is the command, its name is the unit.
+
+Generation is (container id, StartedAt); its port is told by inspect. A configuration is a new container, so the one
+before is removed only if ddtop made it (label `ddtop.run`); another one of that name is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ddtop.errors import AgentError
+from ddtop.events import LogLine
+from ddtop.hosts.base import Host
+from ddtop.services.base import Called, Former, Launch
+from ddtop.services.readings import UnitReading
+
+_FORM = (
+    "{{.Id}}|{{.State.StartedAt}}|{{.State.Running}}|{{.State.Pid}}|{{.State.ExitCode}}|{{.State.OOMKilled}}|"
+    '{{.RestartCount}}|{{index .Config.Labels "ddtop.run"}}|{{range .NetworkSettings.Networks}}{{.IPAddress}},{{end}}'
+)
+_POLL_S = 0.5
+
+
+class DockerService:
+    """See the module. `unit` is the container's name."""
+
+    kind = "docker"
+    stops_itself = False
+
+    def __init__(self, unit: str, program: str = "docker") -> None:
+        self.unit = unit
+        self.program = program
+        self._label = ""
+
+    async def _run(self, host: Host, *words: str, timeout_s: float = 20.0) -> dict[str, Any]:
+        return await host.call("exec", argv=[self.program, *words], timeout_s=timeout_s)
+
+    async def read(self, host: Host) -> UnitReading:
+        answer = await self._run(host, "inspect", "--format", _FORM, self.unit, timeout_s=5)
+        reading, self._label = read_container(self.unit, answer["rc"], answer["stdout"], time.monotonic())
+        return reading
+
+    @asynccontextmanager
+    async def watch(self, host: Host) -> AsyncIterator[AsyncIterator[list[UnitReading]]]:
+        async def readings() -> AsyncIterator[list[UnitReading]]:
+            last: UnitReading | None = None
+            while True:
+                now = await self.read(host)
+                if last is None or (now.active, now.generation, now.exit_code) != (
+                    last.active,
+                    last.generation,
+                    last.exit_code,
+                ):
+                    last = now
+                    yield [now]
+                await asyncio.sleep(_POLL_S)
+
+        yield readings()
+
+    @asynccontextmanager
+    async def follow(self, host: Host, cursor: str | None) -> AsyncIterator[AsyncIterator[list[LogLine]]]:
+        async def lines() -> AsyncIterator[list[LogLine]]:
+            at = cursor
+            while True:
+                found = await self.drain(host, at)
+                if found:
+                    at = found[-1].cursor
+                    yield found
+                await asyncio.sleep(_POLL_S)
+
+        yield lines()
+
+    async def drain(self, host: Host, cursor: str | None) -> list[LogLine]:
+        """Lines after `cursor`, which is the time stamp docker gave the last one, with its number in that instant."""
+        stamp, _, count = (cursor or "").partition("#")
+        words = ["logs", "--timestamps", *(["--since", stamp] if stamp else ["--tail", "0"]), self.unit]
+        answer = await self._run(host, *words)
+        if answer["rc"] != 0:
+            return []
+        return stamped_lines(answer["stdout"] + answer["stderr"], stamp, int(count or 0))
+
+    async def history(self, host: Host, generation: str) -> list[LogLine]:
+        started = generation.partition("@")[2]
+        return await self.drain(host, f"{started}#0") if started else []
+
+    async def configure(self, host: Host, launch: Launch, run_id: str, expires_at_s: float) -> str:
+        self._label = f"ddtop.run={run_id}"
+        return shlex.join(self._argv(launch))
+
+    def _argv(self, launch: Launch) -> list[str]:
+        env = [word for key, value in sorted(launch.env.items()) for word in ("-e", f"{key}={value}")]
+        return ["run", "-d", "--name", self.unit, "--label", self._label or "ddtop.run=?", *env, *launch.argv]
+
+    async def stop(self, host: Host) -> Called:
+        answer = await self._run(host, "stop", "--time", "30", self.unit, timeout_s=45)
+        missing = "No such container" in answer["stderr"]
+        return Called(
+            rc=0 if missing else answer["rc"], error=answer["stderr"], what=f"docker stop {self.unit}"
+        )
+
+    async def start(self, host: Host, launch: Launch, job_id: str) -> Called:
+        now = await self.read(host)
+        label, self._label = self._label, f"ddtop.run={job_id.partition('-')[0]}"
+        if now.load == "loaded":
+            if not label:
+                return Called(
+                    rc=1,
+                    error=f"a container {self.unit} is there that ddtop did not make: remove or rename it",
+                )
+            await self._run(host, "rm", "-f", self.unit)
+        try:
+            answer = await self._run(host, *self._argv(launch), timeout_s=60)
+        except AgentError as error:
+            return Called(rc=1, error=error.what, what="docker run")
+        return Called(rc=answer["rc"], error=answer["stderr"], what=f"docker run {self.unit}")
+
+    def owns(self, listener: Mapping[str, Any], unit: UnitReading | None) -> bool | None:
+        if unit is None or not unit.container:
+            return False if listener.get("pid") is not None else None
+        ident, _, rest = unit.container.partition("@")
+        theirs = listener.get("docker")
+        if theirs:
+            return ident.startswith(str(theirs)[:12])
+        if listener.get("proxy_to"):
+            return listener["proxy_to"] in rest.partition("@")[2].split(",")
+        return None if listener.get("pid") is None else listener["pid"] == unit.main_pid
+
+    def activity_args(self, unit: UnitReading) -> dict[str, Any] | None:
+        return {"pid": unit.main_pid} if unit.main_pid else None
+
+    async def restore(self, host: Host, former: Former) -> list[str]:
+        await self.read(host)
+        if not self._label:
+            return []
+        answer = await self._run(host, "rm", "-f", self.unit)
+        return (
+            [f"container {self.unit} could not be removed: {answer['stderr'].strip()}"]
+            if answer["rc"]
+            else []
+        )
+
+
+def read_container(name: str, rc: int, shown: str, at: float) -> tuple[UnitReading, str]:
+    """A reading of `docker inspect`'s line, and the value of ddtop's label ("" without one)."""
+    parts = shown.strip().split("|")
+    if rc != 0 or len(parts) < 9:
+        return UnitReading(
+            unit=name, at=at, kind="docker", load="not-found", active="inactive", sub="dead"
+        ), ""
+    ident, started, running, pid, code, oom, restarts, label, ips = parts[:9]
+    up = running == "true"
+    bad = not up and code not in ("0", "")
+    reading = UnitReading(
+        unit=name, at=at, kind="docker", load="loaded", active="active" if up else ("failed" if bad else "inactive"),
+        sub="running" if up else "exited", result="oom-kill" if oom == "true" else ("exit-code" if bad else "success"),
+        main_pid=int(pid) if pid.isdigit() and pid != "0" else None, generation=f"{ident}@{started}",
+        n_restarts=int(restarts) if restarts.isdigit() else None, need_reload=False,
+        exit_code=None if up else f"exited/{code}", container=f"{ident}@{started}@{ips}",
+    )  # fmt: skip
+    return reading, "" if label == "<no value>" else label
+
+
+def stamped_lines(text: str, stamp: str, count: int) -> list[LogLine]:
+    """Lines of `docker logs --timestamps --since STAMP`, less the `count` of that very instant already had."""
+    rows = sorted(
+        (line.partition(" ") for line in text.splitlines() if line[:4].isdigit()), key=lambda row: row[0]
+    )
+    found: list[LogLine] = []
+    number, last = 0, ""
+    for at, _, body in rows:
+        number = number + 1 if at == last else 1
+        last = at
+        if at < stamp or (at == stamp and number <= count):
+            continue
+        found.append(LogLine(text=body.rsplit("\r", 1)[-1], cursor=f"{at}#{number}"))
+    return found

@@ -1,0 +1,194 @@
+"""A server that is a plain command under the agent's small supervisor: hosts with sshd and nothing else.
+
+Generation is (pid, start time); the log is a file in the agent's state folder, followed by (inode, offset).
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ddtop.errors import AgentError
+from ddtop.events import LogLine
+from ddtop.hosts.base import Host
+from ddtop.services.base import Called, Former, Launch
+from ddtop.services.readings import UnitReading
+
+
+class ProcessService:
+    """See the module. `unit` is the supervised command's name."""
+
+    kind = "process"
+    stops_itself = False
+
+    def __init__(self, unit: str) -> None:
+        self.unit = unit
+        self._log: str | None = None
+        self._pids: frozenset[int] = frozenset()
+
+    def _reading(self, item: Mapping[str, Any]) -> UnitReading:
+        self._log = item.get("log") or self._log
+        return read_proc(self.unit, item, time.monotonic())
+
+    async def read(self, host: Host) -> UnitReading:
+        try:
+            reading = self._reading(await host.call("proc-show", name=self.unit))
+        except AgentError as error:
+            if error.code == "not-found":
+                return UnitReading(
+                    unit=self.unit, at=time.monotonic(), kind=self.kind, active="inactive", sub="dead"
+                )
+            raise
+        if reading.main_pid:
+            await self._learn_pids(host, reading.main_pid)
+        return reading
+
+    async def _learn_pids(self, host: Host, pid: int) -> None:
+        answer = await host.call("processes", pids=[pid])
+        self._pids = frozenset([pid, *(row["pid"] for row in answer["processes"])])
+
+    @asynccontextmanager
+    async def watch(self, host: Host) -> AsyncIterator[AsyncIterator[list[UnitReading]]]:
+        async with host.stream("proc-watch", name=self.unit) as batches:
+
+            async def readings() -> AsyncIterator[list[UnitReading]]:
+                async for batch in batches:
+                    found = [self._reading(item) for item in batch if "active" in item]
+                    if found and found[-1].main_pid:
+                        await self._learn_pids(host, found[-1].main_pid)
+                    yield found
+
+            yield readings()
+
+    @asynccontextmanager
+    async def follow(self, host: Host, cursor: str | None) -> AsyncIterator[AsyncIterator[list[LogLine]]]:
+        if self._log is None:
+            await self.read(host)
+        inode, offset = split_cursor(cursor)
+        async with host.stream(
+            "file-follow", path=self._log or "/dev/null", offset=offset, inode=inode
+        ) as batches:
+
+            async def lines() -> AsyncIterator[list[LogLine]]:
+                async for batch in batches:
+                    yield [
+                        LogLine(
+                            text=str(item["text"]),
+                            at_s=item.get("at_s"),
+                            cursor=f"{item['inode']}:{item['offset']}",
+                        )
+                        for item in batch
+                        if "text" in item and "offset" in item
+                    ]
+
+            yield lines()
+
+    async def drain(self, host: Host, cursor: str | None) -> list[LogLine]:
+        if self._log is None:
+            return []
+        inode, offset = split_cursor(cursor)
+        start = offset or 0
+        answer = await host.call("file-read", path=self._log, offset=start, max_b=500_000)
+        found: list[LogLine] = []
+        for line in answer.get("text", "").splitlines(keepends=True):
+            start += len(line.encode("utf-8", "surrogateescape"))
+            if line.endswith("\n"):
+                found.append(
+                    LogLine(text=line.rstrip("\n").rsplit("\r", 1)[-1], cursor=f"{inode or 0}:{start}")
+                )
+        return found
+
+    async def history(self, host: Host, generation: str) -> list[LogLine]:
+        return await self.drain(host, None)
+
+    async def configure(self, host: Host, launch: Launch, run_id: str, expires_at_s: float) -> str:
+        return shlex.join(launch.argv)
+
+    async def stop(self, host: Host) -> Called:
+        words = f"stop {self.unit}"
+        try:
+            await host.call("proc-stop", name=self.unit, stop_s=30)
+        except AgentError as error:
+            if error.code == "not-found":
+                return Called(rc=0, what=words)
+            return Called(rc=1, error=error.what, what=words)
+        return Called(rc=0, what=words)
+
+    async def start(self, host: Host, launch: Launch, job_id: str) -> Called:
+        words = f"start {self.unit}"
+        try:
+            answer = await host.call(
+                "proc-start",
+                name=self.unit,
+                argv=list(launch.argv),
+                env=dict(launch.env),
+                cwd=launch.cwd,
+                stop_s=30,
+            )
+        except AgentError as error:
+            return Called(rc=1, error=error.what, what=words)
+        self._log = answer.get("log") or self._log
+        return Called(rc=0, what=words)
+
+    def owns(self, listener: Mapping[str, Any], unit: UnitReading | None) -> bool | None:
+        pid = listener.get("pid")
+        if pid is None:
+            return None
+        if unit is not None and unit.cgroup and listener.get("cgroup") == unit.cgroup:
+            return True
+        return pid in self._pids or (unit is not None and pid == unit.main_pid)
+
+    def activity_args(self, unit: UnitReading) -> dict[str, Any] | None:
+        return {"pid": unit.main_pid} if unit.main_pid else None
+
+    async def restore(self, host: Host, former: Former) -> list[str]:
+        now = await self.read(host)
+        if former.active:
+            if former.argv and not now.running:
+                try:
+                    await host.call(
+                        "proc-start", name=self.unit, argv=list(former.argv), env={}, cwd=None, stop_s=30
+                    )
+                    return []
+                except AgentError as error:
+                    return [f"{self.unit} could not be started again: {error.what}"]
+            return []
+        called = await self.stop(host) if now.running else Called(rc=0)
+        return [f"{self.unit} could not be stopped: {called.error}"] if called.rc else []
+
+
+def split_cursor(cursor: str | None) -> tuple[int | None, int | None]:
+    """(inode, offset) of a file cursor; (None, None) without one."""
+    head, sep, tail = (cursor or "").partition(":")
+    return (int(head), int(tail)) if sep and head.isdigit() and tail.isdigit() else (None, None)
+
+
+def read_proc(name: str, item: Mapping[str, Any], at: float) -> UnitReading:
+    """A reading of a supervised process, in systemd's words."""
+    active, raw = item.get("active"), item.get("exit")
+    running = active is True or active in ("active", "running")
+    code = exit_code(raw)
+    failed = not running and code is not None and code not in ("exited/0", "killed/15")
+    word = "active" if running else ("failed" if failed else "inactive")
+    if active == "deactivating":
+        word = "deactivating"
+    return UnitReading(
+        unit=name, at=at, kind="process", load="loaded", active=word, sub="running" if running else "dead",
+        result="success" if not failed else "exit-code", main_pid=item.get("pid"), generation=item.get("generation"),
+        n_restarts=0, need_reload=False, exit_code=code, argv=shlex.join(item.get("argv") or []),
+    )  # fmt: skip
+
+
+def exit_code(raw: Any) -> str | None:
+    """`exited/1` or `killed/9` of what the supervisor says of an end: a number (negative: a signal) or words."""
+    if raw is None:
+        return None
+    if isinstance(raw, Mapping):
+        raw = raw.get("status", raw.get("code"))
+    if isinstance(raw, int):
+        return f"exited/{raw}" if raw >= 0 else f"killed/{-raw}"
+    text = str(raw)
+    return f"exited/{text}" if text.isdigit() else text

@@ -1,0 +1,242 @@
+"""Commands become wishes and events: obeyed, refused with the reason, or too late. Each id counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ddtop import events as ev
+from ddtop.journal.views import CellView
+from ddtop.sweep.control import Control
+from ddtop.sweep.deck import Deck
+
+ATTEND_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Undoable:
+    """What a viewer's last change was, to be taken back."""
+
+    viewer: str
+    what: str
+    before: tuple[tuple[str, ev.CellState, str, str | None, str], ...]
+    """(cell id, state, reason, cause, by)."""
+    after: ev.CellState
+
+
+class Commander:
+    """See the module. `hurry` makes a lost link try again at once."""
+
+    def __init__(self, deck: Deck, control: Control, hurry: Callable[[], None]) -> None:
+        self.deck = deck
+        self.control = control
+        self._hurry = hurry
+        self._done: set[str] = {c.command_id for c in deck.state.commands}
+        self._undo: list[Undoable] = []
+        self._viewers_told = 0
+
+    def take(self, commands: Iterable[ev.AnyCommand]) -> None:
+        """Handles what viewers have asked since the last call, and forgets viewers gone silent."""
+        woke = False
+        for command in commands:
+            if isinstance(command, ev.Attend):
+                self._attend(command)
+                continue
+            if command.id in self._done:
+                continue
+            self._done.add(command.id)
+            woke = True
+            self._one(command)
+        self._count_viewers()
+        if woke:
+            self.deck.wake()
+
+    def _attend(self, command: ev.Attend) -> None:
+        if self.deck.wall() - command.at_s > ATTEND_S:
+            return
+        if command.leaving:
+            self.control.viewers.pop(command.viewer, None)
+        else:
+            self.control.viewers[command.viewer] = self.deck.mono()
+
+    def _count_viewers(self) -> None:
+        now = self.deck.mono()
+        for viewer in [v for v, at in self.control.viewers.items() if now - at > ATTEND_S]:
+            del self.control.viewers[viewer]
+        if len(self.control.viewers) != self._viewers_told:
+            self._viewers_told = len(self.control.viewers)
+            self.deck.emit(ev.ViewersSeen, count=self._viewers_told)
+            self.deck.wake()
+
+    def _one(self, command: ev.AnyCommand) -> None:
+        deck = self.deck
+        age = deck.wall() - command.at_s
+        if age > command.deadline_s:
+            self._answer(command, "late", f"it was {age:.0f} s old; given again, it counts")
+            return
+        refusal = self._obey(command)
+        self._answer(command, "refused" if refusal else "obeyed", refusal or "")
+
+    def _answer(self, command: ev.AnyCommand, outcome: str, reason: str) -> None:
+        args = {
+            name: getattr(command, name)
+            for name in command.__struct_fields__
+            if name not in ("id", "viewer", "at_s", "deadline_s") and getattr(command, name)
+        }
+        tag = str(type(command).__struct_config__.tag)
+        self.deck.emit(
+            ev.CommandSeen,
+            command_id=command.id,
+            viewer=command.viewer,
+            command=tag,
+            outcome=outcome,
+            reason=reason,
+            args=args,
+        )
+
+    # ---- each kind: returns why it is refused, or None
+
+    def _obey(self, c: ev.AnyCommand) -> str | None:
+        control, deck = self.control, self.deck
+        if deck.state.run.ended is not None:
+            return "the run has ended"
+        match c:
+            case ev.StopRun():
+                control.stop, control.leave_running = c.viewer, c.leave_running
+                return None
+            case ev.Pause():
+                if control.paused_by is not None:
+                    return "it is paused already"
+                control.paused_by = c.viewer
+                deck.emit(ev.SweepPaused, by=c.viewer, reason="after the cell in flight")
+                return None
+            case ev.GoOn():
+                if control.paused_by is None:
+                    return "it is not paused"
+                control.paused_by = None
+                deck.emit(ev.SweepResumed, by=c.viewer)
+                return None
+            case ev.Approve():
+                if c.plan_id not in control.asking:
+                    return "these steps are no longer asked about"
+                control.approvals[c.plan_id] = (c.leave_out, c.viewer)
+                return None
+            case ev.Resume():
+                return self._resume(c)
+            case ev.Wait():
+                return self._wait(c)
+            case ev.Restage():
+                if self._answers_alert(c, c.alert_id):
+                    return None
+                if deck.sweep is None or deck.sweep.model is None:
+                    return "the plan names no model to stage"
+                control.restage = True
+                return None
+            case ev.RestartService():
+                if deck.sweep is None:
+                    return "there is no plan: ddtop only watches"
+                control.restart = c.viewer
+                return None
+            case ev.Retry() | ev.Skip() | ev.MarkBroken():
+                return self._cells(c)
+            case ev.Undo():
+                return self._take_back(c.viewer)
+        return "this version does not know it"
+
+    def _resume(self, c: ev.Resume) -> str | None:
+        control, state = self.control, self.deck.state
+        if state.host.link in ("lost", "connecting"):
+            self._hurry()
+            return None
+        if self._answers_alert(c, c.alert_id):
+            return None
+        if state.proposed is not None and state.proposed.plan_id in control.asking:
+            if c.now:
+                control.approvals[state.proposed.plan_id] = ((), c.viewer)
+            return None
+        if control.paused_by is not None:
+            control.paused_by = None
+            self.deck.emit(ev.SweepResumed, by=c.viewer)
+            return None
+        return "nothing waits to be resumed"
+
+    def _answers_alert(self, c: ev.AnyCommand, alert_id: str | None) -> bool:
+        if alert_id is not None and alert_id in self.control.asking:
+            self.control.answers[alert_id] = c
+            return True
+        return False
+
+    def _wait(self, c: ev.Wait) -> str | None:
+        if self._answers_alert(c, c.alert_id):
+            return None
+        return "nothing waits on this alert"
+
+    def _cells(self, c: ev.Retry | ev.Skip | ev.MarkBroken) -> str | None:
+        if self._answers_alert(c, c.alert_id):
+            return None
+        alert = self.deck.state.alerts.get(c.alert_id or "")
+        chosen = self._chosen(c.cell_id, c.config, alert.raised.cell_ids if alert else ())
+        if not chosen:
+            return "no such cell or configuration"
+        state: ev.CellState
+        states: tuple[ev.CellState, ...]
+        if isinstance(c, ev.Retry):
+            what, states, state, reason = (
+                "retry",
+                ("failed", "broken", "skipped", "interrupted"),
+                "planned",
+                "to be tried again",
+            )
+        elif isinstance(c, ev.Skip):
+            what, states, state = "skip", ("planned", "running", "interrupted", "failed"), "skipped"
+            reason = f"skipped by {c.viewer}"
+        elif not c.broken:
+            what, states, state, reason = "unmark", ("broken",), "planned", "no longer marked broken"
+        else:
+            what, states, state = "mark", ("planned", "running", "interrupted", "failed", "skipped"), "broken"
+            reason = f"marked broken by {c.viewer}"
+        good = [x for x in chosen if x.state in states]
+        if not good:
+            return _why_not(chosen)
+        self._set(c.viewer, what, good, state, reason)
+        return None
+
+    def _chosen(self, cell_id: str | None, config: str | None, ids: tuple[str, ...]) -> list[CellView]:
+        cells = self.deck.state.plan_cells
+        if cell_id is not None:
+            return [c for c in cells if c.id == cell_id]
+        if config is not None:
+            return [c for c in cells if c.spec.config == config]
+        return [c for c in cells if c.id in ids]
+
+    def _set(self, viewer: str, what: str, cells: list[CellView], state: ev.CellState, reason: str) -> None:
+        before = tuple((c.id, c.state, c.reason, c.cause, c.by) for c in cells)
+        self._undo.append(Undoable(viewer, what, before, state))
+        for cell in cells:
+            self.control.touched.add(cell.id)
+            self.deck.emit(ev.CellStateSet, cell_id=cell.id, state=state, reason=reason, by=viewer)
+
+    def _take_back(self, viewer: str) -> str | None:
+        last = next((u for u in reversed(self._undo) if u.viewer == viewer), None)
+        if last is None:
+            return "there is nothing of yours to take back"
+        self._undo.remove(last)
+        back = [row for row in last.before if self.deck.state.cells[row[0]].state == last.after]
+        if not back:
+            return "its cells have moved on since"
+        for cell_id, state, reason, cause, _ in back:
+            was: ev.CellState = "planned" if state == "running" else state
+            self.control.touched.add(cell_id)
+            self.deck.emit(
+                ev.CellStateSet,
+                cell_id=cell_id,
+                state=was,
+                reason=reason or f"{last.what} taken back",
+                cause=cause,
+                by=viewer,
+            )
+        return None
+
+
+def _why_not(cells: list[CellView]) -> str:
+    return f"it is {', '.join(sorted({c.state for c in cells}))} already"

@@ -1,0 +1,352 @@
+"""One configuration: brought up, or given up; what failed is said once, a person or the policy decides, and it is done.
+
+The controller asks `ensure` for a running server of a launch; the answer is a subject to measure, or None when the
+configuration was given up (its cells are then failed, broken or skipped) or a person wants something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ddtop import events as ev
+from ddtop.errors import AgentError
+from ddtop.hosts.base import Host
+from ddtop.journal.views import RestartView
+from ddtop.services.base import Launch
+from ddtop.sweep.alerts import alert_id, stage_alert, start_alert
+from ddtop.sweep.control import Control
+from ddtop.sweep.deck import Deck, StopSweepError
+from ddtop.sweep.measurer import MeasureEnd, Subject
+from ddtop.sweep.outcomes import cell_name, raise_cell_alert, settle_cell
+from ddtop.sweep.policy import Act, Decision, Past, decide
+from ddtop.sweep.prober import foreign_on_port, is_clean, probe
+from ddtop.sweep.reconcile import key_of, start_under_way
+from ddtop.sweep.restarter import BrokenOff, NotStarted, Restarter, Started
+from ddtop.sweep.stager import stage
+from ddtop.sweep.sweepplan import OPEN_STATES
+
+STOP_AFTER = ("stalled", "hung-gpu", "crash-loop", "no-tokens", "wrong-arguments", "old-server")
+"""Verdicts that leave something running which must not go on holding the GPUs."""
+CLEAN_S = 10.0
+AGAIN: tuple[Act, ...] = ("retry", "restage", "wait-clean", "wait-foreign")
+
+
+class Conductor:
+    """See the module."""
+
+    def __init__(self, deck: Deck, control: Control) -> None:
+        self.deck = deck
+        self.control = control
+        self.restarter = Restarter(deck, self._interrupted, lambda attempt: control.waits.get(attempt, 0.0))
+        self._past: dict[str, list[Past]] = {}
+        self._cell_past: dict[str, list[Past]] = {}
+
+    # ---- bringing a server up
+
+    async def ensure(self, host: Host, launch: Launch, cells: Sequence[ev.CellSpec]) -> Subject | None:
+        """A server of `launch` that passed the gate; None when there is none now. Raises StopSweepError."""
+        attach = self._under_way(launch)
+        while True:
+            result = await self.restarter.run(host, launch, cells, attach=attach)
+            if isinstance(result, Started):
+                self._past.pop(launch.key, None)
+                self._resolve(launch, f"{launch.config} is ready")
+                return Subject(
+                    launch=launch, generation=result.generation, engine_version=result.engine_version,
+                    model=result.model, main_pid=result.main_pid, overridden=result.overridden,
+                )  # fmt: skip
+            if isinstance(result, BrokenOff):
+                return None
+            decision, by = await self._failed(host, launch, result)
+            if decision.act == "wait":
+                attach = self.deck.state.restart
+                continue
+            attach = None
+            self._past.setdefault(launch.key, self._earlier(launch)).append(
+                Past(kind=result.judgement.kind, cause=result.judgement.cause, act=decision.act)
+            )
+            if not await self._do(host, launch, result, decision, by):
+                return None
+
+    def _under_way(self, launch: Launch) -> RestartView | None:
+        deck = self.deck
+        if deck.sweep is None:
+            return None
+        reading = deck.feed(launch.unit).reading
+        probe_now = dict(deck.state.probe)
+        if reading is None:
+            return None
+        last = start_under_way(deck.state, probe_now, deck.sweep)
+        return last if last is not None and key_of(deck.state, last.cell_ids) == launch.key else None
+
+    def _earlier(self, launch: Launch) -> list[Past]:
+        """Failures of this configuration that an earlier runner saw since it was last ready."""
+        found: list[Past] = []
+        for restart in self.deck.state.restarts[:-1]:
+            if key_of(self.deck.state, restart.cell_ids) != launch.key:
+                continue
+            if restart.outcome == "ready":
+                found.clear()
+            elif (
+                restart.outcome == "failed"
+                and restart.cause
+                and restart.kind
+                and restart.verdict != "interrupted"
+            ):
+                found.append(Past(kind=restart.kind, cause=restart.cause, act="retry"))
+        return found
+
+    def _interrupted(self, launch: Launch) -> str | None:
+        """Why a person wants a start broken off, or None."""
+        control, state = self.control, self.deck.state
+        if control.stop is not None:
+            return f"stopped by {control.stop}"
+        if control.restart is not None:
+            return f"the restart is begun anew for {control.restart}"
+        mine = [c for c in state.plan_cells if c.spec.restart_key == launch.key]
+        if mine and not any(c.state in OPEN_STATES for c in mine):
+            return "no cell of it is left to measure"
+        return None
+
+    # ---- a start that failed
+
+    async def _failed(self, host: Host, launch: Launch, result: NotStarted) -> tuple[Decision, str]:
+        """Raises the alert; the decision comes from a person while one is there, else from the policy."""
+        deck, control, j = self.deck, self.control, result.judgement
+        assert deck.sweep is not None and j.verdict is not None
+        past = self._past.get(launch.key) or self._earlier(launch)
+        decision = decide(deck.sweep.policy, j.verdict, j.kind, j.cause, past, launch.config)
+        ident = self._alert_id(launch, j.cause)
+        text = start_alert(j, launch.config, ident, host=deck.host_name)
+        asks = control.attended
+        answer_by = deck.wall() + deck.sweep.policy.answer_s if asks else None
+        deck.emit(
+            ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
+            cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
+            attempt_id=result.attempt_id, cell_ids=tuple(c.id for c in self._open(launch)), unit=launch.unit,
+            fault_seen_s=result.fault_seen_s, signature_id=text.signature_id, answer_by_s=answer_by, policy=decision.words,
+        )  # fmt: skip
+        by = "policy"
+        if asks:
+            decision, by = await self._answer(ident, result, decision, launch)
+        if decision.act != "wait":
+            deck.emit(
+                ev.RestartFailed,
+                attempt_id=result.attempt_id,
+                verdict=j.verdict,
+                cause=j.cause,
+                kind=j.kind,
+                alert_id=ident,
+            )
+        return decision, by
+
+    def _alert_id(self, launch: Launch, cause: str) -> str:
+        """The same trouble is the same alert while it is open; after it was settled it rings anew."""
+        alerts, n = self.deck.state.alerts, 0
+        while True:
+            ident = alert_id(self.deck.run_id, "start", launch.key, cause, str(n))
+            known = alerts.get(ident)
+            if known is None or known.open:
+                return ident
+            n += 1
+
+    async def _answer(
+        self, ident: str, result: NotStarted, policy: Decision, launch: Launch
+    ) -> tuple[Decision, str]:
+        deck, control = self.deck, self.control
+        assert deck.sweep is not None
+        until = deck.mono() + deck.sweep.policy.answer_s
+        control.asking.add(ident)
+        try:
+            while deck.mono() < until and control.attended:
+                command = control.answers.pop(ident, None)
+                if command is not None:
+                    return self._meaning(command, policy, launch, result), command.viewer
+                if control.stop is not None:
+                    raise StopSweepError("stopped", f"stopped by {control.stop}")
+                await deck.wait(1.0)
+        finally:
+            control.asking.discard(ident)
+        return policy, "policy"
+
+    def _meaning(
+        self, command: ev.AnyCommand, policy: Decision, launch: Launch, result: NotStarted
+    ) -> Decision:
+        name = launch.config
+        match command:
+            case ev.Retry():
+                return Decision(act="retry", words=f"start {name} again")
+            case ev.Restage():
+                return Decision(act="restage", words=f"re-stage the model, then start {name} again")
+            case ev.MarkBroken():
+                return Decision(act="broken", words=f"{name} is marked broken by {command.viewer}")
+            case ev.Skip():
+                return Decision(act="skip", words=f"{name} is skipped by {command.viewer}")
+            case ev.Wait():
+                self.control.waits[result.attempt_id] = self.deck.mono()
+                return Decision(act="wait", words="wait longer")
+        return policy
+
+    async def _do(self, host: Host, launch: Launch, result: NotStarted, decision: Decision, by: str) -> bool:
+        """Does what was decided; True: start it again."""
+        deck, j = self.deck, result.judgement
+        if decision.act not in AGAIN:
+            if j.verdict in STOP_AFTER:
+                await self._stop_unit(host, launch)
+            self._close(launch, result, decision, by)
+            if decision.act == "stop":
+                raise StopSweepError("some-failed", f"{launch.config}: {j.text}; policy: {decision.words}")
+            return False
+        if decision.act == "restage":
+            return await self.stage(host)
+        if decision.act == "wait-clean":
+            await self.wait_clean(host)
+        elif decision.act == "wait-foreign":
+            await self._wait_port(host, launch, decision.wait_s or 600.0)
+        deck.note("info", f"{launch.config}: {decision.words} ({by})")
+        return self._interrupted(launch) is None
+
+    async def _stop_unit(self, host: Host, launch: Launch) -> None:
+        called = await self.deck.feed(launch.unit).service.stop(host)
+        if called.rc:
+            self.deck.note("warn", f"{called.what} failed: {called.error.strip()[-200:]}")
+
+    def _open(self, launch: Launch) -> list[ev.CellSpec]:
+        return [
+            c.spec
+            for c in self.deck.state.plan_cells
+            if c.spec.restart_key == launch.key and c.state in OPEN_STATES
+        ]
+
+    def _close(self, launch: Launch, result: NotStarted, decision: Decision, by: str) -> None:
+        """All open cells of the configuration end with one shared cause."""
+        j = result.judgement
+        states: dict[str, ev.CellState] = {"broken": "broken", "skip": "skipped"}
+        state = states.get(decision.act, "failed")
+        for spec in self._open(launch):
+            self.deck.emit(
+                ev.CellStateSet,
+                cell_id=spec.id,
+                state=state,
+                reason=j.text,
+                cause=j.cause,
+                signature_id=j.signature_id,
+                by=by,
+            )
+        self._resolve(launch, decision.words, by)
+
+    def _resolve(self, launch: Launch, how: str, by: str = "sweep") -> None:
+        attempts = {
+            r.attempt_id
+            for r in self.deck.state.restarts
+            if key_of(self.deck.state, r.cell_ids) == launch.key
+        }
+        for alert in self.deck.state.open_alerts:
+            if alert.raised.attempt_id in attempts:
+                self.deck.emit(ev.AlertResolved, alert_id=alert.id, how=how, by=by)
+
+    # ---- a server that died, or a cell that hung
+
+    async def after_death(self, host: Host, end: MeasureEnd, launch: Launch) -> None:
+        """The cell in flight pays for it by policy; the others are measured after a restart."""
+        deck, j = self.deck, end.judgement
+        assert deck.sweep is not None and j is not None and j.verdict is not None
+        cell = deck.state.cells.get(end.cell_id or "")
+        if cell is None:
+            open_ids = [c.id for c in self._open(launch)]
+            cell = deck.state.cells.get(open_ids[0]) if open_ids else None
+        if cell is None:
+            return
+        past = self._cell_past.setdefault(cell.id, [])
+        decision = decide(deck.sweep.policy, j.verdict, j.kind, j.cause, past, cell_name(cell))
+        past.append(Past(kind=j.kind, cause=j.cause, act=decision.act))
+        raise_cell_alert(
+            deck, cell, j.verdict, j.cause, j.kind, j.text, j.evidence, decision, advice=j.advice,
+            signature_id=j.signature_id, fault_seen_s=end.fault_seen_s, unit=launch.unit,
+        )  # fmt: skip
+        number = cell.attempts[-1].number if cell.attempts else None
+        if cell.state in OPEN_STATES:
+            settle_cell(deck, cell, decision, j.cause, number=number, signature_id=j.signature_id)
+        if decision.act == "stop":
+            raise StopSweepError("some-failed", j.text)
+        if decision.act == "restage":
+            await self.stage(host)
+        elif decision.act == "wait-clean":
+            await self.wait_clean(host)
+
+    # ---- waiting and staging
+
+    async def stage(self, host: Host) -> bool:
+        """Stages the model; asks or obeys the policy where it cannot be. True when it is whole."""
+        deck, control = self.deck, self.control
+        assert deck.sweep is not None
+        model = deck.sweep.model
+        if model is None:
+            deck.note("warn", "the plan names no model to stage")
+            return True
+        why = await stage(deck, host, model)
+        ident = alert_id(deck.run_id, "stage", model.path)
+        if why is None:
+            if ident in deck.state.alerts and deck.state.alerts[ident].open:
+                deck.emit(ev.AlertResolved, alert_id=ident, how="the model is whole", by="sweep")
+            return True
+        text = stage_alert(deck.host_name, model.path, why, ident)
+        answer_s = deck.sweep.policy.answer_s
+        deck.emit(
+            ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
+            cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
+            answer_by_s=deck.wall() + answer_s if control.attended else None, policy="the sweep stops",
+        )  # fmt: skip
+        until = deck.mono() + answer_s
+        control.asking.add(ident)
+        try:
+            while control.attended and deck.mono() < until:
+                if isinstance(control.answers.pop(ident, None), ev.Restage | ev.Retry | ev.Resume):
+                    return await self.stage(host)
+                await deck.wait(1.0)
+        finally:
+            control.asking.discard(ident)
+        raise StopSweepError("some-failed", f"the model could not be staged: {why}")
+
+    async def wait_clean(self, host: Host) -> None:
+        """Until a probe shows nothing wrong with the host. A person can go on at once by `resume`."""
+        deck, control = self.deck, self.control
+        assert deck.sweep is not None
+        told = ""
+        while control.stop is None and not control.resume:
+            found = await probe(host, deck.sweep)
+            deck.emit(ev.ProbeTaken, probe=found)
+            wrong = is_clean(found, deck.sweep)
+            if not wrong:
+                return
+            words = "; ".join(wrong)
+            if words != told:
+                told = words
+                deck.note("warn", f"waiting until the host is clean: {words}")
+            await deck.wait_until(lambda: control.stop is not None or control.resume, CLEAN_S)
+        control.resume = False
+        if control.stop is not None:
+            raise StopSweepError("stopped", f"stopped by {control.stop}")
+
+    async def _wait_port(self, host: Host, launch: Launch, wait_s: float) -> None:
+        """Until nobody else listens on the port; the sweep stops when that takes too long."""
+        deck, control = self.deck, self.control
+        service = deck.feed(launch.unit).service
+        until = deck.mono() + wait_s
+        while True:
+            if control.stop is not None:
+                raise StopSweepError("stopped", f"stopped by {control.stop}")
+            try:
+                who = foreign_on_port(
+                    await host.call("listeners", port=launch.port), service, deck.feed(launch.unit).reading
+                )
+            except AgentError as error:
+                who = error.what
+            if who is None:
+                return
+            if deck.mono() >= until:
+                raise StopSweepError(
+                    "some-failed", f"port {launch.port} is still taken by {who} after {wait_s / 60:.0f} min"
+                )
+            await asyncio.sleep(1.0)

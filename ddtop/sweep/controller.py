@@ -1,0 +1,340 @@
+"""The sweep: connect → probe → reconcile → steps → each configuration restarted, gated and measured → left as found.
+
+Three tasks: the link (which streams), the commands, and the work. The work goes on from wherever the journal and the
+host say it is: a lost connection, a reboot and a dead runner all lead through the same door, `_settle`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ddtop import events as ev
+from ddtop.errors import AgentError, HostError, HostLostError, HostUnreachableError
+from ddtop.hosts.base import Connector, Host
+from ddtop.hosts.reconnect import Backoff
+from ddtop.sweep.alerts import alert_id, interrupted_alert, rebooted_alert
+from ddtop.sweep.commandbench import CommandBench
+from ddtop.sweep.commander import Commander
+from ddtop.sweep.conductor import Conductor
+from ddtop.sweep.control import Control
+from ddtop.sweep.deck import Deck, StopSweepError
+from ddtop.sweep.former import formers, restore_all
+from ddtop.sweep.link import Link
+from ddtop.sweep.measurer import MeasureEnd, Measurer, Subject
+from ddtop.sweep.prober import is_plain, probe
+from ddtop.sweep.reconcile import Server, consequences, last_ready, reconcile
+from ddtop.sweep.steps import StepTaker
+from ddtop.sweep.sweepplan import next_key, open_cells
+from ddtop.sweep.tasks import alongside
+
+POLL_S = 0.1
+LEAVE_S = 30.0
+EXPECT_VIEWER_S = 10.0
+FRUITLESS = 3
+"""Jobs in a row that end without a result before the cell is given up."""
+
+Poll = Callable[[], Sequence[ev.AnyCommand]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How the run ended: a word of RunEnded, its reason, and what could not be undone."""
+
+    word: str
+    reason: str = ""
+    left_behind: tuple[str, ...] = ()
+
+
+class Controller:
+    """See the module. `poll` gives the commands that came since the last call."""
+
+    def __init__(
+        self, deck: Deck, connector: Connector, poll: Poll, *, backoff: Backoff | None = None
+    ) -> None:
+        assert deck.sweep is not None
+        self.deck = deck
+        self.sweep = deck.sweep
+        self.control = Control()
+        self.link = Link(deck, connector, deck.sweep.units, backoff=backoff)
+        self.commander = Commander(deck, self.control, self.link.hurry)
+        self.conductor = Conductor(deck, self.control)
+        self.measurer = Measurer(deck, self.control)
+        self.command_bench = CommandBench(deck, self.control, self.measurer)
+        self.steps = StepTaker(deck, self.control, self.conductor, self.measurer)
+        self._poll = poll
+        self._force: set[str] = set()
+        """Restart keys whose server must be started anew before anything is measured on it."""
+        self._subject: Subject | None = None
+        self._fruitless: dict[str, int] = {}
+        self._first = True
+
+    async def run(self, *, attended: bool = False) -> Outcome:
+        """Runs the sweep to its end. Raises HostUnreachableError if the host was never reached."""
+        if attended:
+            # Whoever started us is about to look: its dashboard's first sign of life is on its way.
+            self.control.viewers["(starting)"] = self.deck.mono() + EXPECT_VIEWER_S - 15.0
+        return await alongside(self._work(), self.link.run(), self._commands())
+
+    def stop(self, by: str, *, leave_running: bool = False) -> None:
+        """Ends the run cleanly (a signal)."""
+        self.control.stop, self.control.leave_running = by, leave_running
+        self.deck.wake()
+
+    async def _commands(self) -> None:
+        while True:
+            self.commander.take(self._poll())
+            await asyncio.sleep(POLL_S)
+
+    # ---- the work
+
+    async def _work(self) -> Outcome:
+        try:
+            while True:
+                host = await self._host()
+                try:
+                    await self._session(host)
+                    break
+                except HostLostError:
+                    self._subject = None
+                    await asyncio.sleep(0.05)  # the link notices in the same moment
+            outcome = Outcome(word=self._word())
+        except StopSweepError as stop:
+            outcome = Outcome(word=stop.outcome, reason=stop.reason)
+        except HostError as error:
+            if isinstance(error, HostUnreachableError):
+                raise
+            outcome = Outcome(word="some-failed", reason=str(error))
+        return await self._leave(outcome)
+
+    def _word(self) -> str:
+        bad = any(c.state in ("failed", "broken") for c in self.deck.state.plan_cells)
+        return "some-failed" if bad else "done"
+
+    async def _host(self) -> Host:
+        """The host, waited for as long as the policy says. Raises StopSweepError."""
+        limit_s = 60.0 * self.sweep.policy.host_lost_wait_min
+        while True:
+            if self.control.stop is not None:
+                raise StopSweepError("stopped", f"stopped by {self.control.stop}")
+            if self.link.host is not None:
+                return self.link.host
+            since = self.link.lost_since
+            if since is not None and self.deck.mono() - since > limit_s:
+                what = (
+                    self.link.final.what if self.link.final else f"no connection for {limit_s / 60:.0f} min"
+                )
+                raise StopSweepError("host-lost", what)
+            await self.deck.wait(0.5)
+
+    async def _session(self, host: Host) -> None:
+        """Everything that is done over one connection. Returns when no cell is left."""
+        await self._settle(host)
+        while True:
+            self._check_stop()
+            await self._pause_point()
+            if self.control.restage:
+                self.control.restage = False
+                await self.conductor.stage(host)
+            if self.steps.live_job is not None:
+                await self._follow_live_job(host)
+                continue
+            todo = open_cells([(c.spec, c.state) for c in self.deck.state.plan_cells])
+            if not todo:
+                return
+            self._take_restart_wish()
+            server = self._running()
+            key = next_key(todo, server.key if server else None)
+            assert key is not None
+            await self._configuration(host, key, [c for c in todo if c.restart_key == key], server)
+
+    def _check_stop(self) -> None:
+        if self.control.stop is not None:
+            raise StopSweepError("stopped", f"stopped by {self.control.stop}")
+
+    async def _pause_point(self) -> None:
+        while self.control.paused_by is not None:
+            self._check_stop()
+            if self.link.host is None:
+                raise HostLostError("lost while the sweep is paused", host=self.deck.host_name)
+            await self.deck.wait(1.0)
+
+    def _take_restart_wish(self) -> None:
+        if self.control.restart is not None:
+            server = self._running()
+            if server is not None:
+                self._force.add(server.key)
+            self.control.restart = None
+
+    def _running(self) -> Server | None:
+        """The server that is up and was proven ready, if no restart of it is wanted."""
+        server = last_ready(self.deck.state)
+        if server is None or server.key in self._force or server.key not in self.sweep.launches:
+            return None
+        if self.link.host is None or self.link.host.hello.boot != server.generation.boot:
+            return None
+        reading = self.deck.feed(self.sweep.launches[server.key].unit).reading
+        if reading is None or reading.active != "active" or reading.generation != server.generation.id:
+            return None
+        return server if not reading.need_reload else None
+
+    async def _configuration(
+        self, host: Host, key: str, cells: list[ev.CellSpec], server: Server | None
+    ) -> None:
+        launch = self.sweep.launches[key]
+        subject = self._known_subject(key, server)
+        if subject is None:
+            self._subject = None
+            subject = await self.conductor.ensure(host, launch, cells)
+            self.steps.restart_done(subject is not None)
+            if subject is None:
+                return
+            self._force.discard(key)
+            self._subject = subject
+        states = {c.id: c.state for c in self.deck.state.plan_cells}
+        cells = [c for c in cells if states.get(c.id) in ("planned", "interrupted", "running")]
+        if not cells:
+            return
+        if self.sweep.bench.kind == "command":
+            end = await self.command_bench.run(host, subject, cells[0])
+        else:
+            end = await self.measurer.run(host, subject, cells)
+        await self._after(host, end, key, cells)
+
+    def _known_subject(self, key: str, server: Server | None) -> Subject | None:
+        """What is measured when the running server serves: it is not restarted."""
+        if server is None or server.key != key:
+            return None
+        if self._subject is not None and self._subject.generation.id == server.generation.id:
+            return self._subject
+        return Subject(
+            launch=self.sweep.launches[key], generation=server.generation, engine_version=server.engine_version,
+            main_pid=server.generation.main_pid,
+        )  # fmt: skip
+
+    async def _after(self, host: Host, end: MeasureEnd, key: str, cells: list[ev.CellSpec]) -> None:
+        """What the end of a job means for what comes next."""
+        if end.kind == "restart":
+            self._force.add(key)
+        elif end.kind == "dead":
+            self._force.add(key)
+            await self.conductor.after_death(host, end, self.sweep.launches[key])
+        self._fruitless[key] = 0 if end.results or end.kind != "ended" else self._fruitless.get(key, 0) + 1
+        if self._fruitless[key] >= FRUITLESS and cells:
+            self._fruitless[key] = 0
+            self.deck.emit(
+                ev.CellStateSet, cell_id=cells[0].id, state="failed", cause="measuring-failed", by="policy",
+                reason=f"{FRUITLESS} jobs ended without a result",
+            )  # fmt: skip
+
+    async def _follow_live_job(self, host: Host) -> None:
+        job, self.steps.live_job = self.steps.live_job, None
+        assert job is not None
+        server = self._running()
+        subject = self._known_subject(server.key, server) if server else None
+        ids = [c.id for c in self.deck.state.plan_cells]
+        if self.sweep.bench.kind == "command":
+            end = await self.command_bench.follow(host, subject, job)
+        else:
+            end = await self.measurer.watch(host, job, ids, subject)
+        if server is not None:
+            await self._after(host, end, server.key, [])
+
+    # ---- the door: after every (re)connection
+
+    async def _settle(self, host: Host) -> None:
+        """Probe, say what changed, reconcile, and take the steps."""
+        deck, state = self.deck, self.deck.state
+        plain = [deck.feed(u).service for u in self.sweep.units if is_plain(self.sweep, u)]
+        found = await probe(host, self.sweep, plain)
+        for unit in self.sweep.units:
+            deck.take_reading(await deck.feed(unit).service.read(host))
+        resumed = bool(state.restarts) or any(c.attempts for c in state.plan_cells)
+        steps = reconcile(state, found, self.sweep, run_id=deck.run_id, resumed=resumed)
+        if self.link.rebooted is not None:
+            self._say_rebooted(found)
+        elif self._first and resumed and state.run.segment > 0 and any(s.needs_consent for s in steps):
+            self._say_interrupted()
+        self._first = False
+        deck.emit(ev.ProbeTaken, probe=found)
+        await self.steps.take(host, steps)
+        for cell in list(state.plan_cells):
+            if cell.state == "running" and self.steps.live_job not in {a.job for a in cell.attempts}:
+                deck.emit(
+                    ev.CellStateSet,
+                    cell_id=cell.id,
+                    state="interrupted",
+                    reason="it was in flight when the host or ddtop went away",
+                )
+        for alert in state.open_alerts:
+            if alert.raised.verdict in ("rebooted", "interrupted"):
+                deck.emit(
+                    ev.AlertResolved, alert_id=alert.id, how="the steps were taken", by=self.steps.last_by
+                )
+
+    def _next_name(self) -> str:
+        cell = next(
+            (c for c in self.deck.state.plan_cells if c.state in ("running", "interrupted", "planned")), None
+        )
+        return cell.spec.config if cell else "the next cell"
+
+    def _say_rebooted(self, found: dict) -> None:  # type: ignore[type-arg]
+        deck = self.deck
+        assert self.link.rebooted is not None
+        before, now = self.link.rebooted
+        self.link.rebooted = None
+        words = consequences(found, self.sweep)
+        deck.emit(ev.HostRebooted, boot_before=before, boot_now=now, consequences=words)
+        last = deck.state.restart
+        if last is not None and last.outcome == "running":
+            deck.emit(
+                ev.RestartFailed,
+                attempt_id=last.attempt_id,
+                verdict="rebooted",
+                cause="rebooted",
+                kind="host",
+            )
+        ident = alert_id(deck.run_id, "rebooted", now)
+        text = rebooted_alert(deck.host_name, words, self._next_name(), ident)
+        self._raise(ident, text)
+        if self.sweep.policy.reboot == "stop":
+            raise StopSweepError("some-failed", f"{deck.host_name} was rebooted, and the policy says stop")
+
+    def _say_interrupted(self) -> None:
+        deck = self.deck
+        ident = alert_id(deck.run_id, "interrupted", str(deck.state.run.segment))
+        self._raise(
+            ident, interrupted_alert(deck.host_name, "the run was interrupted", self._next_name(), ident)
+        )
+
+    def _raise(self, ident: str, text) -> None:  # type: ignore[no-untyped-def]
+        deck = self.deck
+        answer_by = deck.wall() + self.sweep.policy.answer_s if self.control.attended else None
+        deck.emit(
+            ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
+            cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
+            answer_by_s=answer_by, policy=self.sweep.policy.reboot,
+        )  # fmt: skip
+
+    # ---- leaving
+
+    async def _leave(self, outcome: Outcome) -> Outcome:
+        """Puts the host back as it was. What could not be undone is said."""
+        deck = self.deck
+        if self.control.leave_running or not formers(deck.state):
+            return outcome
+        try:
+            async with asyncio.timeout(LEAVE_S * 4):
+                while self.link.host is None:
+                    if outcome.word == "host-lost":
+                        raise HostLostError("not reachable", host=deck.host_name)
+                    await deck.wait(0.5)
+                left = await restore_all(deck, self.link.host)
+        except (HostLostError, AgentError, TimeoutError) as error:
+            units = ", ".join(formers(deck.state))
+            what = error.what if isinstance(error, HostError) else "it took too long"
+            left = [
+                f"{units} on {deck.host_name} could not be put back ({what}); the next connect or stop does it"
+            ]
+        return Outcome(word=outcome.word, reason=outcome.reason, left_behind=tuple(left))

@@ -1,0 +1,75 @@
+"""What the host was like before the run, and putting it back: a run leaves the host as it found it.
+
+What a unit was is written into the journal (a step `former:UNIT`) before it is touched, so that a later runner can
+restore it after this one's death.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from ddtop.errors import AgentError
+from ddtop.events import StepTaken
+from ddtop.hosts.base import Host
+from ddtop.journal.state import State
+from ddtop.services.base import Former
+from ddtop.sweep.deck import Deck
+
+PREFIX = "former:"
+
+
+def formers(state: State) -> dict[str, Former]:
+    """What each touched unit was, by unit."""
+    found: dict[str, Former] = {}
+    for (_, step_id), step in state.steps.items():
+        if step_id.startswith(PREFIX) and step.detail:
+            raw = json.loads(step.detail)
+            found[raw["unit"]] = Former(
+                unit=raw["unit"], kind=raw["kind"], active=raw["active"], user=raw.get("user", False),
+                argv=tuple(raw.get("argv", ())),
+            )  # fmt: skip
+    return found
+
+
+async def remember_former(deck: Deck, host: Host, unit: str, *, run_id: str) -> None:
+    """Writes down what `unit` is, if the run has not touched it yet."""
+    if unit in formers(deck.state):
+        return
+    service = deck.feed(unit).service
+    now = await service.read(host)
+    launch = deck.launch_of(unit)
+    argv = shlex.split(now.argv) if now.argv and service.kind == "process" else []
+    detail = {
+        "unit": unit,
+        "kind": service.kind,
+        "active": now.running,
+        "user": bool(launch and launch.user),
+        "argv": argv,
+    }
+    deck.emit(
+        StepTaken, plan_id=run_id, step_id=PREFIX + unit, action="override", title=f"take over {unit}",
+        reason=f"it was {now.active or 'unknown'}; that is put back at the end", by="automatic", state="done",
+        detail=json.dumps(detail),
+    )  # fmt: skip
+
+
+async def restore_all(deck: Deck, host: Host, *, by: str = "automatic") -> list[str]:
+    """Puts every touched unit back. Returns, in words, what could not be undone."""
+    left: list[str] = []
+    was = formers(deck.state)
+    # What was stopped first comes back last: rivals share a port with the server.
+    for former in sorted(was.values(), key=lambda f: f.active):
+        step = {
+            "plan_id": deck.run_id, "step_id": f"restore:{former.unit}", "action": "restore",
+            "title": f"put {former.unit} back", "reason": f"it was {'active' if former.active else 'not active'} before the run",
+            "by": by,
+        }  # fmt: skip
+        deck.emit(StepTaken, state="started", **step)
+        try:
+            words = await deck.feed(former.unit).service.restore(host, former)
+        except AgentError as error:
+            words = [f"{former.unit}: {error.what}"]
+        left += words
+        deck.emit(StepTaken, state="failed" if words else "done", detail="; ".join(words) or None, **step)
+    return left

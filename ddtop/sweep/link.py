@@ -1,0 +1,152 @@
+"""The connection to the host: made, lost, made again; what streams over it; and whether it is the same boot.
+
+The sweep asks `connected()` for a host and goes on when it is lost (HostLostError); detached jobs on the host do not
+notice. A loss is shown within 15 s (keepalive and heartbeat), and stays an alert until the host is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+
+from ddtop.errors import HostLostError, HostUnreachableError
+from ddtop.events import AlertRaised, AlertResolved, HostConnected, HostConnecting, HostLost
+from ddtop.hosts.base import Connector, Host
+from ddtop.hosts.reconnect import Backoff
+from ddtop.sweep.alerts import alert_id, lost_alert
+from ddtop.sweep.collector import Collector
+from ddtop.sweep.deck import Deck, StopSweepError
+
+LOST_MEANS = "nothing is known of the host now; what runs detached on it goes on"
+
+
+class Link:
+    """See the module. One task runs `run`; others use `connected` and `rebooted`."""
+
+    def __init__(
+        self, deck: Deck, connector: Connector, units: Iterable[str], *, backoff: Backoff | None = None
+    ) -> None:
+        self.deck = deck
+        self.connector = connector
+        self.units = tuple(units)
+        self.host: Host | None = None
+        self.rebooted: tuple[str, str] | None = None
+        """(boot before, boot now), until the sweep has taken note of it."""
+        self.lost_since: float | None = None
+        self.final: HostUnreachableError | None = None
+        self._backoff = backoff or Backoff()
+        self._hurry = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._losses = 0
+
+    async def connected(self, wait_s: float | None = None) -> Host:
+        """The host, once there is one. Raises StopSweepError("host-lost") after `wait_s` seconds without it."""
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._ready.wait()
+        except TimeoutError:
+            what = self.final.what if self.final else f"no connection for {(wait_s or 0) / 60:.0f} min"
+            raise StopSweepError("host-lost", what) from None
+        assert self.host is not None
+        return self.host
+
+    def hurry(self) -> None:
+        """Try again at once: a person said so."""
+        self._hurry.set()
+
+    async def run(self) -> None:
+        """Connects again and again. Raises HostUnreachableError if the very first connection cannot succeed."""
+        failures, first = 0, True
+        while True:
+            try:
+                host = await self._connect(failures)
+            except HostUnreachableError as error:
+                if first:
+                    raise
+                self.final = error
+                self.deck.emit(HostLost, what=error.what, means=error.means, do=error.do, final=True)
+                await self._wait(3600.0)
+                continue
+            first = False
+            began = self.deck.mono()
+            why = await self._use(host)
+            await host.close()
+            self._lost(why)
+            failures = 0 if self.deck.mono() - began >= self._backoff.healthy_s else failures + 1
+            if failures:
+                await self._wait(self._backoff.wait_s(failures))
+
+    async def _connect(self, failures: int) -> Host:
+        attempt = 0
+        while True:
+            attempt += 1
+            self.deck.emit(HostConnecting, attempt=attempt, target=self.connector.target)
+            try:
+                return await self.connector.connect()
+            except HostLostError as error:
+                failures += 1
+                wait_s = self._backoff.wait_s(failures)
+                self.deck.emit(
+                    HostConnecting,
+                    attempt=attempt,
+                    target=self.connector.target,
+                    retry_in_s=wait_s,
+                    error=str(error),
+                )
+                await self._wait(wait_s)
+
+    async def _wait(self, seconds: float) -> None:
+        self._hurry.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+
+    async def _use(self, host: Host) -> str:
+        """Streams over the connection until it is lost; returns why it was."""
+        deck, hello = self.deck, host.hello
+        before = deck.state.host.boot
+        if before and before != hello.boot:
+            self.rebooted = (before, hello.boot)
+            deck.clock_offset_s = deck.clock_rtt_s = None
+        deck.emit(
+            HostConnected, agent=hello.agent[:12], python=hello.python, uid=hello.uid, user=hello.user,
+            can=tuple(sorted(hello.can)), boot=hello.boot, clock_offset_s=round(deck.wall() - hello.at_s, 3),
+            rtt_ms=host.rtt_ms,
+        )  # fmt: skip
+        self.host, self.final = host, None
+        if self.lost_since is not None:
+            self.lost_since = None
+            for alert in deck.state.open_alerts:
+                if alert.raised.verdict == "lost-host":
+                    deck.emit(AlertResolved, alert_id=alert.id, how="connected again", by="link")
+        self._ready.set()
+        deck.wake()
+        streams = asyncio.create_task(Collector(deck, self.units).run(host))
+        lost = asyncio.create_task(host.wait_lost())
+        try:
+            await asyncio.wait([streams, lost], return_when=asyncio.FIRST_COMPLETED)
+            if streams.done() and not lost.done():
+                streams.result()  # a bug of a stream is ours to see
+            return await lost
+        finally:
+            self._ready.clear()
+            self.host = None
+            for task in (streams, lost):
+                task.cancel()
+            await asyncio.gather(streams, lost, return_exceptions=True)
+
+    def _lost(self, why: str) -> None:
+        deck = self.deck
+        self._losses += 1
+        self.lost_since = deck.mono()
+        do = "ddtop tries again by itself"
+        deck.emit(HostLost, what=why, means=LOST_MEANS, do=do)
+        alert = alert_id(deck.run_id, "lost-host", str(self._losses), str(deck.state.run.segment))
+        text = lost_alert(deck.host_name, why, LOST_MEANS, do)
+        deck.emit(
+            AlertRaised, alert_id=alert, title=text.title, verdict=text.verdict, cause=text.cause,
+            cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence,
+            actions=text.actions, policy="reconnect, then go on",
+        )  # fmt: skip
+        deck.wake()

@@ -1,0 +1,351 @@
+"""Measuring: one detached job takes all remaining cells of a configuration; each result is committed as it arrives.
+
+The connection may go meanwhile: the job does not notice, and is watched or collected afterwards. The server is
+watched all the while: if it dies under a cell, the cause comes from its log, not from failed requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ddtop.errors import AgentError
+from ddtop.events import CellProgress, CellSpec, CellStateSet, Evidence, Generation
+from ddtop.hosts.base import Host
+from ddtop.services.base import Launch
+from ddtop.sweep.collector import drain_log
+from ddtop.sweep.control import Control
+from ddtop.sweep.deck import Deck, StopSweepError
+from ddtop.sweep.outcomes import Committed, attempt_for, begin_cell, commit
+from ddtop.sweep.runlog import HUNG_S, ChunkWatch, RunLog, read_json_file
+from ddtop.sweep.start import CauseReading, Judgement
+from ddtop.sweep.watchdog import exit_slug, exit_words
+
+TICK_S = 0.25
+JOB_SPARE_S = 180.0
+
+EndKind = Literal["ended", "restart", "dead", "replan"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasureEnd:
+    """Why measuring ended: the job is over, the server must be restarted, it died, or a person changed something."""
+
+    kind: EndKind
+    judgement: Judgement | None = None
+    cell_id: str | None = None
+    fault_seen_s: float | None = None
+    results: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """The server that is measured."""
+
+    launch: Launch
+    generation: Generation
+    engine_version: str | None = None
+    model: str = ""
+    main_pid: int | None = None
+    overridden: tuple[str, ...] = ()
+
+
+class Measurer:
+    """See the module."""
+
+    def __init__(self, deck: Deck, control: Control) -> None:
+        self.deck = deck
+        self.control = control
+
+    # ---- starting
+
+    async def run(self, host: Host, subject: Subject, cells: Sequence[CellSpec]) -> MeasureEnd:
+        """Measures `cells` on the running server by one job."""
+        job = self.job_id(subject.launch)
+        spec = self.job_spec(subject, cells)
+        limit_s = sum(
+            float(c.get("time_limit_s", self._bench.time_limit_s)) + JOB_SPARE_S for c in spec["cells"]
+        )
+        await host.call(
+            "job-start", job=job, kind="loadgen", spec=spec, limit_s=limit_s, env=dict(self._bench.env), run=self.deck.run_id,
+            timeout_s=30,
+        )  # fmt: skip
+        return await self.watch(host, job, [c.id for c in cells], subject)
+
+    @property
+    def _bench(self) -> Any:
+        assert self.deck.sweep is not None
+        return self.deck.sweep.bench
+
+    def job_id(self, launch: Launch) -> str:
+        """A name that no earlier job of this run has."""
+        names = {a.job for c in self.deck.state.cells.values() for a in c.attempts if a.job}
+        base, n = f"{self.deck.run_id}-{launch.config}-tp{launch.tp}", 1
+        stamp = int(self.deck.wall()) % 1_000_000
+        while f"{base}-{stamp}-{n}" in names:
+            n += 1
+        return f"{base}-{stamp}-{n}"[-80:].lstrip("-._")
+
+    def job_spec(self, subject: Subject, cells: Sequence[CellSpec]) -> dict[str, Any]:
+        """The job for the load generator (agent/loadgen)."""
+        launch = subject.launch
+        defaults = {
+            "url": f"http://127.0.0.1:{launch.port}",
+            "engine": launch.engine,
+            "model": subject.model,
+            "server_pids": [subject.main_pid] if subject.main_pid else [],
+            **self._bench.defaults,
+        }
+        listed = [{**self._bench.cells.get(c.id, {}), "id": c.id} for c in cells]
+        return {"schema": 1, "run": self.deck.run_id, "defaults": defaults, "cells": listed}
+
+    # ---- watching
+
+    async def watch(
+        self, host: Host, job: str, cell_ids: Sequence[str], subject: Subject | None
+    ) -> MeasureEnd:
+        """Follows a job to its end, or to what ends it. `subject` None: the server is not watched (it is unknown)."""
+        known = [
+            c.id
+            for c in self.deck.state.cells.values()
+            if (a := attempt_for(c, job)) and a.measured_at_s is not None
+        ]
+        inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        reader = asyncio.create_task(self._read(host, job, known, inbox))
+        log = self._listen(subject)
+        try:
+            return await self._loop(host, job, list(cell_ids), subject, inbox, reader, log)
+        finally:
+            if subject is not None and log is not None:
+                self.deck.feed(subject.launch.unit).listeners.remove(log.take)
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+
+    def _listen(self, subject: Subject | None) -> RunLog | None:
+        if subject is None:
+            return None
+        log = RunLog(self.deck, subject.launch, subject.generation.id)
+        self.deck.feed(subject.launch.unit).listeners.append(log.take)
+        return log
+
+    async def _read(
+        self, host: Host, job: str, known: list[str], inbox: asyncio.Queue[dict[str, Any]]
+    ) -> None:
+        async with host.stream("job-watch", job=job, known=known) as batches:
+            async for batch in batches:
+                for item in batch:
+                    inbox.put_nowait(item)
+                self.deck.wake()
+
+    async def _loop(
+        self, host: Host, job: str, cell_ids: list[str], subject: Subject | None,
+        inbox: asyncio.Queue[dict[str, Any]], reader: asyncio.Task[None], log: RunLog | None,
+    ) -> MeasureEnd:  # fmt: skip
+        deck = self.deck
+        watch = ChunkWatch(deck.mono())
+        results = 0
+        stop_after = False
+        while True:
+            while not inbox.empty():
+                item = inbox.get_nowait()
+                if "progress" in item:
+                    self._progress(job, item["progress"], subject, cell_ids)
+                    watch.take(item["progress"], deck.mono())
+                elif "id" in item:
+                    results += 1
+                    done = await self._result(host, job, item, subject)
+                    if done is not None and done.restart:
+                        await self._stop_job(host, job)
+                        if subject is not None and self._died(subject):
+                            return await self._dead(host, job, subject, log, str(item["id"]), results)
+                        return MeasureEnd(kind="restart", cell_id=str(item["id"]), results=results)
+                    if stop_after:
+                        await self._stop_job(host, job)
+                        return MeasureEnd(kind="replan", results=results)
+                elif "state" in item and item["state"].get("state") != "running":
+                    self._interrupted(
+                        job, str(item["state"].get("why") or f"the job ended {item['state'].get('state')}")
+                    )
+                    return MeasureEnd(kind="ended", results=results)
+            if reader.done() and inbox.empty():
+                reader.result()
+                return MeasureEnd(kind="ended", results=results)
+            if subject is not None and self._died(subject):
+                await asyncio.sleep(
+                    0.3
+                )  # a unit that passes through a state for a moment, and results under way
+                if inbox.empty() and self._died(subject):
+                    return await self._dead(host, job, subject, log, None, results)
+                continue
+            if watch.hung(deck.mono()):
+                return await self._hung(host, job, subject, results)
+            wish = await self._wishes(host, job, cell_ids)
+            if wish is not None:
+                if wish == "now":
+                    return MeasureEnd(kind="replan", results=results)
+                stop_after = True
+            await deck.wait(TICK_S)
+
+    def _progress(
+        self, job: str, item: Mapping[str, Any], subject: Subject | None, cell_ids: list[str]
+    ) -> None:
+        cell = self.deck.state.cells.get(str(item.get("cell")))
+        if cell is None or cell.id not in cell_ids:
+            return
+        attempt = attempt_for(cell, job)
+        if item.get("phase") == "committed" or (attempt is not None and attempt.measured_at_s is not None):
+            return
+        begin_cell(self.deck, cell, job, subject.generation if subject else None)
+        done, total = item.get("done"), item.get("requests")
+        pct = 100.0 * done / total if isinstance(done, int) and isinstance(total, int) and total else None
+        self.deck.emit(CellProgress, cell_id=cell.id, requests_done=done, requests_total=total, pct=pct)
+
+    async def _result(
+        self, host: Host, job: str, item: Mapping[str, Any], subject: Subject | None
+    ) -> Committed | None:
+        raw = item.get("result")
+        if raw is None and item.get("file"):
+            raw = await read_json_file(host, str(item["file"]))
+        return self.take_result(job, str(item["id"]), raw if isinstance(raw, dict) else {}, subject)
+
+    def take_result(
+        self, job: str, cell_id: str, raw: dict[str, Any], subject: Subject | None
+    ) -> Committed | None:
+        """Commits one result of a job."""
+        cell = self.deck.state.cells.get(cell_id)
+        attempt = attempt_for(cell, job) if cell else None
+        generation = subject.generation if subject else (attempt.generation if attempt else None)
+        launch = subject.launch if subject else None
+        if launch is None and cell is not None and self.deck.sweep is not None:
+            launch = self.deck.sweep.launches.get(cell.spec.restart_key)
+        known: dict[str, Any] = {}
+        if subject is not None and subject.overridden:
+            known["arguments_overridden"] = list(subject.overridden)
+        return commit(
+            self.deck, cell_id, raw, job=job, generation=generation, engine=launch.engine if launch else "",
+            engine_version=subject.engine_version if subject else self._version(generation), known=known,
+        )  # fmt: skip
+
+    def _version(self, generation: Generation | None) -> str | None:
+        for restart in reversed(self.deck.state.restarts):
+            if (
+                restart.generation is not None
+                and generation is not None
+                and restart.generation.id == generation.id
+            ):
+                return restart.engine_version
+        return None
+
+    # ---- what ends it
+
+    def _died(self, subject: Subject) -> bool:
+        """Whether the server is no longer the one that is measured."""
+        u = self.deck.feed(subject.launch.unit).reading
+        if u is None or u.active is None:
+            return False
+        return u.gone or (u.generation is not None and u.generation != subject.generation.id)
+
+    async def _dead(
+        self, host: Host, job: str, subject: Subject, log: RunLog | None, cell_id: str | None, results: int
+    ) -> MeasureEnd:
+        """The server died: results that are there are kept, and the cause is read from its log."""
+        deck, feed = self.deck, self.deck.feed(subject.launch.unit)
+        await self._stop_job(host, job)
+        await drain_log(deck, host, feed)
+        deck.take_reading(await feed.service.read(host))
+        u = feed.reading
+        why = Evidence(
+            source="systemctl",
+            text=f"{u.active}/{u.sub}, Result={u.result}, {u.exit_code or 'no exit code'}" if u else "?",
+        )
+        found: CauseReading | None = log.cause() if log is not None else None
+        unit = subject.launch.unit
+        if found is not None and found.fatal:
+            j = Judgement(
+                verdict="failed", cause=found.slug, kind=found.kind, advice=found.advice, signature_id=found.signature_id,
+                text=f"{unit} died while it was measured: {found.text}", evidence=(*found.evidence, why),
+            )  # fmt: skip
+        else:
+            slug = exit_slug(u) if u else "process-exited"
+            words = exit_words(u) if u and u.gone else "was restarted by somebody else"
+            j = Judgement(
+                verdict="failed",
+                cause=slug,
+                kind="bug",
+                text=f"{unit} {words} while it was measured",
+                evidence=(why,),
+            )
+        seen = deck.since_fault_s(u.changed_mono_s) if u else None
+        flight = cell_id or next((c.id for c in deck.state.cells.values() if c.state == "running"), None)
+        return MeasureEnd(kind="dead", judgement=j, cell_id=flight, fault_seen_s=seen, results=results)
+
+    async def _hung(self, host: Host, job: str, subject: Subject | None, results: int) -> MeasureEnd:
+        flight = next((c.id for c in self.deck.state.cells.values() if c.state == "running"), None)
+        await self._stop_job(host, job)
+        unit = subject.launch.unit if subject else "the server"
+        j = Judgement(
+            verdict="stalled", cause="engine-hung-zero-throughput", kind="bug",
+            text=f"{unit} has given no token for {HUNG_S:.0f} s while requests run",
+            evidence=(Evidence(source="job", text=f"{job}: no chunk for {HUNG_S:.0f} s"),),
+            advice="restart once; a second time means it is broken",
+        )  # fmt: skip
+        return MeasureEnd(kind="dead", judgement=j, cell_id=flight, results=results)
+
+    async def _wishes(self, host: Host, job: str, cell_ids: list[str]) -> str | None:
+        """What people want of the job: None, "now" (it was stopped), or "after" the cell in flight."""
+        control, state = self.control, self.deck.state
+        if control.stop is not None:
+            await self._stop_job(host, job)
+            self._interrupted(job, f"stopped by {control.stop}")
+            raise StopSweepError("stopped", f"stopped by {control.stop}")
+        if control.restart is not None:
+            await self._stop_job(host, job)
+            self._interrupted(job, f"the service is restarted for {control.restart}")
+            return "now"
+        mine = control.touched & set(cell_ids)
+        if mine:
+            control.touched -= mine
+            flight = [i for i in mine if (a := attempt_for(state.cells[i], job)) and a.measured_at_s is None]
+            if flight:
+                await self._stop_job(host, job)
+                return "now"
+            return "after"
+        return "after" if control.paused_by is not None or control.restage else None
+
+    async def _stop_job(self, host: Host, job: str) -> None:
+        try:
+            await host.call("job-stop", job=job, timeout_s=60)
+        except AgentError as error:
+            self.deck.note("warn", f"job {job} could not be stopped: {error.what}")
+
+    def _interrupted(self, job: str, why: str) -> None:
+        """Cells that the job had begun and not finished."""
+        for cell in list(self.deck.state.cells.values()):
+            attempt = attempt_for(cell, job)
+            if cell.state == "running" and attempt is not None and attempt.measured_at_s is None:
+                self.deck.emit(
+                    CellStateSet, cell_id=cell.id, state="interrupted", reason=why, attempt=attempt.number
+                )
+
+    # ---- collecting
+
+    async def collect(self, host: Host, job: str) -> int:
+        """Takes the results of an ended job that the journal lacks. Returns how many there were."""
+        known = [
+            c.id
+            for c in self.deck.state.cells.values()
+            if (a := attempt_for(c, job)) and a.measured_at_s is not None
+        ]
+        count = 0
+        while True:
+            answer = await host.call("job-collect", job=job, known=known, timeout_s=60)
+            for item in answer["results"]:
+                known.append(str(item["id"]))
+                count += 1
+                await self._result(host, job, item, None)
+            if not answer.get("more") or not answer["results"]:
+                break
+        self._interrupted(job, str(answer["job"].get("why") or "its job ended before it"))
+        return count

@@ -1,0 +1,241 @@
+"""What a cell's result makes of the cell: judged, decided by policy, said in one alert. Pure but for the journal.
+
+`commit` is the only way in which a result enters: from a running job, from one collected after a cut, or from a dead
+runner's. It is idempotent: a result that the journal has is not taken twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ddtop.bench.judge import CellJudgement, judge_cell
+from ddtop.bench.validity import judge_reasons
+from ddtop.events import (
+    AlertRaised,
+    AlertResolved,
+    CauseKind,
+    CellMeasured,
+    CellStarted,
+    CellState,
+    CellStateSet,
+    Evidence,
+    Generation,
+    Verdict,
+)
+from ddtop.journal.views import AttemptView, CellView
+from ddtop.sweep.alerts import AlertText, alert_id, cell_alert
+from ddtop.sweep.deck import Deck
+from ddtop.sweep.policy import Decision, decide_cell
+
+KEEP_B = 250_000
+BULKY = ("gpu_samples", "gpu_samples_z", "texts", "texts_z")
+REQUESTS = ("requests", "requests_z", "bins", "bins_z")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Committed:
+    """What became of the cell. `restart`: its server must be started anew before it is measured again."""
+
+    state: CellState
+    restart: bool = False
+    no_tokens: bool = False
+    judged: CellJudgement | None = None
+
+
+def cell_name(cell: CellView) -> str:
+    """As people call it: `b15 fib@256 tp1 c8`."""
+    s = cell.spec
+    extra = (f" ctx{s.context}" if s.context else "") + (f" #{s.repeat}" if s.repeat else "")
+    return f"{s.config} {s.workload}@{s.output_tokens} tp{s.tp} c{s.concurrency}{extra}"
+
+
+def attempt_for(cell: CellView, job: str) -> AttemptView | None:
+    """The attempt that `job` made or makes at the cell."""
+    return next((a for a in reversed(cell.attempts) if a.job == job), None)
+
+
+def begin_cell(deck: Deck, cell: CellView, job: str, generation: Generation | None) -> int:
+    """The cell is being measured: says so once for each job; returns the attempt's number."""
+    old = attempt_for(cell, job)
+    number = old.number if old else max((a.number for a in cell.attempts), default=0) + 1
+    if old is None:
+        deck.emit(CellStarted, cell_id=cell.id, attempt=number, job=job, generation=generation)
+    if cell.state != "running":
+        deck.emit(CellStateSet, cell_id=cell.id, state="running", attempt=number)
+    return number
+
+
+def slim(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A result without its bulk, for the journal: single requests stay while they are small."""
+    kept = {k: v for k, v in raw.items() if k not in BULKY}
+    kept["clients"] = [
+        {k: v for k, v in client.items() if not isinstance(v, list)} for client in raw.get("clients") or ()
+    ]
+    if len(msgspec.json.encode(kept)) > KEEP_B:
+        kept = {k: v for k, v in kept.items() if k not in REQUESTS}
+    return kept
+
+
+def tried_before(cell: CellView, number: int, fault: str) -> int:
+    """How often the cell was measured before attempt `number` and found INVALID by the same side's fault."""
+    earlier = [a for a in cell.attempts if a.number < number and a.validity == "INVALID"]
+    return sum(judge_reasons(a.reasons).fault == fault for a in earlier)
+
+
+def commit(
+    deck: Deck, cell_id: str, raw: Mapping[str, Any], *, job: str, generation: Generation | None,
+    engine: str, engine_version: str | None, known: Mapping[str, Any] | None = None,
+) -> Committed | None:  # fmt: skip
+    """Takes one result of the load generator. None where it is had already, or the cell is not of this plan."""
+    cell = deck.state.cells.get(cell_id)
+    if cell is None:
+        return None
+    old = attempt_for(cell, job)
+    if old is not None and old.measured_at_s is not None:
+        return None
+    try:
+        judged = judge_cell(raw, spec=known)
+    except (ValueError, KeyError, TypeError) as error:
+        judged = CellJudgement(
+            "INVALID", ("generator-failed",), "not-server", "rerun", "generator-failed", {},
+            {"generator-failed": f"its result cannot be read: {error}"},
+        )  # fmt: skip
+    return commit_judged(
+        deck,
+        cell,
+        judged,
+        slim(raw),
+        job=job,
+        generation=generation,
+        engine=engine,
+        engine_version=engine_version,
+    )
+
+
+def commit_judged(
+    deck: Deck, cell: CellView, judged: CellJudgement, raw: dict[str, Any], *, job: str,
+    generation: Generation | None, engine: str, engine_version: str | None,
+) -> Committed:  # fmt: skip
+    """Writes down a judged result, then what it makes of the cell."""
+    assert deck.sweep is not None
+    number = begin_cell(deck, cell, job, generation)
+    deck.emit(
+        CellMeasured, cell_id=cell.id, attempt=number, validity=judged.validity, reasons=judged.reasons,
+        metrics=judged.metrics, raw=raw, engine=engine, engine_version=engine_version, driver=driver_of(deck),
+        generation=generation,
+    )  # fmt: skip
+    no_tokens = "no-tokens" in judged.reasons
+    if judged.state == "done":
+        reason = "; ".join(judged.reasons)
+        deck.emit(
+            CellStateSet,
+            cell_id=cell.id,
+            state="done",
+            reason=reason,
+            attempt=number,
+            engine_version=engine_version,
+        )
+        resolve_cell_alerts(deck, cell.id, "measured again: it has a result now")
+        return Committed(state="done", judged=judged)
+    side = judged.fault or "not-server"
+    decision = decide_cell(deck.sweep.policy, side, no_tokens, tried_before(cell, number, side))
+    detail = judged.details.get(judged.cause, "")
+    text = f"{cell_name(cell)} gave no usable result: {judged.cause}" + (f" ({detail})" if detail else "")
+    verdict: Verdict = "no-tokens" if no_tokens else "measuring-failed"
+    kind: CauseKind = "bug" if side == "server" else "transient"
+    raise_cell_alert(
+        deck, cell, verdict, "zero-tokens" if no_tokens else judged.cause, kind, text,
+        (Evidence(source="job", text=f"{job}: {detail or judged.cause}"),), decision,
+    )  # fmt: skip
+    return settle_cell(
+        deck, cell, decision, "zero-tokens" if no_tokens else judged.cause, number=number, engine_version=engine_version,
+        restart=side == "server", no_tokens=no_tokens, judged=judged,
+    )  # fmt: skip
+
+
+def settle_cell(
+    deck: Deck, cell: CellView, decision: Decision, cause: str, *, number: int | None = None,
+    engine_version: str | None = None, signature_id: str | None = None, restart: bool = False,
+    no_tokens: bool = False, judged: CellJudgement | None = None,
+) -> Committed:  # fmt: skip
+    """Sets the cell's state as the policy decided, and closes its alert once nothing more is tried."""
+    again = decision.act in ("retry", "wait-clean", "wait-foreign", "restage")
+    state: CellState = "interrupted" if again else "broken" if decision.act == "broken" else "failed"
+    deck.emit(
+        CellStateSet, cell_id=cell.id, state=state, reason=decision.words, cause=cause, attempt=number,
+        signature_id=signature_id, engine_version=engine_version, by="policy",
+    )  # fmt: skip
+    if not again:
+        resolve_cell_alerts(deck, cell.id, decision.words)
+        if no_tokens and decision.act == "broken":
+            break_siblings(deck, cell, decision.words, cause, engine_version)
+    return Committed(state=state, restart=again and restart, no_tokens=no_tokens, judged=judged)
+
+
+def break_siblings(deck: Deck, cell: CellView, words: str, cause: str, engine_version: str | None) -> None:
+    """A server that never gave a token is broken as a whole: its other open cells share the verdict."""
+    key = cell.spec.restart_key
+    family = [c for c in deck.state.plan_cells if c.spec.restart_key == key]
+    if any(c.state == "done" for c in family):
+        return
+    for other in family:
+        if other.state in ("planned", "interrupted"):
+            deck.emit(
+                CellStateSet, cell_id=other.id, state="broken", reason=f"{words} ({cell_name(cell)})", cause=cause,
+                engine_version=engine_version, by="policy",
+            )  # fmt: skip
+
+
+def raise_cell_alert(
+    deck: Deck, cell: CellView, verdict: Verdict, cause: str, kind: CauseKind, text: str,
+    evidence: tuple[Evidence, ...], decision: Decision, *, advice: str = "", signature_id: str | None = None,
+    fault_seen_s: float | None = None, unit: str | None = None,
+) -> None:  # fmt: skip
+    """One alert for each cell and cause; raised again it says what is done now, and does not ring twice."""
+    ident = alert_id(deck.run_id, "cell", cell.id, cause)
+    words: AlertText = cell_alert(
+        deck.host_name,
+        cell.spec.config,
+        cell.id,
+        cell_name(cell),
+        verdict,
+        cause,
+        kind,
+        text,
+        evidence,
+        ident,
+        advice,
+    )
+    deck.emit(
+        AlertRaised, alert_id=ident, title=words.title, verdict=words.verdict, cause=words.cause,
+        cause_text=words.cause_text, kind=words.kind, advice=words.advice, evidence=words.evidence,
+        actions=words.actions, cell_ids=(cell.id,), policy=decision.words, signature_id=signature_id,
+        fault_seen_s=fault_seen_s, unit=unit,
+    )  # fmt: skip
+
+
+def resolve_cell_alerts(deck: Deck, cell_id: str, how: str, by: str = "policy") -> None:
+    """Closes the open alerts of one cell alone."""
+    for alert in deck.state.open_alerts:
+        if alert.raised.cell_ids == (cell_id,) and alert.raised.attempt_id is None:
+            deck.emit(AlertResolved, alert_id=alert.id, how=how, by=by)
+
+
+def driver_of(deck: Deck) -> str | None:
+    """The driver's version by the last probe; None where it is not known."""
+    gpus = deck.state.probe.get("gpus")
+    if not isinstance(gpus, Mapping) or "csv" not in gpus:
+        return None
+    fields = [str(f) for f in gpus.get("fields", ())]
+    if "driver_version" not in fields:
+        return None
+    at = fields.index("driver_version")
+    for line in str(gpus["csv"]).splitlines():
+        cells = [c.strip() for c in line.split(",")]
+        if len(cells) > at and cells[at][:1].isdigit():
+            return cells[at]
+    return None

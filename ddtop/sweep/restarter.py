@@ -1,0 +1,379 @@
+"""One restart: configure, stop, start, then watch until the gate opens or the watchdog speaks.
+
+Several tasks read side by side (unit and log come with the connection's streams, here: port, processes, HTTP); one loop
+judges by the pure rules. A verdict is settled before it is given: the log is drained and the unit read again, so that
+the cause is the exact one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ddtop.errors import AgentError
+from ddtop.events import CellSpec, Generation, RestartFailed, RestartReady, RestartStarted
+from ddtop.hosts.base import Host
+from ddtop.journal.views import RestartView
+from ddtop.services.base import Called, Launch
+from ddtop.sweep.attempt import Attempt
+from ddtop.sweep.collector import drain_log
+from ddtop.sweep.deck import Deck, UnitFeed
+from ddtop.sweep.former import remember_former
+from ddtop.sweep.gate import Gate, MarkReading
+from ddtop.sweep.gatekeeper import Gatekeeper
+from ddtop.sweep.limits import expected_start_s, learn
+from ddtop.sweep.progress import ActivityReading
+from ddtop.sweep.start import CallReading, Judgement
+from ddtop.sweep.tasks import alongside
+from ddtop.sweep.watchdog import judge
+
+TICK_S = 0.2
+PORT_S = 0.5
+UNPROVEN_S = 10.0
+"""A gate part that cannot be known refuses once everything else has been ready for so long."""
+EXPIRY_S = 7 * 86400.0
+STOP_WAIT_S = 600.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Started:
+    """A server that passed the gate."""
+
+    attempt_id: str
+    generation: Generation
+    engine_version: str | None = None
+    model: str = ""
+    main_pid: int | None = None
+    overridden: tuple[str, ...] = ()
+    resolved: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NotStarted:
+    """A start that failed, with the verdict."""
+
+    attempt_id: str
+    judgement: Judgement
+    fault_seen_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BrokenOff:
+    """A person wants something else."""
+
+    why: str
+
+
+class Restarter:
+    """See the module. `interrupted(launch)` says why a person wants this start broken off, or None."""
+
+    def __init__(
+        self, deck: Deck, interrupted: Callable[[Launch], str | None], extra_wait: Callable[[str], float]
+    ) -> None:
+        self.deck = deck
+        self.interrupted = interrupted
+        self.extra_wait = extra_wait
+
+    async def run(
+        self, host: Host, launch: Launch, cells: Sequence[CellSpec], *, attach: RestartView | None = None
+    ) -> Started | NotStarted | BrokenOff:
+        """Restarts the server of `launch`; with `attach`, takes up watching a start already under way."""
+        deck, feed = self.deck, self.deck.feed(launch.unit)
+        keeper = Gatekeeper(launch, feed.service, deck.sweep.endpoint if deck.sweep else "chat")
+        before = await feed.service.read(host)
+        deck.take_reading(before)
+        if attach is None:
+            before_id = before.generation
+            number = sum(r.config == launch.config and r.tp == launch.tp for r in deck.state.restarts) + 1
+            attempt_id = f"{deck.run_id}-{launch.config}-tp{launch.tp}-{number}"
+        else:
+            before_id = attach.generation_before.id if attach.generation_before else None
+            attempt_id = attach.attempt_id
+        expected = expected_start_s(deck.state.restarts, launch.tp)
+        attempt = Attempt(
+            deck, launch, feed, keeper, attempt_id=attempt_id, before=before if attach is None else None,
+            before_id=before_id, limits=learn(deck.state.restarts), expected_s=expected,
+        )  # fmt: skip
+        if attach is not None and before_id is not None:
+            attempt.before = replace(before, generation=before_id)
+        if attach is None:
+            await drain_log(deck, host, feed)  # lines of the time before do not belong to this start
+            boot = host.hello.boot
+            deck.emit(
+                RestartStarted, attempt_id=attempt_id, config=launch.config, tp=launch.tp, unit=launch.unit,
+                argv=launch.argv or launch.configure, cell_ids=tuple(c.id for c in cells), expected_s=expected,
+                generation_before=Generation(boot=boot, id=before_id, main_pid=before.main_pid) if before_id else None,
+            )  # fmt: skip
+        feed.listeners.append(attempt.on_line)
+        try:
+            act = self._act(host, attempt) if attach is None else self._reattach(host, attempt, before)
+            return await alongside(
+                self._watch(host, attempt), act, self._port(host, attempt), self._activity(host, attempt),
+                self._ask(host, attempt),
+            )  # fmt: skip
+        finally:
+            feed.listeners.remove(attempt.on_line)
+
+    # ---- acting
+
+    async def _act(self, host: Host, a: Attempt) -> None:
+        """Configure, stop what must be down, start. What each call says goes to `a.call`."""
+        deck, launch, service = self.deck, a.launch, a.feed.service
+        assert deck.sweep is not None
+        await remember_former(deck, host, launch.unit, run_id=deck.run_id)
+        try:
+            what = await service.configure(host, launch, deck.run_id, deck.wall() + EXPIRY_S)
+        except AgentError as error:
+            self._called(
+                a,
+                Called(
+                    rc=1,
+                    error=f"{error.what}\n{error.do}\n{error.code.replace('-', ' ')}",
+                    what="writing the override",
+                ),
+            )
+            return
+        deck.note("info", f"{launch.config}: {what}")
+        a.begin_stopping()
+        for rival in deck.sweep.rivals(launch):
+            await remember_former(deck, host, rival, run_id=deck.run_id)
+            await self._stop(host, deck.feed(rival))
+        if not service.stops_itself:
+            called = await self._stop(host, a.feed)
+            if called.rc:
+                self._called(a, called)
+                return
+            await self._cool_down(host, a)
+        called = await service.start(host, launch, f"{a.id}-script")
+        self._called(a, called)
+        deck.take_reading(await service.read(host))
+
+    def _called(self, a: Attempt, called: Called) -> None:
+        a.call = CallReading(
+            asked_at=a.began, returned_at=self.deck.mono(), rc=called.rc, error=called.error, what=called.what or "the call",
+            by_script=called.by_script, timed_out=called.timed_out,
+        )  # fmt: skip
+        self.deck.wake()
+
+    async def _stop(self, host: Host, feed: UnitFeed) -> Called:
+        """Stops a unit and waits until it is gone; the watchdog judges how long that may take."""
+        deck = self.deck
+        reading = await feed.service.read(host)
+        deck.take_reading(reading)
+        if (reading.gone and not reading.job) or reading.load == "not-found":
+            return Called(rc=0)
+        called = await feed.service.stop(host)
+        if called.rc:
+            return called
+        began = deck.mono()
+        while deck.mono() - began < STOP_WAIT_S:
+            now = feed.reading
+            if now is not None and now.gone and not now.job and now.sub != "auto-restart":
+                return called
+            await deck.wait(1.0)
+            if feed.reading is now:
+                deck.take_reading(await feed.service.read(host))
+        return Called(rc=1, error=f"{feed.unit} did not stop", what=called.what)
+
+    async def _cool_down(self, host: Host, a: Attempt) -> None:
+        """Waits until the port is free and GPU memory is back, a few seconds at most; says what is not."""
+        deck, began = self.deck, self.deck.mono()
+        while True:
+            a.take_listeners(await a.keeper.listeners(host, a.unit))
+            used = [g.mem_used_mib / g.mem_total_mib for g in deck.gpus if g.mem_used_mib and g.mem_total_mib]
+            held = a.listeners or (
+                max(used, default=0.0) > 0.05 and deck.gpus_at is not None and deck.gpus_at >= a.began
+            )
+            if not held:
+                return
+            if deck.mono() - began > 3.0:
+                what = f"port {a.launch.port} is still taken" if a.listeners else "GPU memory is still held"
+                deck.note("warn", f"{a.launch.unit} is stopped, but {what}")
+                return
+            await asyncio.sleep(0.3)
+
+    async def _reattach(self, host: Host, a: Attempt, now_is: Any) -> None:
+        """The start was asked for before the connection (or the runner) was lost: read what it wrote since."""
+        a.call = CallReading(asked_at=a.began, returned_at=a.began, rc=0, what="the restart")
+        a.take_unit()
+        if a.unit is not None and a.unit.generation:
+            for line in await a.feed.service.history(host, a.unit.generation):
+                a.on_line(line)
+        self.deck.wake()
+
+    # ---- reading
+
+    async def _port(self, host: Host, a: Attempt) -> None:
+        while True:
+            if a.unit is not None and (a.unit.running or a.call.returned_at is not None):
+                found = await a.keeper.listeners(host, a.unit)
+                a.take_listeners(found)
+                if found:
+                    a.answer = await a.keeper.owner(host, found[0], a.unit, self.deck.mono())
+                self.deck.wake()
+            await asyncio.sleep(PORT_S)
+
+    async def _activity(self, host: Host, a: Attempt) -> None:
+        while True:
+            args = a.feed.service.activity_args(a.unit) if a.unit is not None and a.seen_new else None
+            if args is None:
+                await asyncio.sleep(TICK_S)
+                continue
+            try:
+                async with host.stream("activity", every_s=1, gpu=True, caches=CACHES, **args) as batches:
+                    async for batch in batches:
+                        for item in batch:
+                            a.on_activity(activity_reading(item, self.deck.mono()))
+            except AgentError as error:
+                if error.code not in ("not-found", "not-permitted"):
+                    raise
+            await asyncio.sleep(1.0)
+
+    async def _ask(self, host: Host, a: Attempt) -> None:
+        """HTTP: the health path where it is the mark, then the arguments, then one generation."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            generation = a.new_generation()
+            if generation is None or not a.listeners or a.unit is None or a.gate()["listener"].state != "ok":
+                continue
+            try:
+                await self._ask_once(host, a, generation)
+            except AgentError as error:
+                self.deck.note("warn", f"the server on port {a.launch.port} could not be asked: {error.what}")
+                await asyncio.sleep(2.0)
+
+    async def _ask_once(self, host: Host, a: Attempt, generation: str) -> None:
+        deck, keeper, now = self.deck, a.keeper, self.deck.mono
+        if a.log.mark is None and not keeper.engine.logs_ready_mark:
+            status = await keeper.health(host)
+            if keeper.engine.health_ready(a.health, status):
+                a.log.mark = health_mark(generation, a.health, status, now())
+            a.health = status
+        if a.log.mark is None or a.log.mark_of(generation) is None:
+            return
+        if a.phases.current not in ("answering", "ready"):
+            a.enter_phase("answering")
+        if a.unit is not None and (a.args is None or a.args.generation != generation):
+            logged = a.log.snapshot()
+            a.args = await keeper.args(host, a.unit, dict(logged.server_args) if logged else {}, now())
+            deck.wake()
+        if (
+            a.args is not None
+            and not a.args.wrong
+            and (a.token is None or a.token.generation != generation or a.token.error)
+        ):
+            a.token = await keeper.token(host, generation, now())
+            deck.wake()
+            if a.token.error:
+                await asyncio.sleep(1.0)
+
+    # ---- judging
+
+    async def _watch(self, host: Host, a: Attempt) -> Started | NotStarted | BrokenOff:
+        deck = self.deck
+        unproven_since: float | None = None
+        while True:
+            a.take_unit()
+            a.waited_until = self.extra_wait(a.id)
+            result = a.gate()
+            verdict = judge(a.readings(), deck.mono())
+            a.tell(result, note=verdict.text if verdict.verdict == "slow" else None)
+            if result.ready:
+                return self._ready(host, a)
+            if verdict.alarm:
+                verdict = await self._settle(host, a)
+            unproven_since = (unproven_since or deck.mono()) if _unproven(result) else None
+            if unproven_since is not None and deck.mono() - unproven_since > UNPROVEN_S and not verdict.alarm:
+                verdict = unproven(result, a.launch)
+            if verdict.alarm:
+                return self._failed(a, verdict)
+            why = self.interrupted(a.launch)
+            if why is not None:
+                a.finish(ready=False)
+                deck.emit(
+                    RestartFailed, attempt_id=a.id, verdict="interrupted", cause="interrupted", kind="unknown"
+                )
+                return BrokenOff(why=why)
+            await deck.wait(TICK_S)
+
+    async def _settle(self, host: Host, a: Attempt) -> Judgement:
+        """Looks once more before a verdict is given: the log to its end, the unit as it is now."""
+        await drain_log(self.deck, host, a.feed)
+        self.deck.take_reading(await a.feed.service.read(host))
+        a.take_unit()
+        return judge(a.readings(), self.deck.mono())
+
+    def _ready(self, host: Host, a: Attempt) -> Started:
+        deck, keeper = self.deck, a.keeper
+        assert a.unit is not None and a.unit.generation is not None and a.args is not None
+        a.finish(ready=True)
+        a.tell(a.gate(), end=True)
+        generation = Generation(boot=host.hello.boot, id=a.unit.generation, main_pid=a.unit.main_pid)
+        resolved = {
+            k: v for k, v in keeper.facts.items() if isinstance(v, str | int | float | bool) or v is None
+        }
+        deck.emit(
+            RestartReady, attempt_id=a.id, generation=generation, ready_s=round(deck.mono() - a.began, 3),
+            engine=a.launch.engine, engine_version=keeper.version, resolved_args=resolved, overridden=a.args.overridden,
+        )  # fmt: skip
+        return Started(
+            attempt_id=a.id, generation=generation, engine_version=keeper.version, model=keeper.model or "",
+            main_pid=a.unit.main_pid, overridden=a.args.overridden, resolved=resolved,
+        )  # fmt: skip
+
+    def _failed(self, a: Attempt, j: Judgement) -> NotStarted:
+        deck = self.deck
+        a.finish(ready=False)
+        a.tell(a.gate(), end=True)
+        seen = None
+        if j.verdict in ("failed", "crash-loop", "refused") and a.unit is not None:
+            seen = deck.since_fault_s(a.unit.changed_mono_s)
+        elif j.verdict == "never-began" and a.call.returned_at is not None:
+            seen = deck.mono() - a.call.returned_at
+        elif j.verdict in ("stalled", "hung-gpu"):
+            seen = a.progress.quiet_s(deck.mono())
+        return NotStarted(attempt_id=a.id, judgement=j, fault_seen_s=None if seen is None else round(seen, 3))
+
+
+CACHES = [
+    "~/.cache/flashinfer", "~/.triton/cache", "~/.cache/torch", "~/.cache/vllm", "~/.cache/deep_gemm", "~/.cache/sglang",
+    "~/.cache/tvm-ffi", "/tmp/torchinductor_root",
+]  # fmt: skip
+
+
+def health_mark(generation: str, before: int | None, status: int | None, at: float) -> MarkReading:
+    """The ready mark of an engine that gives it by its health path."""
+    was = before if before is not None else "refused"
+    return MarkReading(
+        generation=generation, text=f"/health turned from {was} to {status}", at=at, source="http"
+    )
+
+
+def activity_reading(item: dict[str, Any], at: float) -> ActivityReading:
+    """An item of the agent's `activity` stream."""
+    return ActivityReading(
+        at=at, pids=int(item.get("pids", 0)), cpu_s=item.get("cpu_s"), read_b=item.get("read_b"),
+        write_b=item.get("write_b"), rss_mib=item.get("rss_mib"), gpu_mem_mib=item.get("gpu_mem_mib"),
+        compilers=tuple(item.get("compilers") or ()), cache_files=item.get("cache_files"), mono_s=item.get("mono_s"),
+    )  # fmt: skip
+
+
+def _unproven(result: Gate) -> bool:
+    states = [p.state for p in result.parts]
+    return (
+        "unknown" in states
+        and all(s in ("ok", "unknown", "pending") for s in states)
+        and states.count("ok") >= 1
+    )
+
+
+def unproven(result: Gate, launch: Launch) -> Judgement:
+    """The gate refuses because something cannot be known with these rights."""
+    part = next(p for p in result.parts if p.state == "unknown")
+    return Judgement(
+        verdict="refused", cause="not-permitted", kind="host",
+        text=f"{launch.unit} cannot be proven ready ({part.part}): {part.evidence.text}",
+        advice="give this login the rights named, or use another one", evidence=(part.evidence,),
+    )  # fmt: skip

@@ -1,0 +1,66 @@
+"""What is read beside a running measurement: whether tokens still come, and the server's log for the cause if it dies."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ddtop.engines import ENGINES
+from ddtop.events import LogLine
+from ddtop.hosts.base import Host
+from ddtop.services.base import Launch
+from ddtop.sweep.deck import Deck
+from ddtop.sweep.phases import Phases
+from ddtop.sweep.progress import begin
+from ddtop.sweep.start import CauseReading
+from ddtop.sweep.startlog import StartLog
+
+HUNG_S = 300.0
+"""Seconds without one chunk while requests run: the engine's own watchdog has the same limit."""
+
+
+class ChunkWatch:
+    """Whether tokens still come. `take` progress, ask `hung`."""
+
+    def __init__(self, at: float) -> None:
+        self._last: tuple[Any, ...] = ()
+        self._since = at
+        self._busy = False
+
+    def take(self, item: Mapping[str, Any], at: float) -> None:
+        now = (item.get("cell"), item.get("phase"), item.get("chunks"), item.get("done"))
+        if now != self._last:
+            self._last, self._since = now, at
+        self._busy = item.get("phase") == "running" and bool(item.get("in_flight"))
+
+    def hung(self, now: float) -> bool:
+        return self._busy and now - self._since >= HUNG_S
+
+
+class RunLog:
+    """The server's log while it is measured: for the cause if it dies."""
+
+    def __init__(self, deck: Deck, launch: Launch, generation: str) -> None:
+        self._deck = deck
+        self._log = StartLog(ENGINES[launch.engine], None)
+        self._log.generation = generation
+        self._progress, self._phases = begin(deck.mono()), Phases()
+
+    def take(self, line: LogLine) -> None:
+        self._progress, self._phases = self._log.feed(line, self._deck.mono(), self._progress, self._phases)
+
+    def cause(self) -> CauseReading | None:
+        return self._log.cause()
+
+
+async def read_json_file(host: Host, path: str) -> Any:
+    """A JSON file of the host that is too large for one answer. Raises AgentError, ValueError."""
+    data = b""
+    while True:
+        part = await host.call("file-read", path=path, offset=len(data), max_b=500_000, b64=True)
+        data += base64.b64decode(part["b64"])
+        if part["eof"] or not part["b64"]:
+            return msgspec.json.decode(data)

@@ -1,0 +1,167 @@
+"""Taking the steps that reconcile proposes: asked about while a person is there, else by policy; each told as it is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ddtop.errors import AgentError, HostLostError
+from ddtop.events import Step, StepsPlanned, StepTaken
+from ddtop.hosts.base import Host
+from ddtop.sweep.conductor import Conductor
+from ddtop.sweep.control import Control
+from ddtop.sweep.deck import Deck, StopSweepError
+from ddtop.sweep.measurer import Measurer
+from ddtop.sweep.policy import parse_rule
+from ddtop.sweep.prober import probe
+from ddtop.sweep.reconcile import reconcile
+
+GONE_POLL_S = 2.0
+
+
+class StepTaker:
+    """See the module."""
+
+    def __init__(self, deck: Deck, control: Control, conductor: Conductor, measurer: Measurer) -> None:
+        self.deck = deck
+        self.control = control
+        self.conductor = conductor
+        self.measurer = measurer
+        self.live_job: str | None = None
+        """A job that still measures, to be followed before anything else."""
+        self.last_by = "policy"
+        self._restart: tuple[str, Step, str] | None = None
+        self._n = 0
+
+    async def take(self, host: Host, steps: Sequence[Step]) -> None:
+        """Proposes the steps, waits for consent where it is needed and a person is there, and does them."""
+        self.live_job = None
+        if not steps:
+            return
+        deck = self.deck
+        self._n += 1
+        plan_id = f"{deck.run_id}-{deck.state.run.segment}-{self._n}"
+        asks = any(s.needs_consent for s in steps) and self.control.attended
+        answer_s = deck.sweep.policy.answer_s if deck.sweep else 60.0
+        why = "; ".join(dict.fromkeys(s.reason for s in steps if s.needs_consent)) or steps[0].reason
+        deck.emit(
+            StepsPlanned,
+            plan_id=plan_id,
+            steps=tuple(steps),
+            why=why,
+            answer_by_s=deck.wall() + answer_s if asks else None,
+        )
+        left_out, by = await self._consent(plan_id, answer_s) if asks else ((), "policy")
+        self.last_by = by
+        for step in steps:
+            who = by if step.needs_consent else "automatic"
+            if step.id in left_out:
+                self._say(plan_id, step, who, "left-out")
+                if step.action == "restart":
+                    self.control.paused_by = by
+            else:
+                await self._do(host, plan_id, step, who)
+        deck.emit(StepsPlanned, plan_id=plan_id, steps=(), why="")
+
+    async def _consent(self, plan_id: str, answer_s: float) -> tuple[tuple[str, ...], str]:
+        """(steps left out, who said so): a person's answer, or the policy's when the time is over or nobody is there."""
+        deck, control = self.deck, self.control
+        until = deck.mono() + answer_s
+        control.asking.add(plan_id)
+        alerts = {a.id for a in deck.state.open_alerts}
+        control.asking |= alerts
+        try:
+            while deck.mono() < until and control.attended:
+                if plan_id in control.approvals:
+                    return control.approvals.pop(plan_id)
+                for alert in alerts & control.answers.keys():
+                    # `r` on the alert shows the steps; only with `now` is it the consent itself.
+                    answer = control.answers.pop(alert)
+                    if getattr(answer, "now", False):
+                        return (), answer.viewer
+                if control.stop is not None:
+                    raise StopSweepError("stopped", f"stopped by {control.stop}")
+                await deck.wait(1.0)
+        finally:
+            control.asking -= alerts | {plan_id}
+        return (), "policy"
+
+    def _say(self, plan_id: str, step: Step, by: str, state: str, detail: str | None = None) -> None:
+        self.deck.emit(
+            StepTaken, plan_id=plan_id, step_id=step.id, action=step.action, title=step.title, reason=step.reason, by=by,
+            state=state, detail=detail or step.detail,
+        )  # fmt: skip
+
+    async def _do(self, host: Host, plan_id: str, step: Step, by: str) -> None:
+        if step.action == "warn":
+            self.deck.note("warn", f"{step.title}: {step.reason}")
+            self._say(plan_id, step, by, "done")
+            return
+        self._say(plan_id, step, by, "started")
+        if step.action == "restart":
+            # Done by the sweep's next turn; told when the gate has opened, or not.
+            self._restart = (plan_id, step, by)
+            return
+        try:
+            what = await self._act(host, step)
+        except HostLostError:
+            self._say(plan_id, step, by, "failed", "the host was lost meanwhile")
+            raise
+        except AgentError as error:
+            self._say(plan_id, step, by, "failed", error.what)
+            self.deck.note("warn", f"{step.title} failed: {error.what}")
+            return
+        except StopSweepError as stop:
+            self._say(plan_id, step, by, "failed", stop.reason)
+            raise
+        self._say(plan_id, step, by, "done", what)
+
+    def restart_done(self, ok: bool) -> None:
+        """The restart that a step stood for has come to its end."""
+        if self._restart is not None:
+            plan_id, step, by = self._restart
+            self._restart = None
+            self._say(plan_id, step, by, "done" if ok else "failed")
+
+    async def _act(self, host: Host, step: Step) -> str | None:
+        """Does one step; returns what is to be said of it."""
+        match step.action:
+            case "collect":
+                count = await self.measurer.collect(host, step.detail or "")
+                return f"{count} results"
+            case "wait-job":
+                self.live_job = step.detail
+                return None
+            case "stage":
+                await self.conductor.stage(host)
+                return None
+            case "restore":
+                unit = step.id.partition(":")[2]
+                user = unit.startswith("user ")
+                answer = await host.call("override-remove", unit=unit.removeprefix("user "), user=user)
+                return ", ".join(answer["removed"]) or "it was gone already"
+            case "ask":
+                await self._wait_gone(host, step)
+                return None
+        return None
+
+    async def _wait_gone(self, host: Host, step: Step) -> None:
+        """Waits until what stands in the way is gone, as long as the policy for foreign processes says."""
+        deck, control = self.deck, self.control
+        assert deck.sweep is not None
+        wait_s = parse_rule(deck.sweep.policy.foreign).wait_s or 0.0
+        until = deck.mono() + wait_s
+        while True:
+            found = await probe(host, deck.sweep)
+            if not any(s.id == step.id for s in reconcile(deck.state, found, deck.sweep, run_id=deck.run_id)):
+                return
+            if deck.mono() >= until:
+                raise StopSweepError(
+                    "some-failed", f"{step.title}: still so after {wait_s / 60:.0f} min ({step.reason})"
+                )
+            if control.stop is not None:
+                raise StopSweepError("stopped", f"stopped by {control.stop}")
+            if control.resume:
+                control.resume = False
+                return
+            await asyncio.sleep(GONE_POLL_S)

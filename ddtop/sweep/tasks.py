@@ -1,0 +1,27 @@
+"""Running work with helpers beside it, so that no task is ever without an owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def alongside(main: Coroutine[Any, Any, T], *helpers: Coroutine[Any, Any, None]) -> T:
+    """Runs `main` to its end, `helpers` beside it. A helper's failure ends it all and is raised."""
+    work = asyncio.create_task(main)
+    tasks = [asyncio.create_task(h) for h in helpers]
+    try:
+        pending: set[asyncio.Task[Any]] = {work, *tasks}
+        while not work.done():
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if task is not work:
+                    task.result()
+        return work.result()
+    finally:
+        for task in (work, *tasks):
+            task.cancel()
+        await asyncio.gather(work, *tasks, return_exceptions=True)
