@@ -38,7 +38,9 @@ def compare(
     account = {table.canonical(k): v for k, v in resolved.items()}
     found: list[ArgMismatch] = []
     for name, value in wanted.items():
-        if name in IGNORED:
+        if (
+            name in IGNORED or str(value).lower() == "auto"
+        ):  # whatever the engine then chose is what was wanted
             continue
         path = name in table.paths
         if name in account:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import resources
@@ -69,6 +70,26 @@ def anchor_table() -> tuple[tuple[str, tuple[int, ...]], ...]:
     return tuple((anchor, tuple(positions)) for anchor, positions in table.items())
 
 
+@functools.cache
+def gate_table() -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]:
+    """Anchors grouped by a short text that all of the group hold: a line without it needs no look at the group.
+
+    Chosen greedily, the text that most of the remaining anchors share first; about a quarter of the tests remain.
+    """
+    left = dict(anchor_table())
+    gates = []
+    while left:
+        counts = Counter(
+            gram for anchor in left for gram in {anchor[i : i + 4] for i in range(max(1, len(anchor) - 3))}
+        )
+        gram = max(counts, key=lambda g: (counts[g], g))
+        group = tuple((anchor, positions) for anchor, positions in left.items() if gram in anchor)
+        gates.append((gram, group))
+        for anchor, _ in group:
+            del left[anchor]
+    return tuple(gates)
+
+
 def match_line(line: str, engine: str | None = None) -> tuple[Match, ...]:
     """All signatures in one log line, in catalogue order (earlier rows win). Never raises.
 
@@ -78,9 +99,11 @@ def match_line(line: str, engine: str | None = None) -> tuple[Match, ...]:
     """
     line = clip(line)
     candidates: set[int] = set()
-    for anchor, positions in anchor_table():
-        if anchor in line:
-            candidates.update(positions)
+    for gram, group in gate_table():
+        if gram in line:
+            for anchor, positions in group:
+                if anchor in line:
+                    candidates.update(positions)
     if not candidates:
         return ()
     return tuple(_confirmed(line, sorted(candidates), engine))

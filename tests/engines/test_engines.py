@@ -273,3 +273,9 @@ def test_bodies_that_are_no_json() -> None:
     assert (
         SGL.version('{"version": "0.5.23"}') == "0.5.23" and LLAMA.version({"build_info": "b6512"}) == "b6512"
     )
+
+
+def test_auto_is_satisfied_by_whatever_the_engine_chose() -> None:
+    wanted = [*BED, "--dtype", "auto", "--kv-cache-dtype", "fp8_e5m2"]
+    resolved = {**INFO, "dtype": "bfloat16", "kv_cache_dtype": "auto"}
+    assert names(SGL.compare_args(wanted, resolved, wanted)) == {"kv_cache_dtype": "overridden"}

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ddtop.sources.catalogue import ROLES, anchor_table, load_catalogue, match_line
+from ddtop.sources.catalogue import ROLES, anchor_table, gate_table, load_catalogue, match_line
 from ddtop.sources.causes import load_causes
 from tests.sources.healthy import LOGS
 
@@ -108,3 +108,10 @@ def test_anchors_are_literal_parts_of_their_regex() -> None:
 def test_a_megabyte_line_is_examined_at_both_ends_only() -> None:
     assert match_line("x" * 1_000_000 + " CUDA error: an illegal memory access was encountered")
     assert match_line("CUDA error: an illegal memory access was encountered" + "x" * 1_000_000)
+
+
+def test_the_gates_hold_every_anchor_once() -> None:
+    anchors = [anchor for gram, group in gate_table() for anchor, _ in group]
+    assert sorted(anchors) == sorted(anchor for anchor, _ in anchor_table())
+    assert all(gram in anchor for gram, group in gate_table() for anchor, _ in group)
+    assert len(gate_table()) < len(anchors) / 2
