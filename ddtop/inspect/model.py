@@ -19,7 +19,7 @@ _FIND = re.compile(
     r"(?:\s->\s(?P<to>\S.{0,4000}?))?\s{0,8}$"
 )
 _LS = re.compile(
-    r"^(?:\d{1,12}\s+)?(?P<kind>[-dlcbsp])[rwxsStT-]{9}[.+@]?\s+\d{1,9}\s+\S{1,64}\s+\S{1,64}\s+(?P<size>\d{1,18})\s+"
+    r"^(?:\d{1,12}\s+)?(?P<kind>[-dlcbsp])[rwxsStT-]{9}[.+@]?\s+\d{1,9}\s+\S{1,64}\s+\S{1,64}\s+(?P<size>\d{1,18}(?:[.,]\d{1,3})?[KMGT]?)\s+"
     r"(?:\w{3}\s+\d{1,2}\s+[\d:]{4,5}|\d{1,2}\.?\s+\w{3,9}\.?\s+[\d:]{4,5}|\d{4}-\d\d-\d\d[ T][\d:.]{5,18}(?:\s[+-]\d{4})?)\s"
     r"(?P<path>.{1,4000}?)(?:\s->\s(?P<to>.{1,4000}?))?\s{0,8}$"
 )
@@ -32,7 +32,9 @@ _ENOSPC = re.compile(
 _DF = re.compile(
     r"^\S.{0,200}?\s+(?P<size>\d{1,20})\s+(?P<used>\d{1,20})\s+(?P<avail>\d{1,20})\s+\d{1,3}%\s+(?P<at>/.*)$"
 )
-_RSYNC = re.compile(r"\b(?P<pct>\d{1,3})%\s+[\d.,]{1,12}[kKMGT]?B/s\s+\d{1,4}:\d\d:\d\d")
+_RSYNC = re.compile(
+    r"(?:Fetching \d{1,6} files|Downloading[^\n]{0,200}):\s{1,4}(?P<fetch>\d{1,2})%\||\b(?P<pct>\d{1,3})%\s+[\d.,]{1,12}[kKMGT]?B/s\s+\d{1,4}:\d\d:\d\d"
+)
 _PATH_IN_ERROR = re.compile(r"['\"‘’`](?P<p>[^'\"‘’`\n]{1,1000})['\"‘’`]")
 
 
@@ -83,6 +85,10 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
     index = next((i for n, d in files.items() if n.endswith(".index.json") and (i := read_index(d))), None)
     if index is None:
         index = _index_of_blobs(entries, files)
+    if index and any(
+        re.search(r"^[-dl]r\S{8,11}\s.{0,200}\s\d{1,4}(?:[.,]\d)?[KMGT]\s", t, re.M) for t in texts.values()
+    ):
+        index = {**index, "total_size": None}  # rounded sizes cannot be held against it
     sizes = {posixpath.basename(e.path): e.size for n, t in texts.items() if "source" in posixpath.basename(n)
              for e in parse_listing(t) if n.endswith((".lst", ".list"))}  # fmt: skip
     no_space = next((t for t in texts.values() if _ENOSPC.search(t)), None)
@@ -97,7 +103,7 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
         got["grown_bytes"] = grown
     if (progress or grown) and got["verdict"] == "incomplete" and got["cause"] != "tmpfs-full":
         got.update(verdict="staging", cause="copy-in-progress", severity="info",
-                   percent=int(progress["pct"]) if progress else None,
+                   percent=int(progress["pct"] or progress["fetch"]) if progress else None,
                    advice="A copy is running: wait for it, do not start the server.")  # fmt: skip
     got["evidence"] = [*got["evidence"], *proof]
     return _shape(got)
@@ -208,7 +214,7 @@ _MODEL_GONE = re.compile(
     r"|ls: cannot access '?/dev/shm", re.I,
 )  # fmt: skip
 _COPY = re.compile(
-    r"^(?P<lead>[^\n]{0,20}(?:persistent|copy|backup|source)[^\n:]{0,80}):\s*(?P<what>[^\n]{1,300})$",
+    r"^(?P<lead>[^\n]{0,20}(?:persistent|copy|backup|source|cache)[^\n:]{0,80}):\s*(?P<what>[^\n]{1,300})$",
     re.I | re.M,
 )
 _BEFORE_BOOT = re.compile(

@@ -217,6 +217,11 @@ def _of_target(
         "multiplexed_by_asyncssh": False,
         "notes": [note.text.replace(f"{folder}/", "") for note in target.notes] or None,
     }
+    for option, value in target.options.items():
+        if isinstance(value, (str, int, list)):
+            fields.setdefault(
+                re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", option).lower(), value
+            )
     if target.strict in {"no", "accept-new"}:
         fields["asyncssh_honours_stricthostkeychecking"] = False
     if target.proxy_from and target.proxy_jump:

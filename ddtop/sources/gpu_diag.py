@@ -9,7 +9,7 @@ from typing import Any
 from ddtop.sources.gpu_csv import fields_of_command, is_header, parse_query_csv
 from ddtop.sources.gpu_dmon import dmon_columns, dmon_head, is_apps_header, parse_dmon
 from ddtop.sources.gpu_errors import EXIT_CAUSES, find_trouble, host_signs
-from ddtop.sources.gpu_rows import judge_apps, judge_signs, shape
+from ddtop.sources.gpu_rows import judge_apps, judge_pmon, judge_signs, shape
 from ddtop.sources.gpu_sample import GpuSample, GpuTrouble, sample_dict
 from ddtop.sources.gpu_table import parse_table
 from ddtop.sources.gpu_text import parse_q_text
@@ -127,6 +127,8 @@ def _one(text: str, command: str, name: str) -> dict[str, Any] | None:
         )
     if (table := parse_table(text)) is not None:
         return _table(table, lines)
+    if (running := judge_pmon(text, lines)) is not None:
+        return running
     signs = host_signs(text)
     if signs.hung or signs.xids or signs.blocked or signs.lost or signs.running:
         return judge_signs(signs)

@@ -81,7 +81,11 @@ def dmon_head(line: str) -> list[str] | None:
     if not line.lstrip().startswith("#"):
         return None
     words = [w.strip().lower() for w in re.split(r"[,\s]+", line.lstrip().lstrip("#").strip()) if w.strip()]
-    return words if "gpu" in words and sum(w in DMON_COLUMNS for w in words) >= 2 else None
+    return (
+        words
+        if "gpu" in words and "pid" not in words and sum(w in DMON_COLUMNS for w in words) >= 2
+        else None
+    )
 
 
 def parse_dmon_line(columns: Sequence[str], line: str) -> GpuSample | None:
@@ -132,6 +136,26 @@ def parse_dmon(text: str, columns: Sequence[str] | None = None) -> list[tuple[in
         if sample is not None:
             out.append((at, sample))
     return out
+
+
+def parse_pmon(text: str) -> list[tuple[int, dict[str, Any]]] | None:
+    """Processes of `nvidia-smi pmon` with their line numbers; None for other texts. A `-` row is a GPU
+    without one."""
+    columns: list[str] | None = None
+    out: list[tuple[int, dict[str, Any]]] = []
+    for at, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("#"):
+            words = line.lstrip(" #").lower().split()
+            columns = words if {"gpu", "pid", "command"} <= set(words) else columns
+            continue
+        cells = line.split(None, len(columns) - 1) if columns else []
+        if columns and len(cells) == len(columns):
+            got = dict(zip(columns, cells, strict=True))
+            if got["pid"].isascii() and got["pid"].isdigit():
+                out.append(
+                    (at, {"gpu": number(got["gpu"]), "pid": int(got["pid"]), "name": got["command"].strip()})
+                )
+    return out if columns else None
 
 
 class Apps(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ddtop.sources.gpu_dmon import parse_apps
+from ddtop.sources.gpu_dmon import parse_apps, parse_pmon
 from ddtop.sources.gpu_errors import HostSigns
 from ddtop.sources.gpu_verdict import Finding
 
@@ -52,6 +52,19 @@ def judge_apps(lines: Sequence[str], fields: Sequence[str] | None) -> dict[str, 
     proof = [{"text": lines[at - 1].strip()[:400], "line": at} for at, _ in apps.rows[:4]]
     cause = "processes-listed" if rows else "no-processes"
     return shape(Finding("ok", cause, "info", "Nothing to do."), proof, **out)
+
+
+def judge_pmon(text: str, lines: Sequence[str]) -> dict[str, Any] | None:
+    """Processes of `nvidia-smi pmon`; None when the text is none."""
+    running = parse_pmon(text)
+    if running is None:
+        return None
+    proof = [{"text": lines[at - 1].strip()[:400], "line": at} for at, _ in running[:4]]
+    return shape(
+        Finding("ok", "processes-listed" if running else "no-processes", "info", "Nothing to do."),
+        proof or [{"text": lines[0].strip()[:400], "line": 1}],
+        processes=[row for _, row in running], pids=[row["pid"] for _, row in running],
+    )  # fmt: skip
 
 
 # Xid → (cause, severity, verdict, advice); NVIDIA's Xid catalogue, see docs. Others are shown and warned

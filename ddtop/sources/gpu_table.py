@@ -18,7 +18,7 @@ _BANNER = re.compile(
 )
 _FIRST = re.compile(
     r"^\|\s{1,6}(?P<index>\d{1,4})\s{1,6}(?P<name>\S.{0,60}?)\s{1,40}(?P<pers>On|Off|N/A|ERR!)\s{0,6}\|\s{0,10}"
-    r"(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s{0,10}(?P<disp>On|Off|N/A|ERR!)?\s{0,10}\|"
+    r"(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]|N/A)\s{0,20}(?P<disp>On|Off|N/A|ERR!)?\s{0,10}\|"
     r"\s{0,30}(?P<ecc>\S{1,20})?\s{0,30}\|"
 )
 _PERF = re.compile(

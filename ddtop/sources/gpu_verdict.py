@@ -183,7 +183,7 @@ def _denied(s: GpuSample) -> Finding | None:
 
 
 _RULES: tuple[Callable[[GpuSample], Finding | None], ...] = (
-    _fault, _recovery, _memory_errors, _throttled, _field_error, _no_util, _no_memory, _no_limit, _denied
+    _fault, _recovery, _memory_errors, _throttled, _field_error, _no_memory, _no_util, _no_limit, _denied
 )  # fmt: skip
 _RANK = {"down": 0, "degraded": 1, "partial": 2, "ok": 3}
 
