@@ -44,7 +44,7 @@ path = os.environ["BENCH_SO"]
 spec = importlib.util.spec_from_file_location("_bench", path)
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
-sys.exit(module.run_argv(["sglang-bench"] + sys.argv[1:]))
+module.run_argv(["sglang-bench"] + sys.argv[1:])
 """
 
 

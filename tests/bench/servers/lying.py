@@ -330,12 +330,9 @@ async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> boo
         (int(line[15:]) for line in head.split("\r\n") if line.lower().startswith("content-length:")), 0
     )
     body = json.loads(await reader.readexactly(length) or b"{}")
-    if method == "GET":
+    if method == "GET":  # clients look at /health and /v1/models, some at others, before they begin
         models = {"object": "list", "data": [{"id": "SIMULATED", "object": "model"}]}
-        known = path.endswith("/v1/models")
-        await whole(
-            writer, "200 OK" if known else "404 Not Found", "", json.dumps(models).encode() if known else b""
-        )
+        await whole(writer, "200 OK", "Content-Type: application/json\r\n", json.dumps(models).encode())
         return True
     parts = path.split("/")
     name = parts[2] if len(parts) > 2 and parts[1] == "b" else "normal"
