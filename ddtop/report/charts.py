@@ -61,16 +61,19 @@ def bars(title: str, unit: str, items: Sequence[Bar]) -> str:
     shown = [_finite(b) for b in items if math.isfinite(b.value)]
     if not shown:
         return ""
+    texts = [f"{number(b.value)} {unit}" + (f" · {b.note}" if b.note else "") for b in shown]
+    # Widths of text are guessed at 7 units a character: there is no font to ask.
     name_width = min(220, 12 + 7 * max(len(b.name) for b in shown))
+    text_width = min(300, 14 + 7 * max(len(t) for t in texts))
     top = max(max(b.value, b.high or 0.0) for b in shown)
-    scale = (WIDTH - name_width - 150) / top if top > 0 else 0.0
+    scale = (WIDTH - name_width - text_width) / top if top > 0 else 0.0
     height = TOP + 24 * len(shown) + 8
     parts = [_open(title, height)]
     for index, bar in enumerate(shown):
         y = TOP + 24 * index
         width = max(0.0, bar.value * scale)
         colour = COLOURS[1] if bar.emphasis else COLOURS[0]
-        text = f"{number(bar.value)} {unit}" + (f" · {bar.note}" if bar.note else "")
+        text = texts[index]
         end = width
         parts.append(_text(name_width - 8, y + 13, bar.name, anchor="end"))
         parts.append(
