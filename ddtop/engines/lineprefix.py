@@ -113,7 +113,10 @@ def split_prefix(text: str) -> Line:
     elif match := _SGLANG_BARE.match(rest):  # the time cut off by whoever copied the log
         rank, prefixed = match["rank"], True
         rest = rest[match.end() :]
-    if match := _VLLM_PROC.match(rest):
+    for _ in range(2):  # a worker of Ray speaks through the engine's process
+        match = _VLLM_PROC.match(rest)
+        if match is None:
+            break
         proc, pid, prefixed = match["proc"], int(match["pid"]), True
         rank = rank or vllm_rank(proc, match["extra"] or "")
         rest = rest[match.end() :]

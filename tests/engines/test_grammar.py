@@ -114,6 +114,7 @@ def test_colour_is_removed() -> None:
         ("(Worker_TP3 pid=12) [Stage-0] ERROR 03-12 08:22:28 [multiproc_executor.py:800] hello", "TP3", 12, "hello"),
         ("(VllmWorker rank=1 pid=9) INFO 05-10 15:54:05 [custom_all_reduce.py:226] hello", "rank1", 9, "hello"),
         ("ERROR 06-30 13:53:19 [core.py:515] hello", "", None, "hello"),
+        ("(EngineCore pid=311) (RayWorkerWrapper pid=144, ip=172.18.0.2) ERROR 03-19 19:10:25 [ray_utils.py:74] hello", "", 144, "hello"),
         ("[rank3]:[E421 04:13:43.426633564 ProcessGroupGloo.cpp:143] hello", "rank3", None, "hello"),
         ("gpuhost:175:175 [4] NCCL INFO hello", "gpu4", 175, "NCCL INFO hello"),
         ("0.06.895.980 I hello", "", None, "hello"),

@@ -113,6 +113,8 @@ TABLE = [
     ("compiler missing", "RuntimeError: Failed to find C compiler. Please specify via CC environment variable\n", "failed", "jit-build-failed", None),
     ("a warning of the engine is no failure", VLLM.replace("(APIServer pid=1) INFO 09-01 10:00:01", "(Worker_TP0 pid=20) WARNING 09-01 10:00:00 [x.py:1] CUBLAS_STATUS_NOT_SUPPORTED, falling back\n(APIServer pid=1) INFO 09-01 10:00:01", 1), "ready", "ready", None),
     ("an optional import is no failure", SGLANG.replace("[2026-04-27 02:36:04 TP0] Ignore", "[2026-04-27 02:36:04 TP0] Ignore import error: ModuleNotFoundError: No module named 'mindspore'\n[2026-04-27 02:36:04 TP0] Ignore", 1), "ready", "serving", None),
+    ("a container that compose restarts", "llm-1  | (APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\nllm-1 exited with code 1 (restarting)\nllm-1  | (APIServer pid=1) INFO 03-09 12:56:57 [utils.py:238] non-default args: {'model': '/m'}\n", "starting", "just-launched", None),
+    ("a container that ended", "llm-1  | (APIServer pid=1) INFO 03-09 12:56:57 [utils.py:238] non-default args: {'model': '/m'}\nllm-1 exited with code 137\n", "failed", "main-process-exited", None),
     ("empty", "", "starting", "no-log-lines", None),
 ]  # fmt: skip
 
