@@ -34,16 +34,18 @@ RTT_S = 3.0
 class Collector:
     """The streams of one connection; `run` ends when the connection does."""
 
-    def __init__(self, deck: Deck, units: Iterable[str], *, kernel: bool = True) -> None:
+    def __init__(self, deck: Deck, units: Iterable[str], *, kernel: bool = True, gpus: bool = True) -> None:
         self.deck = deck
         self.units = tuple(units)
         self._kernel = kernel
+        self._host_streams = gpus
         self._said: set[str] = set()
 
     async def run(self, host: Host) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep(host, "GPUs", self._gpus))
-            group.create_task(self._rtt(host))
+            if self._host_streams:
+                group.create_task(self._keep(host, "GPUs", self._gpus))
+                group.create_task(self._rtt(host))
             if self._kernel and "journal" in host.hello.can:
                 group.create_task(self._keep(host, "kernel log", self._kernel_log))
             for unit in self.units:

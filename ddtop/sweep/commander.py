@@ -158,6 +158,9 @@ class Commander:
             control.paused_by = None
             self.deck.emit(ev.SweepResumed, by=c.viewer)
             return None
+        if control.waiting:
+            control.resume = True
+            return None
         return "nothing waits to be resumed"
 
     def _answers_alert(self, c: ev.AnyCommand, alert_id: str | None) -> bool:

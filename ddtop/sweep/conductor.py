@@ -314,6 +314,17 @@ class Conductor:
         deck, control = self.deck, self.control
         assert deck.sweep is not None
         told = ""
+        control.resume, control.waiting = False, True
+        try:
+            await self._until_clean(host, told)
+        finally:
+            control.resume = control.waiting = False
+        if control.stop is not None:
+            raise StopSweepError("stopped", f"stopped by {control.stop}")
+
+    async def _until_clean(self, host: Host, told: str) -> None:
+        deck, control = self.deck, self.control
+        assert deck.sweep is not None
         while control.stop is None and not control.resume:
             found = await probe(host, deck.sweep)
             deck.emit(ev.ProbeTaken, probe=found)
@@ -325,9 +336,6 @@ class Conductor:
                 told = words
                 deck.note("warn", f"waiting until the host is clean: {words}")
             await deck.wait_until(lambda: control.stop is not None or control.resume, CLEAN_S)
-        control.resume = False
-        if control.stop is not None:
-            raise StopSweepError("stopped", f"stopped by {control.stop}")
 
     async def _wait_port(self, host: Host, launch: Launch, wait_s: float) -> None:
         """Until nobody else listens on the port; the sweep stops when that takes too long."""

@@ -30,6 +30,9 @@ class Control:
     restart: str | None = None
     """Who wants the service restarted."""
     resume: bool = False
+    """A person said: go on, whatever is waited for."""
+    waiting: bool = False
+    """The sweep waits for the host to become clean, or for somebody to leave it."""
     touched: set[str] = field(default_factory=set)
     """Cells whose state a person changed since the measurer last looked."""
     viewers: dict[str, float] = field(default_factory=dict)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ddtop import events as ev
 from ddtop.errors import AgentError, HostError, HostLostError, HostUnreachableError
 from ddtop.hosts.base import Connector, Host
 from ddtop.hosts.reconnect import Backoff
-from ddtop.sweep.alerts import alert_id, interrupted_alert, rebooted_alert
+from ddtop.sweep.alerts import AlertText, alert_id, interrupted_alert, rebooted_alert
 from ddtop.sweep.commandbench import CommandBench
 from ddtop.sweep.commander import Commander
 from ddtop.sweep.conductor import Conductor
@@ -279,7 +280,7 @@ class Controller:
         )
         return cell.spec.config if cell else "the next cell"
 
-    def _say_rebooted(self, found: dict) -> None:  # type: ignore[type-arg]
+    def _say_rebooted(self, found: dict[str, Any]) -> None:
         deck = self.deck
         assert self.link.rebooted is not None
         before, now = self.link.rebooted
@@ -308,7 +309,7 @@ class Controller:
             ident, interrupted_alert(deck.host_name, "the run was interrupted", self._next_name(), ident)
         )
 
-    def _raise(self, ident: str, text) -> None:  # type: ignore[no-untyped-def]
+    def _raise(self, ident: str, text: AlertText) -> None:
         deck = self.deck
         answer_by = deck.wall() + self.sweep.policy.answer_s if self.control.attended else None
         deck.emit(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from ddtop.services.docker import DockerService
 from ddtop.services.process import ProcessService
 from ddtop.services.readings import UnitReading
 from ddtop.services.systemd import SystemdService
+from ddtop.sweep.limits import Limits
 from ddtop.sweep.sweepplan import Sweep
 
 E = TypeVar("E", bound=Event)
@@ -91,6 +92,10 @@ class Deck:
         self.clock_offset_s: float | None = None
         """Our monotonic clock less the agent's, as far as the round trip lets one tell. Anew at each boot."""
         self.clock_rtt_s: float | None = None
+        self.seen: Callable[[Event], object] | None = None
+        """Called with each event once it is written down and folded."""
+        self.priors: Mapping[str, Limits] = {}
+        """What earlier runs taught of starts, by restart key."""
         self._sink = sink
         self._waiters: set[asyncio.Event] = set()
 
@@ -101,6 +106,8 @@ class Deck:
         event = kind(at_s=self.wall(), mono_s=self.mono(), host=self.host_name, **fields)
         self._sink(event)
         apply(self.state, event)
+        if self.seen is not None:
+            self.seen(event)
         return event
 
     def note(self, level: str, text: str) -> None:

@@ -7,12 +7,13 @@ has succeeded here teaches better: three times the longest gap seen in that phas
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from ddtop.events import Phase
 
 if TYPE_CHECKING:
+    from ddtop.journal.history import History
     from ddtop.journal.views import RestartView
 
 TABLE_S: Mapping[Phase, float] = {
@@ -43,6 +44,8 @@ class Limits:
     """Longest gap without evidence seen in each phase, seconds."""
     slow_note: Mapping[Phase, float] = field(default_factory=dict)
     """Usual duration of each phase, seconds: longer is shown as slow, never as an alarm."""
+    start_s: float | None = None
+    """How long a whole start usually takes, by earlier runs; seconds."""
     jit: bool = False
     compile: bool = False
     """The log says that a JIT or torch.compile runs: those take minutes without a word."""
@@ -70,6 +73,33 @@ def learn(restarts: Iterable[RestartView], tp: int | None = None) -> Limits:
                 gaps[name] = max(gaps.get(name, 0.0), phase.quiet_s)
                 usual.setdefault(name, []).append(phase.elapsed_s)
     return Limits(learned=gaps, slow_note={k: sorted(v)[len(v) // 2] for k, v in usual.items()})
+
+
+def prior_limits(history: History, *, host: str, model: str, tp: int, engine: str) -> Limits:
+    """What earlier runs on this host taught of starts of this model."""
+    facts: dict[str, Any] = {"host": host, "model": model, "tp": tp, "engine": engine}
+    gaps: dict[Phase, float] = {}
+    usual: dict[Phase, float] = {}
+    for phase in TABLE_S:
+        gap = history.longest_quiet_s(phase, **facts)
+        if gap is not None:
+            gaps[phase] = gap
+        took = history.expected_phase_s(phase, **facts)
+        if took is not None:
+            usual[phase] = took
+    return Limits(learned=gaps, slow_note=usual, start_s=history.expected_start_s(**facts))
+
+
+def merged(first: Limits, prior: Limits | None) -> Limits:
+    """This run's own lessons over earlier ones'; of two gaps the longer one holds."""
+    if prior is None:
+        return first
+    gaps = {**prior.learned}
+    for phase, gap in first.learned.items():
+        gaps[phase] = max(gap, gaps.get(phase, 0.0))
+    return replace(
+        first, learned=gaps, slow_note={**prior.slow_note, **first.slow_note}, start_s=prior.start_s
+    )
 
 
 def expected_start_s(restarts: Iterable[RestartView], tp: int | None = None) -> float | None:

@@ -23,7 +23,7 @@ from ddtop.sweep.deck import Deck, UnitFeed
 from ddtop.sweep.former import remember_former
 from ddtop.sweep.gate import Gate, MarkReading
 from ddtop.sweep.gatekeeper import Gatekeeper
-from ddtop.sweep.limits import expected_start_s, learn
+from ddtop.sweep.limits import expected_start_s, learn, merged
 from ddtop.sweep.progress import ActivityReading
 from ddtop.sweep.start import CallReading, Judgement
 from ddtop.sweep.tasks import alongside
@@ -91,10 +91,11 @@ class Restarter:
         else:
             before_id = attach.generation_before.id if attach.generation_before else None
             attempt_id = attach.attempt_id
-        expected = expected_start_s(deck.state.restarts, launch.tp)
+        limits = merged(learn(deck.state.restarts), deck.priors.get(launch.key))
+        expected = expected_start_s(deck.state.restarts, launch.tp) or limits.start_s
         attempt = Attempt(
             deck, launch, feed, keeper, attempt_id=attempt_id, before=before if attach is None else None,
-            before_id=before_id, limits=learn(deck.state.restarts), expected_s=expected,
+            before_id=before_id, limits=limits, expected_s=expected,
         )  # fmt: skip
         if attach is not None and before_id is not None:
             attempt.before = replace(before, generation=before_id)

@@ -141,7 +141,11 @@ class StepTaker:
                 answer = await host.call("override-remove", unit=unit.removeprefix("user "), user=user)
                 return ", ".join(answer["removed"]) or "it was gone already"
             case "ask":
-                await self._wait_gone(host, step)
+                self.control.resume, self.control.waiting = False, True
+                try:
+                    await self._wait_gone(host, step)
+                finally:
+                    self.control.resume = self.control.waiting = False
                 return None
         return None
 
@@ -162,6 +166,5 @@ class StepTaker:
             if control.stop is not None:
                 raise StopSweepError("stopped", f"stopped by {control.stop}")
             if control.resume:
-                control.resume = False
                 return
             await asyncio.sleep(GONE_POLL_S)

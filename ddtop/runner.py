@@ -1,0 +1,335 @@
+"""The runner: one headless process for one run. It owns the connection, the sweep and the recording; it never loads Textual.
+
+    exit code = run(RunOptions(host="ct200", plan=plan, record=Path("x.ddtop")))      in the foreground
+    spawned = spawn_runner(RunOptions(host="ct200", plan=plan, attended=True))        detached; spawned.path to view
+
+Exit codes: 0 all done, 10 some cells failed or broken, 11 host lost or never reached, 12 refused, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from ddtop import __version__, paths
+from ddtop.errors import DdtopError, HostError, HostUnreachableError, RefusedError
+from ddtop.events import CellsPlanned, CellStateSet, Event, RunEnded, RunStarted, encode
+from ddtop.journal.history import History
+from ddtop.journal.locks import live_recording
+from ddtop.journal.reader import read_state
+from ddtop.journal.runs import check_continues, find_run, new_path
+from ddtop.journal.state import State
+from ddtop.journal.writer import JournalWriter
+from ddtop.plan import Plan, parse_plan
+from ddtop.sweep.controller import Controller, Outcome
+from ddtop.sweep.deck import Deck
+from ddtop.sweep.fromplan import sweep_from
+from ddtop.sweep.limits import prior_limits
+from ddtop.sweep.monitor import Monitor
+from ddtop.sweep.notify import Notifier
+from ddtop.sweep.sweepplan import OPEN_STATES, Sweep
+from ddtop.sweep.tasks import alongside
+
+EXIT_CODES = {
+    "done": 0, "some-failed": 10, "host-lost": 11, "refused": 12, "stopped": 130, "interrupted": 130, "crashed": 1,
+}  # fmt: skip
+SPAWN_WAIT_S = 20.0
+Printer = Callable[[Event, State], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run is asked to do."""
+
+    host: str
+    plan: Plan | None = None
+    """None: the plan of the recording that is continued, else monitor."""
+    record: Path | None = None
+    """None: continue the host's unfinished recording of this plan, else a new one where ddtop keeps them."""
+    attended: bool = False
+    """A dashboard is about to open on it."""
+    json_out: bool = False
+    """Events as JSON lines on standard output."""
+    progress: bool = True
+    """Plain progress on standard error."""
+    leave_running: bool = False
+    ssh_config: Path | None = None
+    host_dir: str | None = None
+    simulated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spawned:
+    """A detached runner and the recording it writes."""
+
+    pid: int
+    path: Path
+
+
+def run(options: RunOptions) -> int:
+    """Runs in the foreground until the end; returns the exit code. Raises DdtopError before anything was begun."""
+    return asyncio.run(_run(options))
+
+
+async def _run(options: RunOptions) -> int:
+    path, plan = _choose(options)
+    sweep = sweep_from(plan) if plan is not None else None
+    info = check_continues(path, options.host, plan.name if plan is not None else None)
+    writer = JournalWriter.open(path, host=options.host, log_mib=sweep.log_mib if sweep else 512.0)
+    try:
+        state = read_state(path, check=False) if info is not None else State()
+        return await _record(options, writer, state, sweep)
+    finally:
+        writer.close()
+
+
+def _choose(options: RunOptions) -> tuple[Path, Plan | None]:
+    """The recording to write and the plan to follow."""
+    plan, path = options.plan, options.record
+    if path is None and plan is not None:
+        found = find_run(options.host, plan.name)
+        unfinished = found is not None and (
+            found.ended is None or (found.counts is not None and found.counts.remaining > 0)
+        )
+        path = found.path if found is not None and unfinished else new_path(options.host, plan.name)
+    elif path is None:
+        path = new_path(options.host, "")
+    if plan is None and path.exists() and path.stat().st_size:
+        old = read_state(path, check=False)
+        if old.run.mode == "sweep" and old.run.plan_toml:
+            plan, _ = parse_plan(old.run.plan_toml, name=old.run.plan_path or "the recording's plan")
+    return path, plan
+
+
+def make_connector(options: RunOptions) -> Any:
+    """The connector for the options' host. Nothing is contacted."""
+    from ddtop.hosts.inventory import connector_for
+
+    ssh = [options.ssh_config] if options.ssh_config else None
+    return connector_for(
+        options.host, config_paths=[paths.config_file()], ssh_config=ssh, host_dir=options.host_dir
+    )
+
+
+async def _record(options: RunOptions, writer: JournalWriter, state: State, sweep: Sweep | None) -> int:
+    """One segment of a run, from RunStarted to RunEnded."""
+    connector = make_connector(options)
+    run_id = state.run.run_id or secrets.token_hex(4)
+    printers = _printers(options)
+    notifier = Notifier(sweep.notify_command if sweep else (), sweep.webhook_env if sweep else None)
+
+    def sink(event: Event) -> None:
+        writer.append(event)
+        notifier.see(event)
+
+    deck = Deck(run_id=run_id, host_name=options.host, sink=sink, state=state, sweep=sweep)
+    deck.seen = lambda event: [printer(event, state) for printer in printers]
+    deck.emit(
+        RunStarted, run_id=run_id, name=sweep.name if sweep else "", mode="sweep" if sweep else "monitor",
+        segment=state.run.segment + 1 if state.run.run_id else 0, ddtop_version=__version__,
+        plan_toml=sweep.plan_toml if sweep else None, plan_path=sweep.plan_path if sweep else None, pid=os.getpid(),
+        attended=options.attended, simulated=options.simulated,
+    )  # fmt: skip
+    if sweep is not None:
+        deck.emit(CellsPlanned, cells=sweep.cells, baseline=sweep.baseline)
+        _recall(deck, sweep)
+    main = (
+        Controller(deck, connector, writer.pending_commands)
+        if sweep
+        else Monitor(deck, connector, writer.pending_commands)
+    )
+    main.control.leave_running = options.leave_running
+    _take_signals(main)
+    try:
+        outcome = await alongside(main.run(attended=options.attended), writer.keep_flushed(), notifier.run())
+    except HostUnreachableError as error:
+        outcome = Outcome(word="host-lost", reason=str(error))
+    except HostError as error:
+        outcome = Outcome(word="some-failed", reason=str(error))
+    word = cast(Any, outcome.word)
+    deck.emit(
+        RunEnded,
+        outcome=word,
+        exit_code=EXIT_CODES[outcome.word],
+        reason=outcome.reason,
+        left_behind=outcome.left_behind,
+    )
+    await notifier.drain()
+    _learn(state)
+    return EXIT_CODES[outcome.word]
+
+
+def _recall(deck: Deck, sweep: Sweep) -> None:
+    """What earlier runs taught: cells known to be broken, and how long the phases of a start take here."""
+    try:
+        with History() as history:
+            broken = history.broken(deck.host_name)
+            model = sweep.model.name or sweep.model.path if sweep.model else ""
+            deck.priors = {
+                key: prior_limits(history, host=deck.host_name, model=model, tp=x.tp, engine=x.engine)
+                for key, x in sweep.launches.items()
+            }
+    except DdtopError as error:
+        deck.note("warn", f"what earlier runs taught cannot be read: {error.what}")
+        return
+    for cell in deck.state.plan_cells:
+        known = broken.get(cell.id)
+        if known is not None and cell.state in OPEN_STATES and not cell.attempts:
+            deck.emit(
+                CellStateSet, cell_id=cell.id, state="broken", reason=f"known from an earlier run: {known.reason}", by="history",
+                cause=known.cause, signature_id=known.signature_id, engine_version=known.engine_version,
+            )  # fmt: skip
+
+
+def _learn(state: State) -> None:
+    """What this run taught, for later ones. A history that cannot be written costs nothing else."""
+    with contextlib.suppress(DdtopError):
+        with History() as history:
+            history.learn(state)
+
+
+def _take_signals(main: Controller | Monitor) -> None:
+    """The first SIGTERM or SIGINT ends the run cleanly; a second one at once."""
+    loop = asyncio.get_running_loop()
+
+    def clean(name: str) -> None:
+        main.stop(name)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, clean, number.name)
+
+
+def _printers(options: RunOptions) -> list[Printer]:
+    found: list[Printer] = []
+    if options.json_out:
+        found.append(_print_json)
+    if options.progress:
+        from ddtop.sweep.printing import make_printer
+
+        found.append(make_printer(sys.stderr))
+    return found
+
+
+def _print_json(event: Event, state: State) -> None:
+    sys.stdout.buffer.write(encode(event) + b"\n")
+    sys.stdout.flush()
+
+
+# ---- a runner of its own
+
+
+def spawn_runner(options: RunOptions) -> Spawned:
+    """Starts a detached runner (own session, no terminal) and waits until it holds its recording.
+
+    Raises RefusedError where one runs for this host already, DdtopError with its last words where it ended at once.
+    """
+    alive = live_recording(options.host)
+    if alive is not None:
+        raise RefusedError(
+            f"a runner for {options.host} is alive already",
+            do=f"look at it: ddtop connect {options.host}",
+            host=options.host,
+        )
+    folder = paths.state_dir() / "runners"
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}.log"
+    argv = [sys.executable, "-m", "ddtop.runner", _pack(options)]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            cwd="/",
+            env=_spawn_env(),
+        )
+    until = time.monotonic() + SPAWN_WAIT_S
+    while time.monotonic() < until:
+        path = live_recording(options.host)
+        if path is not None:
+            return Spawned(pid=process.pid, path=path)
+        if process.poll() is not None:
+            words = log.read_text(errors="replace").strip() or f"it ended with exit code {process.returncode}"
+            raise DdtopError(
+                f"the runner for {options.host} did not start: {words[-2000:]}",
+                do=f"see {log}",
+                host=options.host,
+            )
+        time.sleep(0.05)
+    raise DdtopError(f"the runner for {options.host} does not answer", do=f"see {log}", host=options.host)
+
+
+def _spawn_env() -> dict[str, str]:
+    """Our environment, with this very ddtop first on the module path (a checkout is not always installed)."""
+    here = str(Path(__file__).resolve().parent.parent)
+    old = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{old}" if old else here}
+
+
+class _Packed(msgspec.Struct, omit_defaults=True):
+    host: str
+    plan_text: str | None = None
+    plan_path: str | None = None
+    record: str | None = None
+    attended: bool = False
+    leave_running: bool = False
+    ssh_config: str | None = None
+    host_dir: str | None = None
+    simulated: bool = False
+
+
+def _pack(options: RunOptions) -> str:
+    packed = _Packed(
+        host=options.host,
+        plan_text=options.plan.text if options.plan else None,
+        plan_path=str(Path(options.plan.path).absolute()) if options.plan and options.plan.path else None,
+        record=str(options.record.absolute()) if options.record else None,
+        attended=options.attended,
+        leave_running=options.leave_running,
+        ssh_config=str(options.ssh_config.absolute()) if options.ssh_config else None,
+        host_dir=options.host_dir,
+        simulated=options.simulated,
+    )
+    return msgspec.json.encode(packed).decode()
+
+
+def _unpack(text: str) -> RunOptions:
+    p = msgspec.json.decode(text, type=_Packed)
+    plan = None
+    if p.plan_text is not None:
+        where = Path(p.plan_path) if p.plan_path else None
+        plan, _ = parse_plan(p.plan_text, name=p.plan_path or "plan", folder=where.parent if where else None)
+    return RunOptions(
+        host=p.host, plan=plan, record=Path(p.record) if p.record else None, attended=p.attended,
+        leave_running=p.leave_running, ssh_config=Path(p.ssh_config) if p.ssh_config else None, host_dir=p.host_dir,
+        simulated=p.simulated,
+    )  # fmt: skip
+
+
+def _main() -> int:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        return run(_unpack(sys.argv[1]))
+    except DdtopError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(_main())
