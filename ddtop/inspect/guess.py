@@ -11,7 +11,7 @@ from typing import Any
 
 from ddtop.hosts.sshtext import find_hits, read_frame
 from ddtop.inspect.files import is_ssh_config, text_of
-from ddtop.inspect.model import parse_listing
+from ddtop.inspect.listing import parse_listing
 from ddtop.sources.gpu_diag import diagnose_gpu
 
 LOOK = 65_536

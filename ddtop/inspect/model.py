@@ -13,19 +13,8 @@ from ddtop.agent.modeldir import check_model_dir
 from ddtop.agent.modelfiles import Head, is_weight, read_head, read_index
 from ddtop.agent.modeljudge import Entry, judge
 from ddtop.inspect.files import NotJudgedError, evidence, result, text_of
+from ddtop.inspect.listing import parse_listing
 
-_FIND = re.compile(
-    r"^(?P<kind>[fdlcbsp])\s+(?:(?P<blocks>\d{1,18})\s+(?=\d{1,18}\s))?(?P<size>\d{1,18})\s+(?P<path>\S.{0,4000}?)"
-    r"(?:\s->\s(?P<to>\S.{0,4000}?))?\s{0,8}$"
-)
-_LS = re.compile(
-    r"^(?:\d{1,12}\s+)?(?P<kind>[-dlcbsp])[rwxsStT-]{9}[.+@]?\s+\d{1,9}\s+\S{1,64}\s+\S{1,64}\s+(?P<size>\d{1,18}(?:[.,]\d{1,3})?[KMGT]?)\s+"
-    r"(?:\w{3}\s+\d{1,2}\s+[\d:]{4,5}|\d{1,2}\.?\s+\w{3,9}\.?\s+[\d:]{4,5}|\d{4}-\d\d-\d\d[ T][\d:.]{5,18}(?:\s[+-]\d{4})?)\s"
-    r"(?P<path>.{1,4000}?)(?:\s->\s(?P<to>.{1,4000}?))?\s{0,8}$"
-)
-_FOLDER = re.compile(r"^(?P<path>\S.{0,1000}):$")
-_SIZE_PATH = re.compile(r"^(?P<size>\d{1,18})\s+(?P<path>\S.{0,4000}?)\s{0,8}$")
-_LINK = re.compile(r"^(?P<path>\S.{0,4000}?)\s->\s(?P<to>\S.{0,4000}?)\s{0,8}$")
 _ENOSPC = re.compile(
     r"No space left on device|ENOSPC|disk quota exceeded|not enough (?:free )?(?:disk )?space", re.I
 )
@@ -36,32 +25,6 @@ _RSYNC = re.compile(
     r"(?:Fetching \d{1,6} files|Downloading[^\n]{0,200}):\s{1,4}(?P<fetch>\d{1,2})%\||\b(?P<pct>\d{1,3})%\s+[\d.,]{1,12}[kKMGT]?B/s\s+\d{1,4}:\d\d:\d\d"
 )
 _PATH_IN_ERROR = re.compile(r"['\"‘’`](?P<p>[^'\"‘’`\n]{1,1000})['\"‘’`]")
-
-
-def parse_listing(text: str) -> list[Entry]:
-    """Entries of `find -printf "%y %s %p -> %l"` (with or without %b), `ls -l`, `ls -lR`, or size-and-path
-    lines.
-    Lines that are none of these are passed over."""
-    out: list[Entry] = []
-    folder = ""
-    for line in map(str.rstrip, text.splitlines()):
-        if not line or line.startswith("#"):
-            continue
-        found = _FIND.match(line) or _LS.match(line) or _LINK.match(line) or _SIZE_PATH.match(line)
-        if not found:
-            header = _FOLDER.match(line)
-            folder = header["path"] if header else folder
-            continue
-        got = found.groupdict()
-        kind = (got.get("kind") or ("l" if got.get("to") else "f")).replace("-", "f")
-        path = got["path"]
-        if folder and "/" not in path:
-            path = f"{folder}/{path}"
-        blocks = got.get("blocks")
-        out.append(
-            Entry(path, kind, int(got.get("size") or 0), got.get("to"), int(blocks) if blocks else None)
-        )
-    return out
 
 
 def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:

@@ -43,10 +43,12 @@ def _clean(value: Any) -> Any:
 def render_text(result: Mapping[str, Any]) -> str:
     """Verdict and cause, the evidence with its line numbers, what to do, then the fields, for a terminal."""
     kind = str(result.get("kind", ""))
-    head = f"{_WHAT.get(kind, 'it')} is {result['verdict']}: {str(result['cause']).replace('-', ' ')}"
+    verb = "are" if kind == "gpu" else "is"
+    head = f"{_WHAT.get(kind, 'it')} {verb} {result['verdict']}: {str(result['cause']).replace('-', ' ')}"
     tone = _TONE.get(str(result["severity"]), "")
     lines = [f"{head[:1].upper()}{head[1:]}.  [{result['severity']}{': ' + tone if tone else ''}]"]
     proof = [item for item in result.get("evidence") or () if str(item.get("text", "")).strip()]
+    proof = [item for at, item in enumerate(proof) if item not in proof[:at]]
     if proof:
         lines += ["", "Because"]
         lines += [_proof(item) for item in proof[:8]]
@@ -58,7 +60,15 @@ def render_text(result: Mapping[str, Any]) -> str:
             "Do",
             textwrap.fill(str(result["advice"]), WIDTH, initial_indent="  ", subsequent_indent="  "),
         ]
-    fields = {k: v for k, v in result.items() if k not in _HEAD and v is not None}
+    if result.get("means"):
+        lines += [
+            "",
+            "That means",
+            textwrap.fill(str(result["means"]), WIDTH, initial_indent="  ", subsequent_indent="  "),
+        ]
+    fields = {
+        k: v for k, v in result.items() if k not in _HEAD and k != "means" and v not in (None, [], {}, ())
+    }
     if fields:
         lines += ["", "Read"]
         lines += _fields(fields)
@@ -100,6 +110,8 @@ def _fields(fields: Mapping[str, Any]) -> list[str]:
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int) and abs(value) >= 10**9:
+        return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
     if isinstance(value, (list, tuple)):

@@ -1,0 +1,71 @@
+"""Listings of files as people make them: find, ls, stat."""
+
+from __future__ import annotations
+
+import re
+
+from ddtop.agent.modeljudge import Entry
+
+_FIND = re.compile(
+    r"^(?P<kind>[fdlcbsp])\s+(?:(?P<blocks>\d{1,18})\s+(?=\d{1,18}\s))?(?P<size>\d{1,18})\s+(?P<path>\S.{0,4000}?)"
+    r"(?:\s->\s(?P<to>\S.{0,4000}?))?\s{0,8}$"
+)
+_LS = re.compile(
+    r"^(?:\d{1,12}\s+)?(?P<kind>[-dlcbsp])[rwxsStT-]{9}[.+@]?\s+\d{1,9}\s+\S{1,64}\s+\S{1,64}\s+(?P<size>\d{1,18}(?:[.,]\d{1,3})?[KMGT]?)\s+"
+    r"(?:\w{3}\s+\d{1,2}\s+[\d:]{4,5}|\d{1,2}\.?\s+\w{3,9}\.?\s+[\d:]{4,5}|\d{4}-\d\d-\d\d[ T][\d:.]{5,18}(?:\s[+-]\d{4})?)\s"
+    r"(?P<path>.{1,4000}?)(?:\s->\s(?P<to>.{1,4000}?))?\s{0,8}$"
+)
+_FOLDER = re.compile(r"^(?P<path>\S.{0,1000}):$")
+_SIZE_PATH = re.compile(r"^(?P<size>\d{1,18})\s+(?P<path>\S.{0,4000}?)\s{0,8}$")
+_LINK = re.compile(r"^(?P<path>\S.{0,4000}?)\s->\s(?P<to>\S.{0,4000}?)\s{0,8}$")
+_STAT_FILE = re.compile(r"^\s{0,4}File: (?P<path>.{1,4000}?)(?: -> (?P<to>.{1,4000}?))?\s{0,8}$")
+_STAT_SIZE = re.compile(r"^\s{0,4}Size: (?P<size>\d{1,18})\s{1,20}Blocks: (?P<blocks>\d{1,18})")
+
+
+def parse_listing(text: str) -> list[Entry]:
+    """Entries of `find -printf "%y %s %p -> %l"` (with or without %b), `ls -l`, `ls -lR`, size-and-path
+    lines, or
+    stat(1). Lines that are none of these are passed over."""
+    out: list[Entry] = []
+    folder = ""
+    for line in map(str.rstrip, text.splitlines()):
+        if not line or line.startswith("#"):
+            continue
+        found = _FIND.match(line) or _LS.match(line) or _LINK.match(line) or _SIZE_PATH.match(line)
+        if not found:
+            header = _FOLDER.match(line)
+            folder = header["path"] if header else folder
+            continue
+        got = found.groupdict()
+        kind = (got.get("kind") or ("l" if got.get("to") else "f")).replace("-", "f")
+        path = got["path"]
+        if folder and "/" not in path:
+            path = f"{folder}/{path}"
+        size, blocks = size_in_bytes(got.get("size") or "0"), got.get("blocks")
+        held: int | None = None
+        if blocks is not None:
+            # `%s %b` or `%b %s`: blocks of 512 bytes are the smaller number of the two.
+            held, size = sorted((int(blocks), size))
+        out.append(Entry(path, kind, size, got.get("to"), held))
+    return _parse_stat(text) or out
+
+
+def size_in_bytes(text: str) -> int:
+    """Bytes of a size as ls prints it; `4.7G` of `ls -lh` is rounded, so no exact comparison holds for it."""
+    factor = 1024 ** (" KMGT".index(text[-1]) if text[-1] in "KMGT" else 0)
+    number = text.rstrip("KMGT")
+    return int(number) * factor if number.isdecimal() else int(float(number.replace(",", ".")) * factor)
+
+
+def _parse_stat(text: str) -> list[Entry]:
+    """Entries of stat(1): `File: PATH`, then `Size: N  Blocks: N … regular file`."""
+    out: list[Entry] = []
+    path, target = "", None
+    for line in text.splitlines():
+        if found := _STAT_FILE.match(line):
+            path, target = found["path"].strip("'‘’"), found["to"]
+        elif path and (found := _STAT_SIZE.match(line)):
+            kind = "l" if target else "d" if "directory" in line else "f"
+            out.append(Entry(path, kind, int(found["size"]), target, int(found["blocks"])))
+            path, target = "", None
+    return out
