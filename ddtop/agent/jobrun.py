@@ -18,7 +18,7 @@ import traceback
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from .procs import start_ticks
-from .state import read_json, write_json
+from .state import own_as_folder, read_json, write_json
 
 KILL_AFTER_S = 8.0
 TAIL_B = 20_000
@@ -61,6 +61,8 @@ def describe_wait_status(status: int) -> Dict[str, Any]:
 
 def write_end_of_unit(folder: str) -> int:
     """ExecStopPost: systemd's own account, if the monitor left none."""
+    if not os.path.isdir(folder):
+        return 0  # forgotten meanwhile
     result = os.environ.get("SERVICE_RESULT", "?")
     code, status = os.environ.get("EXIT_CODE", "?"), os.environ.get("EXIT_STATUS", "?")
     if result == "success" and code == "exited" and status == "0":
@@ -82,6 +84,7 @@ def run_job(folder: str) -> int:
         return 1
     _take_env(os.path.join(folder, "env.json"))
     log = os.open(os.path.join(folder, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    own_as_folder(log, folder)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
@@ -196,6 +199,7 @@ def _teller(folder: str) -> Tell:
         temporary = path + ".tmp"  # no fsync: progress is worth nothing after a power loss
         with open(temporary, "w") as file:
             json.dump(progress, file)
+            own_as_folder(file.fileno(), os.path.dirname(path))
         os.rename(temporary, path)
 
     return tell

@@ -14,7 +14,7 @@ from .context import Context
 from .errors import OpError
 from .hostfacts import boot_identity
 from .jobdir import Facts, job_id, judge, new_state, unit_of, unknown_results
-from .launch import USER, launch, mode_of, python_words, stored_zip, systemctl_words
+from .launch import SUDO, USER, launch, mode_of, python_words, stored_zip, systemctl_words
 from .run import kill_group, run, tool_env
 from .state import SCHEMA, write_json
 from .wire import MAX_LINE
@@ -112,6 +112,9 @@ async def job_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     if kind not in KINDS or not isinstance(spec, dict):
         raise OpError("bad-request", f"{kind!r} is none of {', '.join(KINDS)}")
     mode = mode_of(context)
+    as_root = mode == SUDO and kind == "stage" and must_be_roots(context, spec)
+    if as_root:
+        spec = {**spec, "as_root": True}
     folder = os.path.join(jobs_folder(context), name)
     lock: asyncio.Lock = context.shared.setdefault("job-start", asyncio.Lock())
     async with lock:
@@ -133,6 +136,7 @@ async def job_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
                     log=os.path.join(folder, "log"),
                     limit_s=args.get("limit_s"),
                     stop_s=float(spec.get("stop_s", 8)) + 12,
+                    as_root=as_root,
                 )
             except OpError:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -141,6 +145,14 @@ async def job_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
             os.close(handle)
     job = await _started(context, folder)
     return {**_where(job), "dir": folder, "existed": False, "state": job["state"]}
+
+
+def must_be_roots(context: Context, spec: Dict[str, Any]) -> bool:
+    """A model in /dev/shm that belonged to this user would be deleted with his last session (RemoveIPC)."""
+    from .serving import remove_ipc
+    from .stage import is_in_shm
+
+    return bool(remove_ipc(context.rights).get("remove_ipc")) and is_in_shm(str(spec.get("path", "")))
 
 
 def _where(job: Dict[str, Any]) -> Dict[str, Any]:
@@ -299,5 +311,18 @@ async def job_forget(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     job = await look(context, folder)
     if job["state"] == "running":
         raise OpError("failed", f"job {job['job']} still runs", "stop it first")
-    await context.thread(shutil.rmtree, folder)
+    if job.get("unit") and job.get("boot") == boot_identity():
+        for _ in range(50):  # its ExecStopPost may be at work; and the name must be free for another start
+            if not await _unit_alive(job.get("mode", ""), job["unit"]):
+                break
+            await asyncio.sleep(0.1)
+    await context.thread(_remove, folder)
     return {}
+
+
+def _remove(folder: str) -> None:
+    """Renamed first: whoever still has a word to write finds no folder, and none is half deleted."""
+    gone = os.path.join(os.path.dirname(folder), ".gone-" + os.path.basename(folder))
+    shutil.rmtree(gone, ignore_errors=True)
+    os.rename(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)

@@ -98,7 +98,7 @@ def run_words(
     words = ["sudo", "-n", "systemd-run"] if mode == SUDO else ["systemd-run"]
     if mode == USER:
         words.append("--user")
-    if mode == SUDO:
+    if user:
         words += ["--uid=" + user, "--gid=" + group]
     words += ["--unit=" + unit, "--collect", "--quiet", "--no-ask-password"]
     settings: Dict[str, Any] = {
@@ -133,12 +133,16 @@ async def launch(
     log: str,
     limit_s: Optional[float] = None,
     stop_s: float = 20.0,
+    as_root: bool = False,
 ) -> None:
-    """Starts `argv` detached. A unit of that name that exists already is OpError "failed" (the name is the lock)."""
+    """Starts `argv` detached. A unit of that name that exists already is OpError "failed" (the name is the lock).
+
+    With `as_root` a sudo login's job runs as root and not as the login's user.
+    """
     if mode == SETSID:
         await context.thread(_setsid, list(argv), cwd, log)
         return
-    account = pwd.getpwuid(context.rights.uid) if mode == SUDO else None
+    account = pwd.getpwuid(context.rights.uid) if mode == SUDO and not as_root else None
     words = run_words(
         mode,
         unit,

@@ -4,7 +4,7 @@ A file is copied to a temporary name, fsynced and renamed; a manifest with this 
 Files that are whole already are kept. Nothing is deleted that staging did not write.
 
 Spec: {"path": where to, "sources": [directory | HF cache | "hf:org/name[@rev]", …] in order, "parallel": 4,
-"reserve_b": bytes to leave free (default: 2 GiB on a tmpfs, for NCCL, else 256 MiB), "boot_id" is found here}.
+"reserve_b": bytes to leave free (default: 2 GiB on a tmpfs, for NCCL, else 256 MiB), "as_root": set by job-start}.
 """
 
 from __future__ import annotations
@@ -278,10 +278,25 @@ def stage(spec: Dict[str, Any], tell: Callable[[Dict[str, Any]], None]) -> None:
             raise JobFailedError("%s is not whole after staging: %s: %s" % (
                 target, judged["verdict"], judged.get("advice", "")))  # fmt: skip
         stamp = {"schema": 1, "boot_id": boot_id(), "finished_at_s": time.time(), "by": "ddtop", **manifest}
+        if spec.get("as_root"):
+            give_to_root(target)
         write_json(os.path.join(target, MANIFEST), stamp, 0o644)
         progress.now(state="done")
         return
     raise JobFailedError("no source holds a whole copy: " + "; ".join(tried or ["none was named"]))
+
+
+def give_to_root(target: str) -> None:
+    """Also files that were here already: logind's RemoveIPC deletes those that belong to the user."""
+    for folder, _, names in os.walk(target):
+        os.chown(folder, 0, 0)
+        for name in names:
+            os.chown(os.path.join(folder, name), 0, 0, follow_symlinks=False)
+
+
+def is_in_shm(path: str) -> bool:
+    """Whether logind's RemoveIPC looks there."""
+    return (os.path.realpath(os.path.expanduser(path)) + "/").startswith("/dev/shm/")
 
 
 def _nearest(path: str) -> str:

@@ -77,6 +77,7 @@ def write_whole(path: str, data: bytes, mode: int = 0o600) -> None:
             file.write(data)
             file.flush()
             os.fchmod(file.fileno(), mode)
+            own_as_folder(file.fileno(), folder)
             os.fsync(file.fileno())
         os.rename(name, path)
     except BaseException:
@@ -86,6 +87,14 @@ def write_whole(path: str, data: bytes, mode: int = 0o600) -> None:
             pass
         raise
     sync_folder(folder)
+
+
+def own_as_folder(handle: int, folder: str) -> None:
+    """Root, at work for a user (sudo), leaves that user's files his own."""
+    if os.geteuid() == 0:
+        info = os.stat(folder)
+        if info.st_uid != 0:
+            os.fchown(handle, info.st_uid, info.st_gid)
 
 
 def sync_folder(folder: str) -> None:
