@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,9 +11,7 @@ from ddtop.events import CellSpec
 from ddtop.plan.launch import BenchSpec, LaunchSpec, PlannedCell
 from ddtop.plan.model import Config, Plan, Scalar, SkipRule, Workload
 from ddtop.plan.placeholders import fill
-from ddtop.plan.problems import Problems
 
-MAX_CELLS = 20_000
 ID_LENGTH = 12
 
 
@@ -26,17 +23,20 @@ def expand(plan: Plan) -> tuple[PlannedCell, ...]:
     exactly as an earlier one (a TP that the command does not use) is left out: it would be the same cell.
     """
     unique: dict[str, PlannedCell] = {}
-    for cell in _all_cells(plan):
+    for cell in all_cells(plan):
         unique.setdefault(cell.spec.id, cell)
     return tuple(unique.values())
 
 
-def _all_cells(plan: Plan) -> tuple[PlannedCell, ...]:
+def all_cells(plan: Plan) -> tuple[PlannedCell, ...]:
+    """As `expand`, twins included."""
     groups: dict[str, list[PlannedCell]] = {}
+    loads = _loads(plan)
     for tp in plan.matrix.tp:
         for config in _ordered(plan):
             launch = launch_of(plan, config, tp)
-            groups.setdefault(launch.restart_key, []).extend(_cells_of(plan, config, launch))
+            group = groups.setdefault(launch.restart_key, [])
+            group.extend(_cell(plan, config, launch, load) for load in loads)
     return tuple(cell for group in groups.values() for cell in group)
 
 
@@ -124,115 +124,118 @@ def _digest(content: Any) -> str:
     return hashlib.sha256(canonical).hexdigest()[:ID_LENGTH]
 
 
-def _cells_of(plan: Plan, config: Config, launch: LaunchSpec) -> Iterator[PlannedCell]:
-    for repeat in range(plan.matrix.repeats):
-        for workload in plan.workloads:
-            for tokens in workload.output_tokens:
-                for context in plan.matrix.context:
-                    for concurrency in plan.matrix.concurrency:
-                        yield _cell(plan, config, launch, workload, tokens, context, concurrency, repeat)
+class Load(NamedTuple):
+    """What is asked of one server in one cell."""
+
+    workload: Workload
+    prompts: str
+    """Hash of the workload's prompts."""
+    tokens: int
+    context: int
+    concurrency: int
+    repeat: int
 
 
-def _cell(
-    plan: Plan,
-    config: Config,
-    launch: LaunchSpec,
-    workload: Workload,
-    tokens: int,
-    context: int,
-    concurrency: int,
-    repeat: int,
-) -> PlannedCell:
-    url = f"http://127.0.0.1:{launch.port}"
-    if plan.bench.kind == "builtin":
-        content, bench = _builtin(plan, launch, url, workload, tokens, context, concurrency, repeat)
-    else:
-        values: dict[str, Scalar] = {
-            **_server_values(plan, config, launch.tp),
-            "workload": workload.name,
-            "output_tokens": tokens,
-            "concurrency": concurrency,
-            "context": context,
-            "repeat": repeat,
-            "url": url,
-        }
-        argv = tuple(fill(word, values) for word in plan.bench.argv)
-        content = {
-            "argv": argv,
-            "env": plan.bench.env,
-            "format": plan.bench.format,
-            "metrics": plan.bench.metrics,
-        }
-        bench = BenchSpec(
-            kind="command",
-            argv=argv,
-            env=plan.bench.env,
-            format=plan.bench.format,
-            metrics=plan.bench.metrics,
-            time_limit_s=plan.bench.time_limit_s,
-        )
-    cell_id = _digest({"server": _server_content(launch), "client": content, "repeat": repeat})
-    if plan.bench.kind == "builtin":
+def _loads(plan: Plan) -> list[Load]:
+    """What is asked of every configuration, in running order."""
+    digests = {w.name: _digest(w.prompts) for w in plan.workloads}
+    return [
+        Load(workload, digests[workload.name], tokens, context, concurrency, repeat)
+        for repeat in range(plan.matrix.repeats)
+        for workload in plan.workloads
+        for tokens in workload.output_tokens
+        for context in plan.matrix.context
+        for concurrency in plan.matrix.concurrency
+    ]
+
+
+def _cell(plan: Plan, config: Config, launch: LaunchSpec, load: Load) -> PlannedCell:
+    make = _builtin if plan.bench.kind == "builtin" else _command
+    content, bench = make(plan, config, launch, load)
+    cell_id = _digest({"server": _server_content(launch), "client": content, "repeat": load.repeat})
+    if bench.load:
         bench = msgspec.structs.replace(bench, load={"id": cell_id, **bench.load})
     spec = CellSpec(
         id=cell_id,
         config=config.name,
         tp=launch.tp,
-        workload=workload.name,
-        output_tokens=tokens,
-        concurrency=concurrency,
-        context=context,
-        repeat=repeat,
+        workload=load.workload.name,
+        output_tokens=load.tokens,
+        concurrency=load.concurrency,
+        context=load.context,
+        repeat=load.repeat,
         restart_key=launch.restart_key,
         baseline=config.name == plan.matrix.baseline,
     )
-    reason = next((rule.reason for rule in plan.matrix.skip if _matches(rule, spec)), None)
+    reason = next((rule.reason for rule in plan.matrix.skip if matches(rule, spec)), None)
     if reason is not None:
         spec = msgspec.structs.replace(spec, skip_reason=reason)
     return PlannedCell(spec=spec, launch=launch, bench=bench)
 
 
-def _builtin(
-    plan: Plan,
-    launch: LaunchSpec,
-    url: str,
-    workload: Workload,
-    tokens: int,
-    context: int,
-    concurrency: int,
-    repeat: int,
-) -> tuple[dict[str, Any], BenchSpec]:
+def _url(launch: LaunchSpec) -> str:
+    """The load comes from the host itself."""
+    return f"http://127.0.0.1:{launch.port}"
+
+
+def _command(plan: Plan, config: Config, launch: LaunchSpec, load: Load) -> tuple[dict[str, Any], BenchSpec]:
+    """A benchmark of the user's own: what decides the id, and how it is called."""
+    values: dict[str, Scalar] = {
+        **_server_values(plan, config, launch.tp),
+        "workload": load.workload.name,
+        "output_tokens": load.tokens,
+        "concurrency": load.concurrency,
+        "context": load.context,
+        "repeat": load.repeat,
+        "url": _url(launch),
+    }
+    bench = BenchSpec(
+        kind="command",
+        argv=tuple(fill(word, values) for word in plan.bench.argv),
+        env=plan.bench.env,
+        format=plan.bench.format,
+        metrics=plan.bench.metrics,
+        time_limit_s=plan.bench.time_limit_s,
+    )
+    content = {"argv": bench.argv, "env": bench.env, "format": bench.format, "metrics": bench.metrics}
+    return content, bench
+
+
+def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tuple[dict[str, Any], BenchSpec]:
     """What reaches the client (it decides the id), and the whole LoadSpec (with limits, which do not)."""
     asked: dict[str, Any] = {
-        "url": url,
+        "url": _url(launch),
         "engine": launch.engine,
         "endpoint": plan.sampling.endpoint,
-        "prompts": workload.prompts,
-        "context": context,
-        "output_tokens": tokens,
+        "context": load.context,
+        "output_tokens": load.tokens,
         "exact_tokens": plan.sampling.ignore_eos,
         "temperature": plan.sampling.temperature,
         "extra_body": plan.sampling.extra_body,
         "mode": "closed",
-        "concurrency": concurrency,
-        "requests": plan.bench.requests_per_stream * concurrency,
+        "concurrency": load.concurrency,
+        "requests": plan.bench.requests_per_stream * load.concurrency,
         "warmup": plan.bench.warmup,
         "flush_cache": plan.bench.flush_cache,
     }
     if plan.bench.nonce:
         # The same for the same request of every configuration: it must not depend on the server's side.
-        asked["nonce"] = _digest([workload.prompts, tokens, context, concurrency, repeat])
+        asked["nonce"] = _digest([load.prompts, load.tokens, load.context, load.concurrency, load.repeat])
     limits = {
         "time_limit_s": plan.bench.time_limit_s,
         "request_timeout_s": plan.bench.request_timeout_s,
     }
-    load = {**asked, "prompts": list(workload.prompts), **limits}
-    return asked, BenchSpec(
-        kind="builtin", load=load, slo=plan.bench.slo, time_limit_s=plan.bench.time_limit_s
+    bench = BenchSpec(
+        kind="builtin",
+        load={**asked, "prompts": list(load.workload.prompts), **limits},
+        slo=plan.bench.slo,
+        time_limit_s=plan.bench.time_limit_s,
     )
+    return {**asked, "prompts": load.prompts}, bench
 
 
-def _matches(rule: SkipRule, spec: CellSpec) -> bool:
+def matches(rule: SkipRule, spec: CellSpec) -> bool:
+    """Whether `rule` skips this cell."""
     pairs: tuple[tuple[tuple[Any, ...], Any], ...] = (
         (rule.config, spec.config),
         (rule.workload, spec.workload),
@@ -242,78 +245,3 @@ def _matches(rule: SkipRule, spec: CellSpec) -> bool:
         (rule.output_tokens, spec.output_tokens),
     )
     return all(not wanted or value in wanted for wanted, value in pairs)
-
-
-def count_cells(plan: Plan) -> int:
-    """How many cells `expand` would make, without making them."""
-    matrix = plan.matrix
-    loads = sum(len(w.output_tokens) for w in plan.workloads)
-    size = len(plan.configs) * len(matrix.tp) * len(matrix.concurrency) * len(matrix.context)
-    return size * loads * matrix.repeats
-
-
-def check_cells(plan: Plan, problems: Problems) -> None:
-    """Faults that only the cells show: too many, two that are the same, a skip rule that skips nothing."""
-    count = count_cells(plan)
-    if count > MAX_CELLS:
-        problems.fault(("matrix",), f"makes {count} cells", f"allowed: at most {MAX_CELLS}")
-        return
-    cells = _all_cells(plan)
-    seen: dict[str, CellSpec] = {}
-    for cell in cells:
-        other = seen.setdefault(cell.spec.id, cell.spec)
-        if other is not cell.spec:
-            _explain_twins(plan, problems, other, cell.spec)
-    for index, rule in enumerate(plan.matrix.skip):
-        if not any(_matches(rule, cell.spec) for cell in cells):
-            problems.warn(("matrix", "skip", index), "skips nothing", "no cell of this plan matches it")
-    if cells and all(cell.spec.skip_reason is not None for cell in cells):
-        problems.fault(("matrix", "skip"), "skips every cell", "leave some to run")
-    if plan.bench.kind == "builtin":
-        _check_prompts(plan, problems)
-
-
-def _explain_twins(plan: Plan, problems: Problems, first: CellSpec, second: CellSpec) -> None:
-    """Why two cells reach server and client alike: say which key has no effect."""
-    script = plan.service.kind == "command"
-    if first.config != second.config:
-        problems.fault(
-            ("configs",),
-            f"{first.config} and {second.config} reach the server exactly alike",
-            "their cells would be duplicates: use their values in args, command or env"
-            if not script
-            else "their cells would be duplicates: use their values in service.configure",
-        )
-    elif first.tp != second.tp:
-        where = "service.configure" if script else "command or args"
-        problems.warn(
-            ("configs", first.config),
-            f"{first.config} does not use {{tp}}: its cells at TP {second.tp} would be those at TP {first.tp}",
-            f"put {{tp}} into its {where}; as it is, they are left out",
-        )
-    elif first.workload != second.workload:
-        problems.fault(
-            ("workload",),
-            f"{first.workload} and {second.workload} ask exactly the same",
-            "other prompts or output_tokens, or one of the two",
-        )
-    else:
-        keys = ("output_tokens", "context", "concurrency", "repeat")
-        key = next((k for k in keys if getattr(first, k) != getattr(second, k)), "repeat")
-        problems.fault(
-            ("bench", "argv"),
-            f"does not use {{{key}}}",
-            f"its values would give the same cell: add {{{key}}}",
-        )
-
-
-def _check_prompts(plan: Plan, problems: Problems) -> None:
-    if plan.sampling.endpoint == "chat":
-        return
-    for index, workload in enumerate(plan.workloads):
-        if any(isinstance(p, dict) and "messages" in p for p in workload.prompts):
-            problems.fault(
-                ("workload", index, "prompts_file"),
-                f'holds messages, but sampling.endpoint is "{plan.sampling.endpoint}"',
-                'endpoint = "chat", or plain prompts',
-            )

@@ -11,15 +11,14 @@ from typing import Any
 import tomli
 
 from ddtop.errors import PlanError
-from ddtop.plan.cells import check_cells
+from ddtop.plan.check import check_cells
 from ddtop.plan.fields import Fields
 from ddtop.plan.model import Bench, Model, Notify, Plan, Policy, Record, Sampling
 from ddtop.plan.placeholders import check_all, fill_env, names_in
 from ddtop.plan.problems import InvalidPlanError, Problem, Problems, shown
+from ddtop.plan.read_bench import check_bench_argv, read_bench
 from ddtop.plan.read_configs import NAME, read_configs, read_service
 from ddtop.plan.read_load import (
-    check_bench_argv,
-    read_bench,
     read_matrix,
     read_sampling,
     read_workloads,

@@ -1,0 +1,85 @@
+"""Faults of a plan that only its cells show."""
+
+from __future__ import annotations
+
+from ddtop.events import CellSpec
+from ddtop.plan.cells import all_cells, matches
+from ddtop.plan.model import Plan
+from ddtop.plan.problems import Problems
+
+MAX_CELLS = 20_000
+
+
+def count_cells(plan: Plan) -> int:
+    """How many cells `expand` would make, without making them."""
+    matrix = plan.matrix
+    loads = sum(len(w.output_tokens) for w in plan.workloads)
+    size = len(plan.configs) * len(matrix.tp) * len(matrix.concurrency) * len(matrix.context)
+    return size * loads * matrix.repeats
+
+
+def check_cells(plan: Plan, problems: Problems) -> None:
+    """Faults that only the cells show: too many, two that are the same, a skip rule that skips nothing."""
+    count = count_cells(plan)
+    if count > MAX_CELLS:
+        problems.fault(("matrix",), f"makes {count} cells", f"allowed: at most {MAX_CELLS}")
+        return
+    cells = all_cells(plan)
+    seen: dict[str, CellSpec] = {}
+    for cell in cells:
+        other = seen.setdefault(cell.spec.id, cell.spec)
+        if other is not cell.spec:
+            _explain_twins(plan, problems, other, cell.spec)
+    for index, rule in enumerate(plan.matrix.skip):
+        if not any(matches(rule, cell.spec) for cell in cells):
+            problems.warn(("matrix", "skip", index), "skips nothing", "no cell of this plan matches it")
+    if cells and all(cell.spec.skip_reason is not None for cell in cells):
+        problems.fault(("matrix", "skip"), "skips every cell", "leave some to run")
+    if plan.bench.kind == "builtin":
+        _check_prompts(plan, problems)
+
+
+def _explain_twins(plan: Plan, problems: Problems, first: CellSpec, second: CellSpec) -> None:
+    """Why two cells reach server and client alike: say which key has no effect."""
+    script = plan.service.kind == "command"
+    if first.config != second.config:
+        problems.fault(
+            ("configs",),
+            f"{first.config} and {second.config} reach the server exactly alike",
+            "their cells would be duplicates: use their values in args, command or env"
+            if not script
+            else "their cells would be duplicates: use their values in service.configure",
+        )
+    elif first.tp != second.tp:
+        where = "service.configure" if script else "command or args"
+        problems.warn(
+            ("configs", first.config),
+            f"{first.config} does not use {{tp}}: its cells at TP {second.tp} would be those at TP {first.tp}",
+            f"put {{tp}} into its {where}; as it is, they are left out",
+        )
+    elif first.workload != second.workload:
+        problems.fault(
+            ("workload",),
+            f"{first.workload} and {second.workload} ask exactly the same",
+            "other prompts or output_tokens, or one of the two",
+        )
+    else:
+        keys = ("output_tokens", "context", "concurrency", "repeat")
+        key = next((k for k in keys if getattr(first, k) != getattr(second, k)), "repeat")
+        problems.fault(
+            ("bench", "argv"),
+            f"does not use {{{key}}}",
+            f"its values would give the same cell: add {{{key}}}",
+        )
+
+
+def _check_prompts(plan: Plan, problems: Problems) -> None:
+    if plan.sampling.endpoint == "chat":
+        return
+    for index, workload in enumerate(plan.workloads):
+        if any(isinstance(p, dict) and "messages" in p for p in workload.prompts):
+            problems.fault(
+                ("workload", index, "prompts_file"),
+                f'holds messages, but sampling.endpoint is "{plan.sampling.endpoint}"',
+                'endpoint = "chat", or plain prompts',
+            )
