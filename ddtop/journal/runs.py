@@ -104,7 +104,7 @@ def find_run(host: str, name: str, folder: Path | None = None) -> RunInfo | None
 
 
 def resolve_run(text: str, folder: Path | None = None) -> RunInfo:
-    """The recording a person means: a file, a run's id or file name, or the beginning of one.
+    """The recording a person means: a file, a run's id or file name, its host or plan, or the beginning of one.
 
     Raises UsageError, with the nearest known names, where it is none or more than one.
     """
@@ -114,7 +114,9 @@ def resolve_run(text: str, folder: Path | None = None) -> RunInfo:
     runs = list_runs(folder)
     exact = [r for r in runs if text in (r.run_id, r.path.name, r.path.stem)]
     alive = [r for r in runs if r.live and text in (r.host, r.name)]
-    near = exact or alive or [r for r in runs if r.run_id.startswith(text) or r.path.name.startswith(text)]
+    named = [r for r in runs if text in (r.host, r.name)]
+    begun = [r for r in runs if r.run_id.startswith(text) or r.path.name.startswith(text)]
+    near = exact or alive or named or begun
     if len(near) == 1:
         return near[0]
     if near:

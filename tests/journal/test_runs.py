@@ -59,8 +59,11 @@ def test_recordings_are_listed_found_and_named() -> None:
     assert (info.host, info.name, info.counts.done, info.counts.total) == ("ct200", "demo", 3, 5)
     assert find_run("ct200", "other") is None and find_run("b300", "demo") is None
     assert resolve_run("r2").path == second and resolve_run(str(first)).path == first
-    with pytest.raises(UsageError, match="could be 2 recordings"):
-        resolve_run("ct200-demo")
+    for words in ("ct200-demo", "demo", "ct200"):
+        with pytest.raises(UsageError, match="could be 2 recordings"):
+            resolve_run(words)
+    third = record(new_path("b300", "other"), "r3", host="b300", name="other")
+    assert resolve_run("other").path == third
     with pytest.raises(UsageError, match="no recording `ct2000`") as caught:
         resolve_run("ct2000")
     assert first.stem in str(caught.value) or second.stem in str(caught.value)
