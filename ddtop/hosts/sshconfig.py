@@ -22,7 +22,7 @@ import msgspec
 from asyncssh.config import ConfigParseError
 
 from ddtop.errors import HostUnreachableError
-from ddtop.hosts.sshparse import ExecRule, TeachableConfig, read_config, run_exec
+from ddtop.hosts.sshparse import ExecRule, TeachableConfig, expand_home, read_config, run_exec
 
 Strict = Literal["yes", "ask", "accept-new", "no"]
 """`no`: the key is not checked. `accept-new`: a new key is written down, a changed one refused. `yes` and
@@ -303,7 +303,7 @@ class _Scope:
 
 
 def _path(text: str) -> str:
-    return text if text.lower() == "none" else str(Path(text).expanduser())
+    return text if text.lower() == "none" else str(expand_home(text))
 
 
 def _strict(value: object) -> Strict:

@@ -104,7 +104,7 @@ class TeachableConfig(SSHClientConfig):
             self._error("Include nested too deep (does a file include itself?)")
         old_path, old_line = self._path, self._line_no
         for pattern in args:
-            full = self.include_dir / Path(pattern).expanduser()
+            full = self.include_dir / expand_home(pattern)
             self.include_stack.append(pattern)
             for name in sorted(glob.glob(str(full))):  # noqa: PTH207  the pattern holds the folder
                 if Path(name).is_file():
@@ -181,6 +181,14 @@ _handlers["proxycommand"] = ("ProxyCommand", TeachableConfig._set_proxy)
 TeachableConfig._handlers = _handlers
 
 
+def expand_home(text: str) -> Path:
+    """A path with `~` and `~user` expanded; a user that does not exist is left as written, as in ssh."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
+
+
 def run_exec(command: str, *, timeout_s: float = 5.0) -> bool | None:
     """Run a `Match exec` command as ssh does (by the user's shell). For the user's own config only."""
     shell = os.environ.get("SHELL") or "/bin/sh"
@@ -223,7 +231,7 @@ def harmless_exec(command: str) -> bool | None:
         }  # fmt: skip
         if len(words) == 3 and words[0] in {"test", "/usr/bin/test", "/bin/test"} and words[1] in checks:
             with contextlib.suppress(OSError, ValueError):
-                answer = checks[words[1]](Path(words[2]).expanduser())
+                answer = checks[words[1]](expand_home(words[2]))
     return answer if answer is None else answer != negate
 
 

@@ -146,6 +146,11 @@ def test_missing_and_present_identity_files(tmp_path: Path) -> None:
     assert [n.slug for n in got.notes] == ["identity-file-missing"]
 
 
+def test_the_home_of_nobody_is_left_as_written(tmp_path: Path) -> None:
+    got = resolve(tmp_path, "Include ~no-such-user/x\nHost gpu1\n IdentityFile ~no-such-user/key\n")
+    assert got.missing_identity_files == ("~no-such-user/key",)
+
+
 def test_known_hosts_files(tmp_path: Path) -> None:
     got = resolve(tmp_path, f"Host *\n UserKnownHostsFile {tmp_path}/kh.%h\n")
     assert got.known_hosts_new == f"{tmp_path}/kh.gpu1" and f"{tmp_path}/kh.gpu1" not in got.known_hosts
