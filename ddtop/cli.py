@@ -81,7 +81,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's folder behind.")] = False,
 ) -> None:
     """A SIMULATED host with a real sweep and one restart that fails. Nothing of this machine is touched."""
-    from ddtop.demo.run import run_demo
+    from ddtop.commands.demo import run_demo
 
     raise typer.Exit(run_demo(record=record, keep=keep))
 
@@ -168,9 +168,9 @@ def plan_new(
     ssh_config: Annotated[Path | None, typer.Option("--ssh-config", help="Instead of ~/.ssh/config.")] = None,
 ) -> None:
     """A first plan, from what runs on a host now."""
-    from ddtop.commands import connect as room
+    from ddtop.commands.plan_new import plan_from_host
 
-    typer.echo(room.plan_from_host(host, ssh_config))
+    typer.echo(plan_from_host(host, ssh_config))
 
 
 @app.command()

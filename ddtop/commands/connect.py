@@ -1,0 +1,255 @@
+"""`connect`, `replay`, `stop`: find or start the runner, open the dashboard, or run without one."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import secrets
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ddtop import paths
+from ddtop.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from ddtop.config import Settings
+    from ddtop.journal.session import Session
+    from ddtop.plan import Plan
+    from ddtop.runner import RunOptions
+
+UNFINISHED = ("interrupted", "crashed", "host-lost")
+"""States of a recording that `ddtop connect HOST` takes up again by itself: its runner did not end by request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `ddtop connect` was asked."""
+
+    hosts: tuple[str, ...]
+    plan: Path | None = None
+    record: Path | None = None
+    once: bool = False
+    json_out: bool = False
+    leave_running: bool = False
+    ssh_config: Path | None = None
+
+
+def connect(options: Options) -> int:
+    """The command. Returns its exit code; raises DdtopError with a sentence."""
+    from ddtop.config import load_settings
+
+    settings = load_settings()
+    if len(set(options.hosts)) != len(options.hosts):
+        raise UsageError("a host is named twice", do="name each host once")
+    if options.record is not None and len(options.hosts) > 1:
+        raise UsageError(
+            "--record takes one host", do="start one `ddtop connect HOST --record FILE` for each host"
+        )
+    if options.plan is not None and len(options.hosts) > 1:
+        raise UsageError(
+            "--plan takes one host", do="give each host's plan in config.toml: [hosts.NAME] plan = …"
+        )
+    if options.once:
+        return max(_once(host, options, settings) for host in options.hosts)
+    if options.record is not None:
+        from ddtop.runner import run
+
+        return run(_run_options(options.hosts[0], options, settings, record=options.record))
+    if options.json_out:
+        raise UsageError("--json needs --once or --record", do="ddtop connect HOST --once --json")
+    if not sys.stdout.isatty():
+        raise UsageError(
+            "the dashboard needs a terminal, and standard output is none",
+            do="--record FILE runs without a screen",
+        )
+    viewer = viewer_name()
+    sessions = [_session(_recording(host, options, settings), viewer) for host in options.hosts]
+    return show(sessions, viewer, settings, starter(options.ssh_config))
+
+
+def viewer_name() -> str:
+    """Who gives commands, as the record names it: `anna@laptop-3f2a`."""
+    return f"{getpass.getuser()}@{socket.gethostname().split('.')[0]}-{secrets.token_hex(2)}"
+
+
+def show(
+    sessions: list[Session],
+    viewer: str,
+    settings: Settings,
+    start_runner: Callable[[Session], Awaitable[str]] | None = None,
+) -> int:
+    """Opens the dashboard on `sessions`."""
+    from ddtop.dashboard.run import run_dashboard
+
+    return run_dashboard(
+        sessions,
+        theme=settings.theme,
+        keymap=settings.keys,
+        start_runner=start_runner,
+        viewer=viewer,
+        themes_folder=paths.config_dir() / "themes",
+        fault_log=paths.state_dir() / "ddtop.log",
+    )
+
+
+def starter(ssh_config: Path | None) -> Callable[[Session], Awaitable[str]]:
+    """What the dashboard calls when a recording has no living runner and the person wants one."""
+
+    async def start(session: Session) -> str:
+        from ddtop.journal.runs import run_info
+        from ddtop.runner import RunOptions, spawn_runner
+
+        host = run_info(session.path).host
+        options = RunOptions(host=host, record=session.path, attended=True, ssh_config=ssh_config)
+        spawned = await asyncio.to_thread(spawn_runner, options)
+        return f"a runner for {host} took the run up again (pid {spawned.pid})"
+
+    return start
+
+
+def _session(path: Path, viewer: str) -> Session:
+    from ddtop.journal.session import LiveSession
+
+    return LiveSession(path, viewer)
+
+
+def _run_options(
+    host: str, options: Options, settings: Settings, *, record: Path | None = None, attended: bool = False
+) -> RunOptions:
+    from ddtop.runner import RunOptions
+
+    own = settings.host(host)
+    ssh_config = options.ssh_config or (Path(own.ssh_config).expanduser() if own.ssh_config else None)
+    if ssh_config is not None and not ssh_config.is_file():
+        raise UsageError(f"{ssh_config}: there is no such SSH configuration", do="name an existing file")
+    return RunOptions(
+        host=host,
+        plan=_plan(host, options, settings),
+        record=record,
+        attended=attended,
+        json_out=options.json_out,
+        leave_running=options.leave_running,
+        ssh_config=ssh_config,
+        host_dir=own.host_dir or None,
+    )
+
+
+def _plan(host: str, options: Options, settings: Settings) -> Plan | None:
+    """The plan of --plan, else of the host's settings; its warnings go to stderr."""
+    from ddtop.plan import check_plan
+
+    own = settings.host(host).plan
+    path = options.plan or (Path(own).expanduser() if own else None)
+    if path is None:
+        return None
+    plan, warnings = check_plan(path)
+    for warning in warnings:
+        print(f"ddtop: {path}: {warning}", file=sys.stderr)
+    return plan
+
+
+def _recording(host: str, options: Options, settings: Settings) -> Path:
+    """The recording to look at: the living runner's, else that of a runner started now.
+
+    Without --plan an unfinished sweep of this host is taken up again.
+    """
+    from ddtop.journal.locks import live_recording
+    from ddtop.journal.runs import list_runs, run_info
+    from ddtop.runner import spawn_runner
+
+    alive = live_recording(host)
+    if alive is not None:
+        if options.plan is not None:
+            wanted, running = _plan(host, options, settings), run_info(alive)
+            if wanted is not None and running.name != wanted.name:
+                raise RefusedError(
+                    f"a runner is alive that does {'plan ' + running.name if running.name else 'no plan, it watches'}",
+                    means="one host has one runner, so that two never measure each other's load",
+                    do=f"ddtop stop {running.run_id}, then start this plan",
+                    host=host,
+                )
+        return alive
+    run_options = _run_options(host, options, settings, attended=True)
+    if run_options.plan is None:
+        left = next(
+            (r for r in list_runs() if r.host == host and r.mode == "sweep" and r.problem is None), None
+        )
+        if left is not None and left.state in UNFINISHED:
+            run_options = _run_options(host, options, settings, record=left.path, attended=True)
+    return spawn_runner(run_options).path
+
+
+def _once(host: str, options: Options, settings: Settings) -> int:
+    """Prints one probe."""
+    from ddtop.commands.probe_text import probe_json, probe_text
+    from ddtop.runner import make_connector
+    from ddtop.sweep.fromplan import sweep_from
+    from ddtop.sweep.prober import probe
+
+    run_options = _run_options(host, options, settings)
+    sweep = sweep_from(run_options.plan) if run_options.plan else None
+
+    async def ask() -> tuple[dict[str, object], float | None, str]:
+        connector = make_connector(run_options)
+        reached = await connector.connect()
+        try:
+            return await probe(reached, sweep), reached.rtt_ms, connector.target
+        finally:
+            await reached.close()
+
+    found, rtt_ms, target = asyncio.run(ask())
+    print(
+        probe_json(host, target, found, rtt_ms)
+        if options.json_out
+        else probe_text(host, target, found, rtt_ms)
+    )
+    return 0
+
+
+def replay(recording: Path, speed: float) -> int:
+    """The dashboard on a recording."""
+    from ddtop.config import load_settings
+    from ddtop.journal.replay import ReplaySession
+    from ddtop.journal.runs import resolve_run
+
+    if speed <= 0:
+        raise UsageError(f"--speed is {speed}", do="give a number above 0, such as 4")
+    return show([ReplaySession(resolve_run(str(recording)).path, speed)], viewer_name(), load_settings())
+
+
+def stop(run: str, *, leave_running: bool) -> int:
+    """Asks the living runner to end, and waits until it has left the host as it found it."""
+    import time
+
+    from ddtop.events import CommandSeen, RunEnded, StopRun
+    from ddtop.journal.commands import append_command
+    from ddtop.journal.locks import is_live, live_recording
+    from ddtop.journal.reader import read_state
+    from ddtop.journal.runs import resolve_run
+
+    path = live_recording(run) or resolve_run(run).path
+    if not is_live(path):
+        raise RefusedError(f"no runner is alive for {run}", do="ddtop runs shows what is running")
+    command = StopRun(
+        id=secrets.token_hex(8), viewer=viewer_name(), at_s=time.time(), leave_running=leave_running
+    )
+    append_command(path, command)
+    print(f"asked the runner of {path.name} to stop; it leaves the host as it found it …", file=sys.stderr)
+    while is_live(path):
+        time.sleep(0.2)
+    state = read_state(path, check=False)
+    answer = next((c for c in reversed(state.commands) if c.command_id == command.id), None)
+    if isinstance(answer, CommandSeen) and answer.outcome != "obeyed":
+        raise RefusedError(f"the runner did not obey: {answer.reason}")
+    ended: RunEnded | None = state.run.ended
+    left = ended.left_behind if ended else ()
+    print(
+        "stopped; the host is as it was found"
+        if not left
+        else "stopped; left behind:\n  " + "\n  ".join(left)
+    )
+    return 0

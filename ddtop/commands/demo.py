@@ -1,0 +1,126 @@
+"""`ddtop demo`: build the SIMULATED machine, serve it over SSH, run the real sweep on it, and show it.
+
+Everything lives in one temporary folder, recordings included, and ends with the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ddtop.demo.world import World
+from ddtop.errors import DdtopError, UsageError
+from ddtop.paths import shipped
+
+START_S = 20.0
+
+
+def run_demo(*, record: Path | None, keep: bool) -> int:
+    """The command. With `record` headless, as `connect --record` is; else the dashboard."""
+    if not sys.platform.startswith("linux"):
+        raise UsageError(
+            "the demo's host runs on Linux only", means="the agent runs from memory files, which other systems lack",
+            do="use ddtop against a Linux host, or watch a recording: ddtop replay FILE",
+        )  # fmt: skip
+    if record is None and not sys.stdout.isatty():
+        raise UsageError(
+            "the dashboard needs a terminal, and standard output is none", do="ddtop demo --record FILE"
+        )
+    root = Path(tempfile.mkdtemp(prefix="ddtop-demo-"))
+    try:
+        world = World(root)
+        world.build()
+        os.environ["DDTOP_HOME"] = str(root / "ddtop")
+        os.environ["DDTOP_DEMO_DIR"] = str(root)
+        with _serving(world):
+            return _run(world, record)
+    finally:
+        if keep:
+            print(f"the demo's folder is left: {root}", file=sys.stderr)
+        else:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def _run(world: World, record: Path | None) -> int:
+    from ddtop.commands.connect import show, starter, viewer_name
+    from ddtop.config import Settings
+    from ddtop.journal.session import LiveSession
+    from ddtop.plan import parse_plan
+    from ddtop.runner import RunOptions, run, spawn_runner
+
+    plan_path = shipped("plans") / "demo.toml"
+    text = plan_path.read_text(encoding="utf-8").replace("port = 31997", f"port = {free_port()}")
+    plan, _ = parse_plan(text, name=str(plan_path), folder=plan_path.parent)
+    options = RunOptions(
+        host="demo",
+        plan=plan,
+        record=record,
+        attended=record is None,
+        ssh_config=world.ssh_config,
+        simulated=True,
+    )
+    if record is not None:
+        print("SIMULATED: the GPUs and the engine of this host are stand-ins", file=sys.stderr)
+        return run(options)
+    spawned = spawn_runner(options)
+    viewer = viewer_name()
+    try:
+        return show([LiveSession(spawned.path, viewer)], viewer, Settings(), starter(world.ssh_config))
+    finally:
+        _end_runner(spawned.pid)
+        print("The demo has ended; its SIMULATED host is gone. Your own: ddtop connect HOST")
+
+
+def _end_runner(pid: int) -> None:
+    """The demo's host dies with the demo, so its runner has nothing to put in order there."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, 15)
+        deadline = time.monotonic() + 3
+        while time.monotonic() < deadline and not _reaped(pid):
+            time.sleep(0.05)
+        if not _reaped(pid):
+            os.kill(pid, 9)
+
+
+def _reaped(pid: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    return True
+
+
+def free_port() -> int:
+    """A loopback port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _serving(world: World) -> Iterator[None]:
+    """The demo's SSH server as a child that ends with us: it watches its standard input."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "ddtop.demo.server", str(world.root)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert child.stdout is not None and child.stdin is not None and child.stderr is not None
+    try:
+        line = child.stdout.readline()
+        if not line.strip().isdigit():
+            child.wait(START_S)
+            raise DdtopError(f"the demo's SSH server did not start: {child.stderr.read().strip()[-500:]}")
+        world.write_ssh_config(int(line))
+        yield
+    finally:
+        child.stdin.close()
+        try:
+            child.wait(10)
+        except subprocess.TimeoutExpired:
+            child.kill()

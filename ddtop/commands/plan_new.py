@@ -1,0 +1,128 @@
+"""`ddtop plan new --from HOST`: a first plan, from the server that runs there now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ddtop.errors import RefusedError
+
+_VALUES = {"tp": ("--tp", "--tp-size", "--tensor-parallel-size"), "port": ("--port",)}
+_MODEL = ("--model-path", "--model", "-m")
+_SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
+
+
+def plan_from_host(host: str, ssh_config: Path | None) -> str:
+    """TOML of a plan with one configuration, the present one. Raises HostError, RefusedError."""
+    from ddtop.hosts.inventory import probe
+    from ddtop.runner import RunOptions, make_connector
+
+    async def ask() -> dict[str, Any]:
+        reached = await make_connector(RunOptions(host=host, ssh_config=ssh_config)).connect()
+        try:
+            return await probe(reached, units=[])
+        finally:
+            await reached.close()
+
+    return plan_text(host, asyncio.run(ask()))
+
+
+def plan_text(host: str, probe: Mapping[str, Any]) -> str:
+    """The plan for the first server of a probe. Raises RefusedError where nothing serves."""
+    servers = [s for s in probe.get("servers") or [] if isinstance(s, Mapping)]
+    if not servers:
+        raise RefusedError(
+            "no SGLang, vLLM or llama.cpp server runs there", host=host,
+            do="start one, or begin with a shipped plan: ddtop paths shows where they are",
+        )  # fmt: skip
+    server = servers[0]
+    command, tp, masked = templated([str(w) for w in server.get("cmdline") or []], server.get("port"))
+    unit = server.get("unit")
+    kind = "systemd" if unit else "process"
+    name = re.sub(r"[^a-z0-9.-]+", "-", f"{host}-{Path(str(server.get('model') or 'model')).name}".lower())
+    lines = [
+        f"# A first plan for {host}, from what ran there. `ddtop plan check` it after every edit.",
+        f"name = {_toml(name)}",
+        f"host = {_toml(host)}",
+        "",
+        "[model]",
+        f"path = {_toml(str(server.get('model') or ''))}",
+        'sources = []                 # where to copy it from when it is gone: directories, "hf:org/name"',
+        "",
+        "[service]",
+        f"kind = {_toml(kind)}",
+        f"unit = {_toml(str(unit or 'server'))}",
+        f"engine = {_toml(str(server.get('engine')))}",
+        f"port = {server.get('port') or 30000}",
+        f"command = {_toml(command)}",
+        "",
+        "[configs]",
+        'current = {}                 # add others: name = { args = ["--flag", "value"] }',
+        "",
+        "[matrix]",
+        f"tp = [{tp}]",
+        "concurrency = [1, 8, 32]",
+        "context = [0]",
+        'baseline = "current"',
+        "",
+        "[[workload]]",
+        'name = "fib"',
+        'prompts = ["Write a Python program that prints the first 50 Fibonacci numbers."]',
+        "output_tokens = [256]",
+    ]
+    if masked:
+        lines.insert(
+            1,
+            f"# Left out because it looks like a secret: {', '.join(masked)}. Give it by the host's environment.",
+        )
+    if len(servers) > 1:
+        others = ", ".join(f"{s.get('engine')} pid {s.get('pid')}" for s in servers[1:])
+        lines.insert(1, f"# Other servers run there too: {others}.")
+    return "\n".join(lines)
+
+
+def templated(words: Sequence[str], port: Any) -> tuple[list[str], int, list[str]]:
+    """A command line with {tp}, {port} and {model.path} put in; the TP it had; the flags left out as secrets.
+
+    >>> templated(["python3", "-m", "sglang.launch_server", "--model-path", "/m", "--tp", "4", "--port", "1"], 1)
+    (['python3', '-m', 'sglang.launch_server', '--model-path', '{model.path}', '--tp', '{tp}', '--port', '{port}'], 4, [])
+    """
+    out: list[str] = []
+    masked: list[str] = []
+    tp, rest, words = 1, iter(range(len(words))), list(words)
+    for i in rest:
+        word = words[i]
+        flag, joined, value = word.partition("=")
+        after = value if joined else (words[i + 1] if i + 1 < len(words) else "")
+        target = "{tp}" if flag in _VALUES["tp"] else "{port}" if flag in _VALUES["port"] else ""
+        # `-m` names a module after python, a model after llama-server.
+        if flag in _MODEL and not (flag == "-m" and Path(words[0]).name.startswith("python")):
+            target = "{model.path}"
+        if (
+            _SECRET.search(flag)
+            and flag.startswith("--")
+            and "tokens" not in flag
+            and "tokenizer" not in flag
+        ):
+            masked.append(flag)
+            if not joined and after and not after.startswith("-"):
+                next(rest, None)
+            continue
+        if not target:
+            out.append(word.replace("{", "{{").replace("}", "}}"))
+            continue
+        if target == "{tp}" and after.isdigit():
+            tp = int(after)
+        out += [f"{flag}={target}"] if joined else [flag, target]
+        if not joined:
+            next(rest, None)
+    return out, tp, masked
+
+
+def _toml(value: str | list[str]) -> str:
+    """A TOML string or array: JSON's are valid TOML where no lone surrogate is in them."""
+    return json.dumps(value, ensure_ascii=True)
