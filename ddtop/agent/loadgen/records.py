@@ -21,9 +21,15 @@ PACKED = ("requests", "texts", "bins", "gpu_samples")
 
 def pack_value(value: Any) -> str:
     """base64 of zlib of JSON."""
+    return _squeeze(json.dumps(value, separators=(",", ":")))
+
+
+def _squeeze(text: str) -> str:
     import zlib
 
-    return base64.b64encode(zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 6)).decode()
+    return base64.b64encode(
+        zlib.compress(text.encode(), 1)
+    ).decode()  # level 6 is 5 % smaller and takes 3 times as long
 
 
 def unpack_value(text: str) -> Any:
@@ -42,10 +48,11 @@ def pack(result: dict[str, Any]) -> dict[str, Any]:
     for key in PACKED:
         if key not in out:
             continue
-        if len(json.dumps(out[key])) <= PLAIN_MAX:
+        text = json.dumps(out[key], separators=(",", ":"))
+        if len(text) <= PLAIN_MAX:
             continue
         value = out.pop(key)
-        packed = pack_value(value)
+        packed = _squeeze(text)
         if key == "requests" and len(packed) > CHUNKS_MAX:
             packed, out["chunks_kept"] = _fit_requests(value, len(packed))
         if key == "texts" and len(packed) > TEXTS_MAX:
