@@ -27,12 +27,13 @@ told."""
 
 def is_busy(sample: GpuSample) -> bool | None:
     """Whether a GPU works: by utilisation, else power, else clocks; None when nothing tells."""
+    idle_bit = "gpu_idle" in (sample.throttle_reasons or ())
     if sample.util_gpu_pct is not None:
-        return sample.util_gpu_pct > 0
+        return sample.util_gpu_pct > (5 if idle_bit else 0)
     fraction = sample.power_fraction
     if fraction is not None:
         return fraction >= _BUSY_FRACTION
-    if sample.throttle_reasons is not None and "gpu_idle" in sample.throttle_reasons:
+    if idle_bit:
         return False
     if sample.pstate is not None and sample.pstate[:1] == "P" and sample.pstate[1:].isdigit():
         return int(sample.pstate[1:]) < 5
