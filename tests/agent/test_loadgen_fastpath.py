@@ -64,7 +64,7 @@ def messages(draw: st.DrawFn) -> dict[str, Any]:
     return message
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(items=st.lists(messages(), max_size=6), ascii_only=st.booleans(), merge=st.booleans())
 def test_both_ways_agree(items: list[dict[str, Any]], ascii_only: bool, merge: bool) -> None:
     events = [

@@ -46,7 +46,7 @@ STREAMS = [
 
 
 @pytest.mark.parametrize("text", STREAMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(places=st.lists(st.integers(0, 200), max_size=12))
 def test_any_cut_gives_the_same_events(text: str, places: list[int]) -> None:
     data = text.encode()
@@ -95,7 +95,7 @@ RESPONSES = {
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(places=st.lists(st.integers(0, 1000), max_size=15))
 def test_any_cut_gives_the_same_body(name: str, places: list[int]) -> None:
     reader = ResponseReader()
@@ -120,7 +120,7 @@ def test_what_is_not_http_is_said(data: bytes) -> None:
         ResponseReader().feed(data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=300))
 def test_garbage_never_escapes(data: bytes) -> None:
     reader = ResponseReader()
@@ -169,7 +169,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(JSON, max_size=4))
 def test_any_json_is_survived(values: list[Any]) -> None:
     account = Account()

@@ -102,6 +102,7 @@ def test_some_failed_is_kept_half_is_not() -> None:
         ({"clients": [{**CLIENT, "wait_share": 0.02}]}, {}, "generator-waited"),
         ({"pressure": {"server_wait_share": 0.02}}, {}, "server-waited"),
         ({"pressure": {"steal_share": 0.05}}, {}, "cpu-stolen"),
+        ({"pressure": {"psi_cpu_some_share": 0.2}}, {}, "cpu-pressure"),
         ({"flush": {"ok": False, "text": "busy"}}, {}, "cache-not-flushed"),
         ({"gpu": {"error": "no nvidia-smi on this machine"}}, {}, "telemetry-missing"),
         ({"context": {"asked": 8192, "ok": False}}, {}, "context-off"),
@@ -121,6 +122,10 @@ def test_reasons(change: dict[str, Any], spec: dict[str, Any], reason: str) -> N
 
 def test_read_lag_does_not_count_with_kernel_stamps() -> None:
     assert reasons(made(clients=[{**CLIENT, "lags_ns": [9_000_000] * 9}])) == ()
+
+
+def test_pressure_does_not_count_where_the_servers_threads_were_asked() -> None:
+    assert reasons(made(pressure={"psi_cpu_some_share": 0.2, "server_wait_share": 0.001})) == ()
 
 
 def test_retractions_and_own_count() -> None:
