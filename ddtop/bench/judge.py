@@ -195,10 +195,10 @@ def _server(
     pressure = result.get("pressure") or {}
     if pressure.get("server_wait_share", 0.0) > 0.01:
         details["server-waited"] = f"{pressure['server_wait_share']:.1%} of the time"
-    elif "server_wait_share" not in pressure and pressure.get("psi_cpu_some_share", 0.0) > PSI_SHARE:
-        # PSI counts every task of the machine, so it speaks only where the server's own threads cannot be asked
-        if not result.get("network_included"):
-            details["cpu-pressure"] = f"{pressure['psi_cpu_some_share']:.1%} of the time"
+    # PSI counts every task of the machine, so it speaks only where the server's own threads cannot be asked
+    unasked = "server_wait_share" not in pressure and not result.get("network_included")
+    if unasked and pressure.get("psi_cpu_some_share", 0.0) > PSI_SHARE:
+        details["cpu-pressure"] = f"{pressure['psi_cpu_some_share']:.1%} of the time"
     if pressure.get("steal_share", 0.0) > 0.01:
         details["cpu-stolen"] = f"{pressure['steal_share']:.1%} of all CPU time"
     flush = result.get("flush")
