@@ -27,13 +27,16 @@ from ddtop.journal.tables import RECORDING, clean
 from ddtop.journal.writer import JournalWriter
 from tests.journal.made import any_event, sweep
 
+MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
+"""Where hypothesis makes its many recordings: it tries our logic there, not the disk."""
+
 T = {"at_s": 1.7e9, "mono_s": 5.0, "host": "ct200"}
 
 
 def write(path: Path, events: list[ev.Event]) -> None:
+    """In one transaction: a commit for each event would only try the disk's patience."""
     with JournalWriter.open(path) as journal:
-        for event in events:
-            journal.append(event)
+        journal.extend(events)
 
 
 def read(path: Path) -> list[ev.Event]:
@@ -52,7 +55,7 @@ def test_a_sweep_comes_back_as_it_was_and_is_one_file(tmp_path: Path) -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(any_event(), min_size=1, max_size=15))
 def test_every_event_comes_back(events: list[ev.Event]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "a.ddtop"
         with JournalWriter.open(path) as journal:
             journal.extend(events)
@@ -168,7 +171,7 @@ def test_killed_after_any_event_no_durable_one_is_lost_and_the_run_goes_on(tmp_p
 @given(st.integers(0, len(sweep()) - 1))
 def test_a_process_that_ends_anywhere_leaves_a_prefix(stop: int) -> None:
     """As above at random moments, by fork and _exit: quick, and as sudden for SQLite."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "a.ddtop"
         child = os.fork()
         if child == 0:
