@@ -330,6 +330,22 @@ def _layout(entries: Sequence[Entry], weights: Weights) -> str:
     return "gguf" if any(n.lower().endswith(".gguf") for n in weights.files) else "plain"
 
 
+def human_bytes(count: int) -> str:
+    """Bytes for people, in powers of 1000 as disks are sold: `52.1 GB`.
+
+    >>> human_bytes(999), human_bytes(52100000000)
+    ('999 bytes', '52.1 GB')
+    """
+    if count < 1000:
+        return f"{count} bytes"
+    value = float(count)
+    for unit in ("kB", "MB", "GB"):
+        value /= 1000
+        if value < 999.5:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1000:.1f} TB"
+
+
 def _evidence(
     out: Dict[str, Any], bad: Dict[str, Any], missing: List[str], markers: List[Entry]
 ) -> List[Dict[str, Any]]:
@@ -342,8 +358,9 @@ def _evidence(
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             rows.append({"text": f"{label.replace('_', ' ')}: {', '.join(names[:3])}{more}"})
     for marker in markers[:3]:
-        rows.append({"text": f"half-done: {marker.path} ({marker.size} bytes)"})
-    text = f"{out['present_shards']} of {out['expected_shards']} shards present, {out['present_bytes']} bytes"
+        rows.append({"text": f"half-done: {marker.path} ({human_bytes(marker.size)})"})
+    here = human_bytes(out["present_bytes"])
+    text = f"{out['present_shards']} of {out['expected_shards']} shards present, {here}"
     rows.append({"text": text + ("" if out["index_present"] else "; no index file")})
     if not out["tokenizer_present"] and out["weight_files"] and out["layout"] != "gguf":
         rows.append({"text": "no tokenizer file among them: the server must be given one"})
