@@ -47,6 +47,10 @@ def connect_options(target: SshTarget) -> dict[str, Any]:
         out["agent_identities"] = list(target.identity_files)
     if target.agent_path is not None:
         out["agent_path"] = target.agent_path or None
+    if target.identities_only and not target.identity_files:
+        out["agent_path"] = (
+            None  # ssh then offers its default key files, and nothing else that the agent holds
+        )
     if target.proxy_command and not target.jumps:
         out["proxy_command"] = list(target.proxy_command)
     for option, name in _PASSED_ON.items():

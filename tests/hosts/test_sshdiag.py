@@ -4,7 +4,9 @@ programs."""
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -57,9 +59,9 @@ class Place:
     def __init__(self, folder: Path, port: int, host_key: asyncssh.SSHKey) -> None:
         self.folder, self.port, self.host_key = folder, port, host_key
 
-    def target(self, *lines: str, host: str = "box") -> SshTarget:
+    def target(self, *lines: str, host: str = "box", no_agent: bool = True) -> SshTarget:
         rows = ["HostName 127.0.0.1", f"Port {self.port}", "User root", f"UserKnownHostsFile {self.folder}/known_hosts",
-                "GlobalKnownHostsFile /dev/null", "IdentityAgent none", *lines]  # fmt: skip
+                "GlobalKnownHostsFile /dev/null", *(["IdentityAgent none"] if no_agent else []), *lines]  # fmt: skip
         path = self.folder / "config"
         path.write_text(f"Host {host}\n" + "".join(f"  {r}\n" for r in rows))
         return resolve_target(host, config_paths=[path], include_dir=self.folder, local_user="nobody")
@@ -211,6 +213,37 @@ async def test_identities_only_offers_just_the_named_key(place: Place) -> None:
     place.trust()
     async with await connect(place.target(place.key, "IdentitiesOnly yes")):
         pass
+
+
+async def test_identities_only_with_a_locked_key_is_told_apart(place: Place) -> None:
+    place.trust()
+    with pytest.raises(HostUnreachableError, match="passphrase"):
+        await connect(place.target(f"IdentityFile {place.folder}/locked", "IdentitiesOnly yes"))
+
+
+async def test_an_agent_holds_the_locked_key(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real ssh-agent: the locked file cannot be read, and its key comes from the agent."""
+    if shutil.which("ssh-agent") is None or shutil.which("ssh-add") is None:
+        pytest.skip("no ssh-agent here")
+    place.trust()
+    sock = str(place.folder / "agent")
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", sock], stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            if Path(sock).exists():
+                break
+            await asyncio.sleep(0.02)
+        env = {"SSH_AUTH_SOCK": sock, "PATH": "/usr/bin:/bin"}
+        subprocess.run(["ssh-add", "-q", f"{place.folder}/key"], env=env, check=True, capture_output=True)
+        for more in ([], ["IdentitiesOnly yes"]):
+            target = place.target(
+                f"IdentityAgent {sock}", f"IdentityFile {place.folder}/locked", *more, no_agent=False
+            )
+            async with await connect(target):
+                pass
+    finally:
+        agent.terminate()
+        agent.wait()
 
 
 async def test_the_wrong_key_is_denied_and_named(place: Place) -> None:
