@@ -195,7 +195,7 @@ def _of_target(
     target: SshTarget, texts: Mapping[str, str], *, file: str | None = None, folder: str = ""
 ) -> dict[str, Any]:
     """The verdict on one resolved config: what acts, what does not, and what ddtop does about it."""
-    verdict, cause, severity, advice = _config_cause(target, folder)
+    verdict, cause, severity, advice = config_cause(target, folder)
     proof = [evidence("route: " + " > ".join(target.route), file=file)]
     proof += [evidence(note.text.replace(f"{folder}/", ""), file=file) for note in target.notes]
     slugs = {note.slug for note in target.notes}
@@ -245,7 +245,8 @@ def _uses_tagged(texts: Mapping[str, str], file: str | None, folder: str) -> boo
     )
 
 
-def _config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
+def config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
+    """(verdict, cause, severity, advice) of a resolved config: the one thing that most needs to be known."""
     slugs = {note.slug for note in target.notes}
     if target.nested_jump:
         return "degraded", "nested-proxyjump-unsupported", "warn", (

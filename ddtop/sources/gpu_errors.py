@@ -28,7 +28,7 @@ def _rule(pattern: str, cause: str, severity: str, advice: str, verdict: str = "
 
 
 # First match wins: the particular before the general.
-_RULES: tuple[_Rule, ...] = (
+TEXT_RULES: tuple[_Rule, ...] = (
     _rule(
         rf"Unable to determine the device handle for (?:GPU|gpu)?\s{{0,3}}\d{{0,3}}:?\s{{0,3}}{_BUS}",
         "gpu-lost-from-bus",
@@ -176,7 +176,7 @@ def find_trouble(text: str, *, limit: int = 200_000) -> GpuTrouble | None:
     {'bus_id': '0000:65:00.0'}
     """
     text = text[:limit]
-    for rule in _RULES:
+    for rule in TEXT_RULES:
         found = rule.pattern.search(text)
         if not found:
             continue

@@ -69,7 +69,7 @@ def judge_pmon(text: str, lines: Sequence[str]) -> dict[str, Any] | None:
 
 # Xid → (cause, severity, verdict, advice); NVIDIA's Xid catalogue, see docs. Others are shown and warned
 # about.
-_XIDS: dict[int, tuple[str, str, str, str]] = {
+XIDS: dict[int, tuple[str, str, str, str]] = {
     48: ("double-bit-ecc", "critical", "down", "Take the host out: an uncorrectable memory error."),
     63: (
         "row-remap-pending",
@@ -118,7 +118,7 @@ _XIDS: dict[int, tuple[str, str, str, str]] = {
     140: ("unrecovered-ecc", "critical", "down", "Take the host out: an unrecovered memory error."),
     154: ("recovery-action-changed", "error", "degraded", "Follow the recovery action that the line names."),
 }
-_APP_XIDS = {13, 31, 43, 45}
+APP_XIDS = {13, 31, 43, 45}
 
 
 def judge_signs(signs: HostSigns) -> dict[str, Any]:
@@ -145,13 +145,13 @@ def judge_signs(signs: HostSigns) -> dict[str, Any]:
             stale_value_shown_as_live=False,
         )
         return shape(Finding("down", "nvidia-smi-hung", "critical", advice), proof, **fields)
-    grave = next((x for _, _, x, _ in signs.xids if x in _XIDS), None)
+    grave = next((x for _, _, x, _ in signs.xids if x in XIDS), None)
     if grave is not None:
-        cause, severity, verdict, advice = _XIDS[grave]
+        cause, severity, verdict, advice = XIDS[grave]
         fields["xid"] = grave
     elif signs.lost:
-        cause, severity, verdict, advice = _XIDS[79]
-    elif signs.xids and all(x in _APP_XIDS for _, _, x, _ in signs.xids) and not signs.blocked:
+        cause, severity, verdict, advice = XIDS[79]
+    elif signs.xids and all(x in APP_XIDS for _, _, x, _ in signs.xids) and not signs.blocked:
         cause, severity, verdict = "xid-application", "warn", "degraded"
         advice = "A process's own fault on the GPU (or its end by a kill): the cell failed, the host is fine."
     elif signs.xids:
