@@ -16,6 +16,9 @@ PATH, INTERFACE, MEMBER, ERROR_NAME, REPLY_SERIAL, DESTINATION, SENDER, SIGNATUR
 _TYPE_OF = {PATH: "o", INTERFACE: "s", MEMBER: "s", DESTINATION: "s", SIGNATURE: "g"}
 _HEADER = 16
 MAX_MESSAGE = 1 << 26
+_BUS, _BUS_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
+_SYSTEMD, _SYSTEMD_PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
+_MANAGER = _SYSTEMD + ".Manager"
 
 
 class Message(NamedTuple):
@@ -126,7 +129,24 @@ class UnitSignals:
 
     @classmethod
     def open(cls, unit: str, user: bool, timeout_s: float = 3.0) -> UnitSignals:
-        """Connects and subscribes. Raises OSError where there is no bus or it refuses."""
+        """Connects and subscribes to a unit. Raises OSError where there is no bus or it refuses."""
+        rule = (
+            "type='signal',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',path='%s'"
+        )
+        match = call(2, _BUS, _BUS_PATH, _BUS, "AddMatch", rule % unit_path(unit))
+        return cls._open(user, timeout_s, match + call(3, _SYSTEMD, _SYSTEMD_PATH, _MANAGER, "Subscribe"))
+
+    @classmethod
+    def hold(cls, unit: str, user: bool, timeout_s: float = 3.0) -> UnitSignals:
+        """Refers to a unit until the connection is closed: systemd keeps it loaded, and what it remembers.
+
+        Without it systemd forgets at once what became of a start whose condition was not met. Raises OSError.
+        """
+        return cls._open(user, timeout_s, call(3, _SYSTEMD, _SYSTEMD_PATH, _MANAGER, "RefUnit", unit))
+
+    @classmethod
+    def _open(cls, user: bool, timeout_s: float, calls: bytes) -> UnitSignals:
+        """A connection on which `calls`, the last with serial 3, were made and answered."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.settimeout(timeout_s)
@@ -134,24 +154,15 @@ class UnitSignals:
             sock.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
             if not sock.recv(4096).startswith(b"OK"):
                 raise OSError("the bus refused us")
-            sock.sendall(b"BEGIN\r\n")
+            sock.sendall(b"BEGIN\r\n" + call(1, _BUS, _BUS_PATH, _BUS, "Hello") + calls)
             self = cls(sock)
-            bus, bus_path = "org.freedesktop.DBus", "/org/freedesktop/DBus"
-            rule = "type='signal',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',path='%s'"
-            sock.sendall(call(1, bus, bus_path, bus, "Hello"))
-            sock.sendall(call(2, bus, bus_path, bus, "AddMatch", rule % unit_path(unit)))
-            manager = "org.freedesktop.systemd1"
-            subscribe = call(3, manager, "/org/freedesktop/systemd1", manager + ".Manager", "Subscribe")
-            sock.sendall(subscribe)
             answered = False
             while not answered:
                 for message in self._receive():
                     if message.fields.get(REPLY_SERIAL) == 3:
                         answered = True
                         if message.kind == ERROR:
-                            raise OSError(
-                                "systemd refused the subscription: %s" % message.fields.get(ERROR_NAME)
-                            )
+                            raise OSError("systemd refused: %s" % message.fields.get(ERROR_NAME))
             sock.setblocking(False)
             return self
         except BaseException:

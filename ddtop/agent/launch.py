@@ -6,11 +6,13 @@ a job is a unit of its own (as root, by sudo -n with --uid, or --user with linge
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import pwd
 import subprocess
 import sys
+import time
 from typing import Any, Dict, List, Optional, Sequence
 
 from .context import Context
@@ -21,6 +23,7 @@ from .state import write_whole
 
 SYSTEM, SUDO, USER, SETSID = "system", "sudo", "user", "setsid"
 NOFILE = 65536
+OLD_ZIP_S = 30 * 86400
 
 
 def mode_of(context: Context) -> str:
@@ -65,8 +68,20 @@ def stored_zip(context: Context) -> str:
         if hashlib.sha256(data).hexdigest() != context.zip_hash:
             raise OpError("internal", "the agent's own zip does not have its hash")
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        _forget_old(folder)
         write_whole(path, data)
     return path
+
+
+def _forget_old(folder: str) -> None:
+    """Zips of other versions of ddtop, once no job can still need them."""
+    for name in os.listdir(folder):
+        full = os.path.join(folder, name)
+        try:
+            if name.endswith(".zip") and time.time() - os.stat(full).st_mtime > OLD_ZIP_S:
+                os.unlink(full)
+        except OSError:
+            pass
 
 
 def _hash_of(path: str) -> Optional[str]:
@@ -134,10 +149,11 @@ async def launch(
     limit_s: Optional[float] = None,
     stop_s: float = 20.0,
     as_root: bool = False,
+    wait_for_name: bool = False,
 ) -> None:
     """Starts `argv` detached. A unit of that name that exists already is OpError "failed" (the name is the lock).
 
-    With `as_root` a sudo login's job runs as root and not as the login's user.
+    With `wait_for_name` an ending unit of that name is waited for (3 s). With `as_root` a sudo login's job runs as root and not as the login's user.
     """
     if mode == SETSID:
         await context.thread(_setsid, list(argv), cwd, log)
@@ -154,9 +170,13 @@ async def launch(
         user=account.pw_name if account else "",
         group=str(account.pw_gid) if account else "",
     )
-    done = await run(words, timeout_s=20)
-    if done.rc != 0:
-        raise _refused(done)
+    for attempt in range(30):
+        done = await run(words, timeout_s=20)
+        if done.rc == 0:
+            return
+        if not wait_for_name or "already" not in done.err or attempt == 29:
+            raise _refused(done)
+        await asyncio.sleep(0.1)
 
 
 def _refused(done: Done) -> OpError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from typing import List, Optional
@@ -80,4 +81,7 @@ async def _run(loop: asyncio.AbstractEventLoop, words: List[str], in_fd: int, ou
         "unknown": sorted(rights.unknown),
     }
     writer.write(encode({"hello": hello}))
-    return await Server(context, in_fd, writer).serve()
+    server = Server(context, in_fd, writer)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        loop.add_signal_handler(number, server.end, 0)  # the session ends: our children end with us
+    return await server.serve()

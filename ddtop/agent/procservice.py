@@ -80,6 +80,7 @@ async def proc_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
         cwd=folder,
         log=os.path.join(folder, "supervisor.log"),
         stop_s=float(args.get("stop_s", 30)) + 10,
+        wait_for_name=True,
     )
     until = time.monotonic() + START_S
     while time.monotonic() < until:

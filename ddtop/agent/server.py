@@ -126,7 +126,7 @@ class Server:
         loop.add_reader(self._stdin, self._readable)
         watch = loop.create_task(self._deadline())
         broken = loop.create_task(self._writer.broken.wait())
-        broken.add_done_callback(lambda _: self._end(0))
+        broken.add_done_callback(lambda _: self.end(0))
         try:
             return await self._over
         finally:
@@ -136,7 +136,8 @@ class Server:
                 task.cancel()
             await asyncio.wait(tasks, timeout=2)
 
-    def _end(self, code: int) -> None:
+    def end(self, code: int) -> None:
+        """Ends `serve` with this exit code."""
         if not self._over.done():
             self._over.set_result(code)
 
@@ -144,7 +145,7 @@ class Server:
         while True:
             await asyncio.sleep(1)
             if time.monotonic() - self._heard > DEADLINE_S:
-                self._end(79)
+                self.end(79)
 
     def _readable(self) -> None:
         try:
@@ -156,7 +157,7 @@ class Server:
         if not chunk:
             self._protocol_error(
                 "the input ended in the middle of a line"
-            ) if self._splitter.rest else self._end(0)
+            ) if self._splitter.rest else self.end(0)
             return
         self._heard = time.monotonic()
         try:
@@ -170,7 +171,7 @@ class Server:
 
     def _protocol_error(self, what: str) -> None:
         self._writer.write(error_line(None, OpError("bad-request", what)))
-        self._end(78)
+        self.end(78)
 
     def _take(self, line: bytes) -> None:
         try:

@@ -7,6 +7,7 @@ import time
 from typing import Any, Dict, List
 
 from .context import Context
+from .dbus import UnitSignals
 from .errors import OpError
 from .run import Done, run
 from .wire import UNIT_PROPS
@@ -14,6 +15,7 @@ from .wire import UNIT_PROPS
 ACTIONS = ("start", "stop", "restart", "reset-failed", "daemon-reload", "kill")
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\Z")
 _SHOW_S = 10.0
+HOLD_S = 30.0
 
 
 def unit_name(text: Any) -> str:
@@ -124,6 +126,19 @@ async def systemctl(context: Context, words: List[str], user: bool, timeout_s: f
     )
 
 
+async def _remember(context: Context, unit: str, user: bool) -> None:
+    """For HOLD_S systemd keeps the unit loaded, so that it can still say why a start came to nothing.
+
+    Not for longer, and not while merely watching: a loaded unit's files are not read anew without a reload. Where
+    it is refused (a login without root's rights), only the journal tells of an unmet condition.
+    """
+    try:
+        hold = await context.thread(UnitSignals.hold, unit, user)
+    except (OSError, ValueError):
+        return
+    context.loop.call_later(HOLD_S, hold.close)
+
+
 async def unit_action(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     """The op `unit-action`: returns as soon as systemd has queued the job."""
     action = args["action"]
@@ -137,6 +152,8 @@ async def unit_action(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
         words = ["kill", "--signal=" + re.sub(r"[^A-Z0-9]", "", str(args.get("signal", "TERM")))]
     if action != "daemon-reload":
         words += ["--", unit_name(args["unit"])]
+    if action in ("start", "restart"):
+        await _remember(context, unit_name(args["unit"]), user)
     done = await systemctl(context, words, user)
     if done.rc != 0:
         error = complain(done, f"systemctl {action}")

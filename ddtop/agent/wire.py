@@ -132,8 +132,8 @@ OPS = {
     "kernel-follow": ("stream", '{"after_cursor": str|null}', "as journal-follow, kernel transport only"),
     "file-follow": (
         "stream",
-        '{"path", "offset": int|null, "inode": int|null}',
-        '{"text", "offset", "inode", "rotated": bool}',
+        '{"path", "offset": int|null, "inode": int|null, "partial": bool=false}  a missing file is waited for',
+        '{"text", "offset", "inode", "rotated": bool, "partial"|absent}',
     ),
     "file-read": (
         "request",
@@ -170,16 +170,18 @@ OPS = {
     "job-start": (
         "request",
         '{"job": id, "kind": "loadgen"|"stage"|"exec"|"supervise", "spec": {...}, "limit_s": float, "env": {..}}',
-        '{"job", "unit"|"pid", "dir"}  idempotent by id: an existing job is answered, not started twice',
+        '{"job", "unit"|"pid", "dir", "existed": bool, "state"}  idempotent by id: an existing job is answered, not started'
+        ' twice. Specs: see agent/jobrun.py and agent/stage.py',
     ),
     "job-list": ("request", "{}", '{"jobs": [JOB]}'),
     "job-show": ("request", '{"job"}', "JOB"),
     "job-watch": (
         "stream",
         '{"job", "known": [cell ids]}',
-        '{"progress": {...}} | {"result": {...}} | {"state": JOB}, and the end state last',
+        '{"progress": {...}} | RESULT | {"state": JOB}, and the end state last. RESULT is {"id": cell, "result": {...}}, or'
+        ' {"id", "file": path, "size_b"} if a line cannot hold it (hosts/jobs.py reads it then)',
     ),
-    "job-collect": ("request", '{"job", "known": [..]}', '{"results": [...], "more": bool, "job": JOB}'),
+    "job-collect": ("request", '{"job", "known": [..]}', '{"results": [RESULT], "more": bool, "job": JOB}'),
     "job-stop": ("request", '{"job"}', "JOB"),
     "job-forget": ("request", '{"job"}', "{}   deletes the files of an ended job that ddtop wrote"),
     # ---- the `process` service: a plain command under a small supervisor in the state folder
@@ -191,7 +193,8 @@ OPS = {
     "proc-show": (
         "request",
         '{"name"}',
-        '{"active", "pid"|absent, "generation"|absent, "exit"|absent, "log", "mono_s", "argv"}',
+        '{"active", "pid"|absent, "start_ticks"|absent, "generation"|absent, "exit": {"code"}|{"signal"}|{"error"}|absent,'
+        ' "log", "mono_s", "argv", "supervised": bool, "ending": bool, "started_at_s", "ended_at_s"|absent}',
     ),
     "proc-watch": ("stream", '{"name"}', "as proc-show, one at once and one after each change (pidfd)"),
     "proc-stop": ("request", '{"name", "stop_s"}', '{"exit"}  begins the stop, does not wait'),

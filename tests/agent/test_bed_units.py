@@ -12,6 +12,7 @@ import pytest
 from ddtop.errors import AgentError
 from tests.agent.bedhost import reached, take
 from tests.agent.test_units import ODD_WORDS
+from tests.bed import trouble
 
 OURS = re.compile(r"state/ddtop|systemd-logind|user@|session-")
 """What a login leaves for a moment, whoever logs in, and the agent's state folder."""
@@ -306,3 +307,35 @@ async def test_a_users_own_unit_with_linger(ct200: Any) -> None:
             await host.call("job-forget", job="mine")
     finally:
         ct200.sh("mv /root/sudoers-bench /etc/sudoers.d/bench; loginctl disable-linger bench")
+
+
+async def test_an_unmet_condition_is_remembered(ct200: Any) -> None:
+    """systemd unloads such a unit at once, and then says ConditionResult=no of anything: the start holds it."""
+    ct200.stage()
+    async with reached("ct200") as host, host.stream("unit-watch", unit="sglang-bench") as batches:
+        first = await next_with(batches, lambda p: True)
+        assert first["props"]["ConditionTimestampMonotonic"] == "0"
+        await asyncio.to_thread(trouble.unmet_condition, ct200.bed, "ct200", "sglang-bench.service")
+        await host.call("unit-action", unit="sglang-bench", action="start")
+        unmet = await next_with(batches, lambda p: p["ConditionTimestampMonotonic"] != "0", timeout_s=4)
+        assert unmet["props"]["ConditionResult"] == "no"
+        assert unmet["props"]["ActiveState"] == "inactive"
+
+
+async def test_the_process_service_is_a_unit_where_it_can_be(ct200: Any) -> None:
+    before = ct200.snapshot()
+    async with reached("ct200") as host:
+        for word in ("one", "two"):
+            argv = ["sh", "-c", f"echo {word}; exec sleep 100"]
+            told = await host.call("proc-start", name="srv", argv=argv, stop_s=3)
+            show = (await host.call("unit-show", unit="ddtop-proc-srv"))["props"]
+            assert show["ActiveState"] == "active"
+            async with host.stream("proc-watch", name="srv") as batches:
+                async with asyncio.timeout(10):
+                    assert (await take(batches, 1))[0]["pid"] == told["pid"]
+                    await host.call("proc-stop", name="srv")
+                    async for batch in batches:
+                        if "exit" in batch[-1]:
+                            break
+            assert batch[-1]["exit"] == {"signal": "SIGTERM"}
+    assert [line for line in ct200.settled(before, timeout_s=2) if not OURS.search(line)] == []
