@@ -7,6 +7,7 @@ the agent's protocol holds 1 MiB. `unpack` undoes it; both are for results of an
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 from typing import Any
 
@@ -43,8 +44,10 @@ def unpack_value(text: str) -> Any:
 
 
 def pack(result: dict[str, Any]) -> dict[str, Any]:
-    """A copy of the result with its large parts packed."""
+    """A copy of the result with its large parts packed (all plain on a Python without zlib)."""
     out = dict(result)
+    if importlib.util.find_spec("zlib") is None:
+        return out
     for key in PACKED:
         if key not in out:
             continue
