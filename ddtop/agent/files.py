@@ -136,8 +136,19 @@ async def file_follow(context: Context, args: Dict[str, Any], emit: Callable[[Di
                 item = {"text": last_piece(partial), "offset": follower.line_at, "inode": follower.inode}
                 await emit({**item, "rotated": False, "partial": True})
             if await context.thread(follower.replaced):
-                if await context.thread(follower.read):
-                    continue  # its last words came between
+                last_words = await context.thread(follower.read)  # written between our read and the rotation
+                for raw, after in last_words:
+                    await emit(
+                        {
+                            "text": last_piece(raw),
+                            "offset": after,
+                            "inode": follower.inode,
+                            "rotated": rotated,
+                        }
+                    )
+                    rotated = False
+                if last_words:
+                    continue
                 if partial:
                     at = follower.offset
                     await emit(

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 _NEGATIVE_NUMBER = re.compile(r"^-\d+(?:\.\d+)?$|^-\.\d+$")
 
 
@@ -149,12 +150,22 @@ def options_of(argv: Sequence[str], launchers: Sequence[str]) -> list[str]:
     """The words after the server's launcher (`-m sglang.launch_server`, `vllm serve`, …).
 
     launchers  texts; the last word that equals one, or ends with `/` and one, is the launcher. Without a launcher
-               everything from the first option on is taken.
+               everything from the first option on is taken, less what is Python's own: `-m MODULE` (a fork's module
+               has a name of its own), `script.py` and the interpreter's switches.
+
+    >>> options_of(["/venv/bin/python3", "-u", "-m", "my_fork.serve_it", "--tp", "4"], ())
+    ['--tp', '4']
     """
     words = list(argv)
     for i in range(len(words) - 1, -1, -1):
         if any(words[i] == name or words[i].endswith("/" + name) for name in launchers):
             return words[i + 1 :]
+    if words and _PYTHON.fullmatch(words[0].rsplit("/", 1)[-1]):
+        for i, word in enumerate(words[1:], 1):
+            if word == "-m":
+                return words[i + 2 :]
+            if not word.startswith("-"):
+                return words[i + 1 :]
     for i, word in enumerate(words):
         if is_option(word):
             return words[i:]

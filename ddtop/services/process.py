@@ -5,7 +5,9 @@ Generation is (pid, start time); the log is a file in the agent's state folder, 
 
 from __future__ import annotations
 
+import asyncio
 import shlex
+import signal
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,6 +18,8 @@ from ddtop.events import LogLine
 from ddtop.hosts.base import Host
 from ddtop.services.base import Called, Former, Launch
 from ddtop.services.readings import UnitReading
+
+LOG_WAIT_S = 0.5
 
 
 class ProcessService:
@@ -65,12 +69,12 @@ class ProcessService:
 
     @asynccontextmanager
     async def follow(self, host: Host, cursor: str | None) -> AsyncIterator[AsyncIterator[list[LogLine]]]:
-        if self._log is None:
+        while self._log is None:  # a process that was never started here has no log yet
             await self.read(host)
+            if self._log is None:
+                await asyncio.sleep(LOG_WAIT_S)
         inode, offset = split_cursor(cursor)
-        async with host.stream(
-            "file-follow", path=self._log or "/dev/null", offset=offset, inode=inode
-        ) as batches:
+        async with host.stream("file-follow", path=self._log, offset=offset, inode=inode) as batches:
 
             async def lines() -> AsyncIterator[list[LogLine]]:
                 async for batch in batches:
@@ -173,22 +177,33 @@ def read_proc(name: str, item: Mapping[str, Any], at: float) -> UnitReading:
     code = exit_code(raw)
     failed = not running and code is not None and code not in ("exited/0", "killed/15")
     word = "active" if running else ("failed" if failed else "inactive")
-    if active == "deactivating":
+    if item.get("ending"):  # told to stop, and its supervisor still waits for the last of its processes
         word = "deactivating"
+    # As `pid@start:boot`: the sweep takes what stands before a slash for a start's own name in its log.
+    boot, _, start = str(item["generation"]).rpartition("/") if item.get("generation") else ("", "", "")
+    generation = f"{start}:{boot.replace('/', '.')}" if start else None
     return UnitReading(
         unit=name, at=at, kind="process", load="loaded", active=word, sub="running" if running else "dead",
-        result="success" if not failed else "exit-code", main_pid=item.get("pid"), generation=item.get("generation"),
+        result="success" if not failed else "exit-code", main_pid=item.get("pid"), generation=generation,
         n_restarts=0, need_reload=False, exit_code=code, argv=shlex.join(item.get("argv") or []),
     )  # fmt: skip
 
 
 def exit_code(raw: Any) -> str | None:
-    """`exited/1` or `killed/9` of what the supervisor says of an end: a number (negative: a signal) or words."""
-    if raw is None:
+    """The supervisor's `exit` in systemd's words; of what it could not see, its words.
+
+    >>> exit_code({"code": 1}), exit_code({"signal": "SIGKILL"}), exit_code(None)
+    ('exited/1', 'killed/9', None)
+    >>> exit_code({"error": "the host was rebooted"})
+    'the host was rebooted'
+    """
+    if not isinstance(raw, Mapping):
         return None
-    if isinstance(raw, Mapping):
-        raw = raw.get("status", raw.get("code"))
-    if isinstance(raw, int):
-        return f"exited/{raw}" if raw >= 0 else f"killed/{-raw}"
-    text = str(raw)
-    return f"exited/{text}" if text.isdigit() else text
+    if isinstance(raw.get("code"), int):
+        return f"exited/{raw['code']}"
+    if isinstance(raw.get("signal"), str):
+        name = raw["signal"]
+        return (
+            f"killed/{int(signal.Signals[name])}" if name in signal.Signals.__members__ else f"killed/{name}"
+        )
+    return str(raw["error"]) if raw.get("error") else None
