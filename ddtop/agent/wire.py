@@ -11,8 +11,8 @@
 
 Every line is at most MAX_LINE bytes (a longer answer is cut by its op, never by the wire; a partial line is a
 protocol error). A stream waits once STREAM_CREDIT of its batches were not acknowledged, so that a slow reader
-slows its own source and nothing else. Requests run side by side: a blocking one must not silence the others. The agent ends itself
-when it has heard nothing for DEADLINE_S seconds (the client pings every PING_S). Its detached jobs do not end.
+slows its own source and nothing else. Requests run side by side: a blocking one must not silence the others.
+The agent ends itself when it has heard nothing for DEADLINE_S seconds (the client pings every PING_S). Its detached jobs do not end.
 
 Times named `mono_s` are the agent's CLOCK_MONOTONIC in seconds; `at_s` is its wall clock. The client never
 compares them with its own. What cannot be read for want of rights is absent and named in `unknown`
@@ -41,7 +41,7 @@ ERROR_CODES = (
 
 HELLO = """
 {"protocol": 1, "agent": sha256 hex of the zip, "python": "3.11.2", "pid": int, "uid": 0, "user": "root",
- "boot": "BOOT_ID/START_OF_PID1", "at_s": float, "mono_s": float, "hostname": str, "state_dir": str|null,
+ "boot": "BOOT_ID/START_OF_PID1", "at_s": float, "mono_s": float, "hostname": str, "state_dir": str|null, "state_why": why not,
  "can": ["restart", "override", "journal", "ports", "processes", "jobs", "systemd", "user-units", "sudo", ...],
  "unknown": [...]}
 `can` words: systemd (PID 1 is systemd), restart (may restart system units: root or sudo -n), override (may write
@@ -165,7 +165,7 @@ OPS = {
     "exec": (
         "request",
         '{"argv": [..], "timeout_s", "env": {..}, "cwd", "stdin": str|null, "max_b": 200000}',
-        '{"rc", "stdout", "stderr", "elapsed_s"}',
+        '{"rc", "stdout", "stderr", "elapsed_s", "truncated": bool}',
     ),
     "job-start": (
         "request",

@@ -146,3 +146,18 @@ async def test_nologin_shows_what_it_said() -> None:
     with pytest.raises(HostUnreachableError) as caught:
         await open_host("h", pipe, agent_zip(), nonce)
     assert "currently not available" in str(caught.value)
+
+
+async def test_without_proc_the_agent_starts_by_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a local macOS: no memfd, no /proc/self/fd."""
+    from ddtop.hosts import local
+
+    monkeypatch.setattr(local, "_has_proc", lambda: False)
+    with disk_folder() as folder:
+        host = await local.LocalConnector(host_dir=str(folder)).connect()
+        try:
+            assert host.hello.agent == agent_zip().sha256
+            assert host.hello.state_dir == str(folder)
+            assert (await host.call("exec", argv=["echo", "ok"]))["stdout"] == "ok\n"
+        finally:
+            await host.close()

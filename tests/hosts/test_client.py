@@ -220,3 +220,24 @@ async def test_a_tmpfs_is_no_state_folder() -> None:
         assert "--host-dir" in caught.value.do
         assert (await host.call("probe"))["jobs"] == []
     Path("/dev/shm/ddtop-test-state").rmdir()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_the_end_of_the_session_ends_the_agent_and_its_children(
+    number: int, state_dir: Path, tmp_path: Path
+) -> None:
+    async with agent(state_dir) as host:
+        pid_file = tmp_path / "pid"
+        script = f"trap '' HUP TERM; echo $$ > {pid_file}; sleep 60"
+        task = asyncio.create_task(host.call("exec", argv=["sh", "-c", script], timeout_s=90))
+        while not (pid_file.exists() and pid_file.read_text().strip()):
+            await asyncio.sleep(0.02)
+        os.kill(host._pipe._process.pid, number)  # type: ignore[attr-defined]
+        with pytest.raises((HostLostError, AgentError)):
+            await task
+        await host.wait_lost()
+        for _ in range(60):
+            if not runs(int(pid_file.read_text())):
+                break
+            await asyncio.sleep(0.05)
+        assert not runs(int(pid_file.read_text()))

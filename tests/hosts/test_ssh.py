@@ -167,8 +167,10 @@ async def test_jump_chain_verifies_each_hop(sshd: Sshd, state_dir: Path, tmp_pat
         known = sshd.known_hosts_line() + hop.known_hosts_line()
         (hop.folder / "authorized_keys").write_text((sshd.folder / "user_key.pub").read_text())
         jump = (
-            f"Host hop\n  HostName 127.0.0.1\n  Port {hop.port}\n  User root\n  IdentityFile {sshd.user_key}\n"
-            f"  IdentitiesOnly yes\n  UserKnownHostsFile {sshd.folder}/known_hosts\n  StrictHostKeyChecking yes\n"
+            f"Host hop\n  HostName 127.0.0.1\n  Port {hop.port}\n  User root\n  IdentityFile "
+            f"{sshd.user_key}\n"
+            f"  IdentitiesOnly yes\n  UserKnownHostsFile {sshd.folder}/known_hosts\n  StrictHostKeyChecking "
+            f"yes\n"
         )
         config = sshd.config(known=known, extra="  ProxyJump hop", jump=jump)
         box = connector(sshd, state_dir, config)
@@ -216,3 +218,48 @@ def test_the_limits_of_the_facts() -> None:
     assert (ssh.KEEPALIVE_S, ssh.KEEPALIVE_COUNT, ssh.CONNECT_S, ssh.LOGIN_S) == (3, 3, 10, 10)
     assert client.LOST_AFTER_S <= 15
     assert AgentError("x", code="failed").exit_code == 1
+
+
+async def test_proxy_command_and_its_own_jump(sshd: Sshd, state_dir: Path, tmp_path: Path) -> None:
+    with running(tmp_path / "hop") as hop:
+        (hop.folder / "authorized_keys").write_text((sshd.folder / "user_key.pub").read_text())
+        way = tmp_path / "way"
+        way.write_text(
+            f"Host hop\n  HostName 127.0.0.1\n  Port {hop.port}\n  User root\n  IdentityFile {sshd.user_key}\n"
+            f"  IdentitiesOnly yes\n  UserKnownHostsFile {tmp_path}/hop_known\n  BatchMode yes\n"
+        )
+        (tmp_path / "hop_known").write_text(hop.known_hosts_line())
+        config = sshd.config(extra=f"  ProxyCommand ssh -F {way} -W %h:%p hop")
+        host = await connector(sshd, state_dir, config).connect()
+        assert len(hop.sessions()) > 0, "the way leads over the hop"
+        assert await host.ping() < 1000
+        await host.close()
+
+
+async def test_the_key_may_be_in_an_agent(
+    sshd: Sshd, state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket_path = tmp_path / "agent.sock"
+    keeper = await asyncio.create_subprocess_exec(
+        "ssh-agent", "-D", "-a", str(socket_path), stdout=asyncio.subprocess.DEVNULL
+    )
+    try:
+        while not socket_path.exists():
+            await asyncio.sleep(0.02)
+        env = {**os.environ, "SSH_AUTH_SOCK": str(socket_path)}
+        add = await asyncio.create_subprocess_exec("ssh-add", "-q", str(sshd.user_key), env=env)
+        assert await add.wait() == 0
+        config = sshd.config()
+        text = (
+            config.read_text()
+            .replace(f"  IdentityFile {sshd.user_key}\n", "")
+            .replace("IdentitiesOnly yes", "")
+        )
+        config.write_text(text)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket_path))
+        monkeypatch.setenv("HOME", str(tmp_path))
+        host = await connector(sshd, state_dir, config).connect()
+        await host.close()
+    finally:
+        keeper.terminate()
+        await keeper.wait()
