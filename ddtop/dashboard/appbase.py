@@ -76,6 +76,8 @@ class AppBase(Guarded, App[int]):
         self.current = 0
         self.faults = FaultLog(fault_log)
         self.pending = Pending()
+        self.answers: dict[str, Said] = {}
+        """What became of this viewer's commands, by id."""
         self.viewer = viewer or getattr(sessions[0], "viewer", None) or viewer_name()
         self.start_runner = start_runner
         self.words: str | None = None
@@ -86,6 +88,7 @@ class AppBase(Guarded, App[int]):
         self._dirty = True
         self._ticks = 0
         self._rung: set[tuple[int, str]] = set()
+        self._lost: set[int] = set()
         self._bad_themes: tuple[tuple[Path, str], ...] = ()
         self._load_themes()
 
@@ -192,6 +195,7 @@ class AppBase(Guarded, App[int]):
         if isinstance(event, CommandSeen):
             said = self.pending.answer(event)
             if said is not None:
+                self.answers[event.command_id] = said
                 self.tell(said)
             return
         if watched.replay or time.time() - event.at_s > FRESH_S:
@@ -205,8 +209,10 @@ class AppBase(Guarded, App[int]):
             if number != self.current:
                 self.say(f"{host}: {event.title} {event.cause_text}", "error", 15)
         elif isinstance(event, HostLost):
+            self._lost.add(number)
             self.say(f"{host}: {event.what}", "warning")
-        elif isinstance(event, HostConnected) and watched.state.host.attempt > 1:
+        elif isinstance(event, HostConnected) and number in self._lost:
+            self._lost.discard(number)
             self.say(f"{host} is back", "information")
         elif isinstance(event, RunEnded):
             self.say(f"The run ended: {event.outcome}. {event.reason}".strip(), "information", 15)

@@ -35,6 +35,9 @@ from ddtop.journal.views import AlertView
 PROPOSING = (Resume,)
 """Commands that the run answers with steps to be looked at."""
 
+AT_ONCE = ("lost-host",)
+"""Verdicts whose advised action touches nothing on the host (reconnect now): no steps to look at."""
+
 STEP_OF: dict[str, str] = {
     "restage": "stage",
     "retry": "restart",
@@ -64,7 +67,7 @@ class SweepActions(AppBase):
     def action_advised(self) -> None:
         """`r`: look at proposed steps, else the alert's first advised action."""
         state = self.here.state
-        if state.proposed is not None:
+        if self.here.plan is not None:
             self.push_screen(StepsScreen())
             return
         alert = self.alert
@@ -83,10 +86,13 @@ class SweepActions(AppBase):
         except msgspec.ValidationError:
             self.say(f"This version of ddtop does not know the command `{action.command}`.", "error")
             return
+        raised = alert.raised
+        if raised.verdict in AT_ONCE:
+            self.send(command, action.label)
+            return
         if isinstance(command, PROPOSING) and not getattr(command, "now", False):
             self._propose(command, action.label)
             return
-        raised = alert.raised
         step = Step(
             id="own",
             action=STEP_OF.get(action.command, "ask"),
@@ -98,7 +104,7 @@ class SweepActions(AppBase):
 
     def _propose(self, command: Command, label: str) -> None:
         self.send(command, label)
-        self.push_screen(StepsScreen(asked=True))
+        self.push_screen(StepsScreen(asked=command))
 
     def action_restage(self) -> None:
         """`s`: check the model directory and copy what is missing; shown first."""

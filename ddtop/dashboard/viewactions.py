@@ -232,7 +232,7 @@ class ViewActions(ReplayActions):
         if identity == "advised":
             alert = self.alert
             action = advised_action(alert) if alert is not None else None
-            if state.proposed is not None:
+            if self.here.plan is not None:
                 return "Steps"
             if action is not None:
                 label = action.label.removeprefix("r ")
@@ -263,13 +263,15 @@ class ViewActions(ReplayActions):
         if action in ("filter", "hit", "previous_log"):
             return self.log_pane is not None
         if action == "wait":
-            return self.alert is not None and self.alert.raised.verdict in ("stalled", "slow", "hung-gpu")
+            raised = self.alert.raised if self.alert is not None else None
+            slow = raised is not None and raised.verdict in ("stalled", "slow", "hung-gpu")
+            return slow or (raised is not None and any(a.command == "wait" for a in raised.actions))
         if action == "advised":
             state = self.here.state
             waiting = state.run.ended is not None and state.run.ended.outcome != "done"
             alert = self.alert
             offered = alert is not None and bool(alert.raised.actions)
-            return offered or state.proposed is not None or state.paused is not None or waiting
+            return offered or self.here.plan is not None or state.paused is not None or waiting
         return True
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

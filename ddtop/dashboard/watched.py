@@ -22,7 +22,9 @@ from ddtop.events import (
     LogLine,
     LogRead,
     RestartStarted,
+    RunEnded,
     RunStarted,
+    StepsPlanned,
 )
 from ddtop.journal.select import Matrix, MatrixCell, matrix, running_cell, tps
 from ddtop.journal.state import State, apply
@@ -47,6 +49,8 @@ class Watched:
         self.metric: Metric = TOK_S
         self.baseline: str | None = None
         """Chosen by the person; None: the plan's."""
+        self.plan: StepsPlanned | None = None
+        """The steps proposed last, until the run says that they are over."""
         self.drained = False
         """True once the session has ended and everything of it is here."""
         self.error: str | None = None
@@ -70,10 +74,15 @@ class Watched:
         if batch.reset:
             self.state = State()
             self.log.clear()
+            self.plan = None
             self.cells_version += 1
         for event, seq in zip(batch, batch.seqs, strict=True):
             apply(self.state, event, seq)
             self._feed_log(event)
+            if isinstance(event, StepsPlanned):
+                self.plan = event if event.steps else None
+            elif isinstance(event, RunStarted | RunEnded):
+                self.plan = None
             if isinstance(event, CELL_EVENTS):
                 self.cells_version += 1
 

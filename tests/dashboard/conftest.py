@@ -43,6 +43,24 @@ async def settle(pilot: Pilot[int], seconds: float = 0.0) -> None:
         before = shown
 
 
+async def steady(pilot: Pilot[int]) -> str:
+    """The screen's text once it stood still for a tenth of a second: scroll bars come a frame after their lines."""
+    app = pilot.app
+    assert isinstance(app, DashboardApp)
+    await settle(pilot)
+    same, before = 0, ""
+    for _ in range(50):
+        await asyncio.sleep(0.025)
+        app.refresh_screens()
+        await pilot.pause()
+        shown = screen_text(app)
+        same = same + 1 if shown == before else 0
+        if same == 4:
+            break
+        before = shown
+    return before
+
+
 def quiet_of(app: DashboardApp) -> Callable[..., Coroutine[Any, Any, None]]:
     """Waits until no widget of `app` has a message left.
 

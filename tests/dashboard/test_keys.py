@@ -241,6 +241,75 @@ async def test_q_leaves_and_says_how_to_come_back_and_to_stop(open_app: Open) ->
     assert "ddtop stop ct200-20261118-1" in app.words
 
 
+async def test_steps_that_are_being_done_are_shown_as_such_and_cannot_be_left_out(open_app: Open) -> None:
+    script = story.running()
+    story.proposed(script)
+    script.add(
+        ev.StepTaken,
+        plan_id="plan-1",
+        step_id="s1",
+        action="stage",
+        title="re-stage",
+        reason="",
+        by="policy",
+        state="started",
+    )
+    session, now = session_of(script)
+    async with open_app(session, now=now) as (app, pilot):
+        assert "▶ step 1 of 3: re-stage Qwen3.6-27B" in screen_text(app)
+        await pilot.press("r", "space")
+        await settle(pilot)
+        shown = screen_text(app)
+        assert "Steps under way" in shown
+        assert "▶ doing it 1." in shown
+        assert "· to come 2." in shown
+        assert "left out" not in shown
+        await pilot.press("enter")
+        await settle(pilot)
+        assert session.commands() == []
+
+
+async def test_reconnecting_at_once_needs_no_steps(open_app: Open) -> None:
+    script = story.running()
+    fields = story.alert_fields(script.now) | {
+        "verdict": "lost-host",
+        "title": "HOST LOST",
+        "actions": (ev.Action(key="r", label="reconnect now", command="resume"),),
+    }
+    script.add(ev.AlertRaised, **fields)
+    session, now = session_of(script)
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press("r")
+        await settle(pilot)
+        assert isinstance(session.commands()[0], ev.Resume)
+        assert len(app.screen_stack) == 1
+
+
+async def test_a_refused_resume_closes_the_waiting_box(open_app: Open) -> None:
+    script = story.running()
+    script.add(ev.SweepPaused, by="me")
+    session, now = session_of(script)
+    session.answer = lambda command: (
+        ev.CommandSeen(
+            at_s=now,
+            mono_s=1,
+            host=story.HOST,
+            command_id=command.id,
+            viewer="test",
+            command="resume",
+            outcome="refused",
+            reason="nothing waits to be resumed",
+        )
+        if isinstance(command, ev.Resume)
+        else None
+    )
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press("r")
+        await settle(pilot, 0.2)
+        assert len(app.screen_stack) == 1
+        assert any("nothing waits to be resumed" in note.message for note in app._notifications)
+
+
 async def test_keys_can_be_moved_by_their_ids(open_app: Open) -> None:
     session, now = session_of(story.running())
     async with open_app(session, now=now, keymap={"pause": "f5"}) as (_, pilot):

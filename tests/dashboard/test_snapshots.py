@@ -15,7 +15,7 @@ import pytest
 
 from ddtop import events as ev
 from tests.dashboard import story
-from tests.dashboard.conftest import Open, screen_text, session_of, settle
+from tests.dashboard.conftest import Open, screen_text, session_of, settle, steady
 
 FOLDER = Path(__file__).parent / "snapshots"
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -42,8 +42,8 @@ def compare(name: str, shown: str) -> None:
 @pytest.mark.parametrize("moment", ["running", "failed"])
 async def test_the_dashboard_at_every_size(open_app: Open, size: tuple[int, int], moment: str) -> None:
     session, now = session_of({"running": story.running, "failed": story.failed}[moment]())
-    async with open_app(session, now=now, size=size) as (app, _):
-        shown = screen_text(app)
+    async with open_app(session, now=now, size=size) as (_, pilot):
+        shown = await steady(pilot)
     compare(f"dashboard-{moment}-{size[0]}x{size[1]}.txt", shown + "\n")
     assert max(len(line) for line in shown.splitlines()) <= size[0]
     assert "SIMULATED" in shown
@@ -52,10 +52,11 @@ async def test_the_dashboard_at_every_size(open_app: Open, size: tuple[int, int]
 async def test_every_screen(open_app: Open) -> None:
     session, now = session_of(story.failed())
     async with open_app(session, now=now, size=(110, 34)) as (app, pilot):
-        for keys in ("v", "v v", "P", "h", "enter", "question_mark", "l", "r", "R"):
-            await pilot.press(*keys.split())
-            await settle(pilot)
-            compare(f"screen-{keys.replace(' ', '-')}.txt", screen_text(app) + "\n")
+        for keys in ("v home", "v v", "P home", "h", "enter", "question_mark", "l", "r", "R"):
+            for key in keys.split():
+                await pilot.press(key)
+                await settle(pilot)
+            compare(f"screen-{keys.replace(' ', '-')}.txt", await steady(pilot) + "\n")
             while len(app.screen_stack) > 1:
                 app.pop_screen()
             await settle(pilot)
@@ -65,17 +66,17 @@ async def test_proposed_steps(open_app: Open) -> None:
     script = story.running()
     story.proposed(script)
     session, now = session_of(script)
-    async with open_app(session, now=now, size=(80, 24)) as (app, pilot):
-        compare("steps-bar-80x24.txt", screen_text(app) + "\n")
+    async with open_app(session, now=now, size=(80, 24)) as (_, pilot):
+        compare("steps-bar-80x24.txt", await steady(pilot) + "\n")
         await pilot.press("r", "space")
-        await settle(pilot)
-        compare("steps-80x24.txt", screen_text(app) + "\n")
+        compare("steps-80x24.txt", await steady(pilot) + "\n")
 
 
 @pytest.mark.parametrize("theme", THEMES)
 async def test_every_theme(open_app: Open, theme: str) -> None:
     session, now = session_of(story.failed())
-    async with open_app(session, now=now, size=(80, 24), theme=theme) as (app, _):
+    async with open_app(session, now=now, size=(80, 24), theme=theme) as (app, pilot):
+        await steady(pilot)
         compare(f"theme-{theme}.svg", app.export_screenshot(title="ddtop"))
 
 
@@ -112,8 +113,8 @@ async def test_an_empty_no_color_means_colour(open_app: Open, monkeypatch: pytes
 async def test_before_anything_is_known(open_app: Open) -> None:
     from tests.dashboard.memory import MemorySession
 
-    async with open_app(MemorySession(), now=story.T0, size=(80, 24)) as (app, _):
-        compare("empty-80x24.txt", screen_text(app) + "\n")
+    async with open_app(MemorySession(), now=story.T0, size=(80, 24)) as (_, pilot):
+        compare("empty-80x24.txt", await steady(pilot) + "\n")
 
 
 async def test_a_lost_host_keeps_its_last_values_and_says_how_old_they_are(open_app: Open) -> None:
@@ -124,6 +125,6 @@ async def test_a_lost_host_keeps_its_last_values_and_says_how_old_they_are(open_
     async with open_app(session, now=now, size=(120, 40)) as (app, _):
         shown = screen_text(app)
         assert "✗ lost 1m14s" in shown
-        assert "stale 1m14s" in shown
+        assert shown.count("stale 1m14s") == 4
         assert "1m14s ago" in shown
         assert "431" in shown

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ddtop.dashboard.paint import Line, Span, crop, line, pad, spread, wrap_text
+from ddtop.dashboard.panels.steps import asking, under_way_line
 from ddtop.dashboard.text import duration
+from ddtop.events import StepsPlanned
 from ddtop.journal.select import advised_alert
 from ddtop.journal.state import State
 from ddtop.journal.views import AlertView
@@ -11,13 +13,18 @@ from ddtop.journal.views import AlertView
 CALM_VERDICTS = {"slow"}
 
 
-def alert_lines(state: State, now_s: float, width: int, narrow: bool) -> list[Line]:
-    """Lines of the bar, none where all is well: an open alert, else proposed steps that wait."""
+def alert_lines(
+    state: State, now_s: float, width: int, narrow: bool, plan: StepsPlanned | None = None
+) -> list[Line]:
+    """Lines of the bar, none where all is well: an open alert, else steps that wait or are being done.
+
+    `plan` holds the steps that were proposed last and are not all done yet.
+    """
     alert = advised_alert(state)
     if alert is not None:
-        return _alert(state, alert, now_s, width, narrow)
-    if state.proposed is not None:
-        return _proposal(state, now_s, width)
+        return _alert(state, alert, now_s, width, narrow, plan)
+    if plan is not None:
+        return _proposal(state, plan, now_s, width)
     return []
 
 
@@ -28,7 +35,9 @@ def trouble_lines(error: str | None, width: int) -> list[Line]:
     return [pad(crop(line((" ✗ NOT FOLLOWED  ", "bad"), (error.splitlines()[0], "value")), width - 1), width)]
 
 
-def _alert(state: State, alert: AlertView, now_s: float, width: int, narrow: bool) -> list[Line]:
+def _alert(
+    state: State, alert: AlertView, now_s: float, width: int, narrow: bool, plan: StepsPlanned | None
+) -> list[Line]:
     raised = alert.raised
     calm = raised.verdict in CALM_VERDICTS
     glyph = "~" if calm else "!"
@@ -42,7 +51,7 @@ def _alert(state: State, alert: AlertView, now_s: float, width: int, narrow: boo
     advice = raised.seen_before or raised.advice
     if not narrow and advice:
         out.append(pad(crop(line(" " * len(title), (advice, "label")), width - 1), width))
-    out.append(spread(keys_line(alert, state), _countdown(state, alert, now_s, width), width))
+    out.append(spread(keys_line(alert, state), _countdown(state, alert, now_s, width, plan), width))
     return out
 
 
@@ -65,27 +74,26 @@ def keys_line(alert: AlertView, state: State) -> Line:
     return tuple(spans)
 
 
-def _countdown(state: State, alert: AlertView, now_s: float, width: int) -> Line:
+def _countdown(state: State, alert: AlertView, now_s: float, width: int, plan: StepsPlanned | None) -> Line:
+    """What stands at the right: steps under way, else the time until the policy decides, else the alert's age."""
     answer_by = alert.raised.answer_by_s
-    if state.proposed is not None and state.proposed.answer_by_s is not None:
-        answer_by = state.proposed.answer_by_s
-    since = line((f"{duration(now_s - alert.at_s)} ago ", "dim"))
-    if answer_by is None:
-        return since
-    left = max(0.0, answer_by - now_s)
+    if plan is not None:
+        if not asking(state, now_s):
+            return (*crop(under_way_line(state, plan), max(20, width // 2)), Span(" "))
+        answer_by = plan.answer_by_s
+    if answer_by is None or answer_by <= now_s:
+        return line((f"{duration(now_s - alert.at_s)} ago ", "dim"))
     what = alert.raised.policy or "the plan's policy decides"
-    text = f"{what} in {duration(left)} " if width >= 100 else f"policy in {duration(left)} "
-    return line((text, "warn"))
+    left = duration(answer_by - now_s)
+    return line((f"{what} in {left} " if width >= 100 else f"policy in {left} ", "warn"))
 
 
-def _proposal(state: State, now_s: float, width: int) -> list[Line]:
-    proposed = state.proposed
-    if proposed is None:
-        return []
-    number = len(proposed.steps)
+def _proposal(state: State, plan: StepsPlanned, now_s: float, width: int) -> list[Line]:
+    keys = line(("  r ", "key"), ("look ", "text"))
+    if not asking(state, now_s):
+        return [spread(line(" ", *under_way_line(state, plan)), keys, width)]
+    number = len(plan.steps)
     head = line((" ? ", "warn"), (f"{number} step{'s' if number != 1 else ''} proposed", "value"))
-    why = line(("  " + proposed.why, "label"))
-    tail = line(("  r ", "key"), ("look", "text"))
-    if proposed.answer_by_s is not None:
-        tail = (*tail, Span(f"   policy in {duration(max(0.0, proposed.answer_by_s - now_s))} ", "warn"))
-    return [spread((*head, *why), tail, width)]
+    why = line(("  " + plan.why, "label"))
+    left = duration(max(0.0, (plan.answer_by_s or now_s) - now_s))
+    return [spread((*head, *why), (*keys, *line((f"  policy in {left} ", "warn"))), width)]

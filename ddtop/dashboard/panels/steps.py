@@ -2,33 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
 from ddtop.dashboard.paint import Line, line, selected, wrap_text
 from ddtop.dashboard.text import duration
-from ddtop.events import Step
+from ddtop.events import Step, StepsPlanned
+from ddtop.journal.state import State
+
+StepState = Literal["started", "done", "failed", "left-out"]
+
+MARK: dict[StepState, tuple[str, str]] = {
+    "started": ("▶ doing it", "run"),
+    "done": ("✓ done", "ok"),
+    "failed": ("✗ failed", "bad"),
+    "left-out": ("– left out", "dim"),
+}
 
 
-def steps_lines(steps: Sequence[Step], left_out: Collection[str], cursor: int, width: int) -> list[Line]:
-    """The steps in order: a box (will be done or left out), title, then reason and detail below it."""
+def taken(state: State, plan: StepsPlanned | None) -> dict[str, StepState]:
+    """Step id → what became of it, for the steps of `plan`."""
+    if plan is None:
+        return {}
+    return {step: view.state for (plan_id, step), view in state.steps.items() if plan_id == plan.plan_id}
+
+
+def asking(state: State, now_s: float) -> bool:
+    """True while proposed steps wait for a person; else they are being done, or the policy decides."""
+    proposed = state.proposed
+    return proposed is not None and proposed.answer_by_s is not None and now_s < proposed.answer_by_s
+
+
+def under_way_line(state: State, plan: StepsPlanned) -> Line:
+    """`▶ step 2 of 3: restart …` for a plan that is being done."""
+    states = taken(state, plan)
+    for number, step in enumerate(plan.steps, 1):
+        if states.get(step.id) not in ("done", "left-out"):
+            return line((f"▶ step {number} of {len(plan.steps)}: ", "run"), (step.title, "value"))
+    return line((f"✓ {len(plan.steps)} steps done", "ok"))
+
+
+def steps_lines(
+    steps: Sequence[Step],
+    left_out: Collection[str],
+    cursor: int | None,
+    width: int,
+    states: Mapping[str, StepState] | None = None,
+) -> list[Line]:
+    """The steps in order: a box (will be done or left out) or what became of it, title, reason and detail.
+
+    `states` is given once the steps are being done; `cursor` is None where nothing can be chosen.
+    """
     out: list[Line] = []
     for number, step in enumerate(steps):
-        out_of_it = step.id in left_out
-        box = "[ ] left out" if out_of_it else "[x]"
-        ask = "  needs your consent" if step.needs_consent else ""
+        gone = step.id in left_out
+        if states is not None:
+            state = states.get(step.id)
+            box, role = MARK[state] if state is not None else ("· to come", "dim")
+        else:
+            box, role = ("[ ] left out", "dim") if gone else ("[x]", "ok")
+        ask = "  needs your consent" if step.needs_consent and states is None else ""
         head = line(
             ("› " if number == cursor else "  ", "key"),
-            (f"{box} ", "dim" if out_of_it else "ok"),
-            (f"{number + 1}. {step.title}", "dim" if out_of_it else "value"),
+            (f"{box} ", role),
+            (f"{number + 1}. {step.title}", "dim" if gone else "value"),
             (ask, "warn"),
         )
         out.append(selected(head) if number == cursor else head)
-        out.extend(
-            line(("       because ", "dim"), (row, "label"))
-            if at == 0
-            else line("               ", (row, "label"))
-            for at, row in enumerate(wrap_text(step.reason, width - 16, 3))
-        )
+        for at, row in enumerate(wrap_text(step.reason, width - 16, 3)):
+            out.append(line("       because " if at == 0 else " " * 15, (row, "label")))
         if step.detail:
             out.extend(line("       ", (row, "dim")) for row in wrap_text(step.detail, width - 8, 2))
     return out
@@ -37,7 +79,7 @@ def steps_lines(steps: Sequence[Step], left_out: Collection[str], cursor: int, w
 def countdown_line(answer_by_s: float | None, now_s: float) -> Line:
     """When the policy decides if nobody does."""
     if answer_by_s is None:
-        return line(("nothing is done until you decide", "dim"))
+        return line(("these need no consent and are done at once", "dim"))
     left = max(0.0, answer_by_s - now_s)
     if left <= 0:
         return line(("the policy decides now", "warn"))

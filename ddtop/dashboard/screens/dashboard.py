@@ -17,12 +17,22 @@ from ddtop.dashboard.panels.restart import restart_lines, restart_title
 from ddtop.dashboard.panels.sweep import matrix_lines, sweep_title
 from ddtop.dashboard.screens.base import DdScreen, set_title
 from ddtop.dashboard.screens.logpane import LogPane
+from ddtop.dashboard.text import duration
 from ddtop.dashboard.widgets.logview import LogView
 from ddtop.dashboard.widgets.panel import Panel
 from ddtop.dashboard.widgets.sweeppanel import SweepPanel
 from ddtop.journal.select import tps
+from ddtop.journal.state import State
 
 RESTART_SHORT, RESTART_TALL = 4, 9
+
+
+def stale_words(state: State, now_s: float) -> str:
+    """` · stale 1m14s` while the host is out of reach, for the title of every pane; else nothing."""
+    host = state.host
+    if host.state not in ("lost", "connecting") or not host.agent or host.since_at_s is None:
+        return ""
+    return f" · stale {duration(now_s - host.since_at_s)}"
 
 
 class DashboardScreen(DdScreen):
@@ -90,12 +100,14 @@ class DashboardScreen(DdScreen):
         gpus = self.query_one("#gpus", Panel)
         sweep = self.query_one("#sweep", SweepPanel)
         restart = self.query_one("#restart", Panel)
+        stale = stale_words(here.state, now)
+        self.query_one("#body").set_class(bool(stale), "-stale")
         set_title(gpus, gpu_title(here.state, now))
-        set_title(sweep, sweep_title(here.state, shown, here.metric.label, tps(here.state)))
-        set_title(restart, restart_title(here.state))
+        set_title(sweep, sweep_title(here.state, shown, here.metric.label, tps(here.state)) + stale)
+        set_title(restart, restart_title(here.state) + stale)
         for panel in (alert, gpus, sweep, restart):
             panel.redraw()
-        self.query_one(LogPane).draw(here.log, here.state)
+        self.query_one(LogPane).draw(here.log, here.state, stale)
 
     def _arrange(self, alert_height: int) -> None:
         width, height = self.size.width, self.size.height
@@ -132,7 +144,7 @@ class DashboardScreen(DdScreen):
 
     def _alert(self, width: int, _height: int) -> Sequence[Line]:
         narrow = self.size.width < arrange.NARROW or self.size.height < 30
-        lines = alert_lines(self.here.state, self.here.now_s(), width, narrow)
+        lines = alert_lines(self.here.state, self.here.now_s(), width, narrow, self.here.plan)
         return [*trouble_lines(self.here.error, width), *lines]
 
     # ------------------------------------------------------------------------------------------- hands

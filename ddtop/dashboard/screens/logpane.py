@@ -57,12 +57,12 @@ class LogPane(Guarded, Container):
     def filter(self) -> Filter:
         return self.view.index.filter
 
-    def draw(self, buffer: LogBuffer, state: State) -> None:
+    def draw(self, buffer: LogBuffer, state: State, stale: str = "") -> None:
         """Take in new lines and tell in the title what is shown."""
         view = self.view
         view.watch_buffer(buffer)
         view.sync()
-        set_title(self, log_title(view, state), log_subtitle(view))
+        set_title(self, log_title(view, state) + stale, log_subtitle(view))
         self.set_class(view.has_focus or self.query_one(Input).has_focus, "-focus")
 
     # ------------------------------------------------------------------------------------------ filter

@@ -21,12 +21,14 @@ class PlanScreen(DdScreen):
         yield ListPanel(id="plan", classes="pane")
 
     def on_mount(self) -> None:
-        panel = self.query_one(ListPanel)
-        panel.focus()
+        self.query_one(ListPanel).focus()
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
         self.refresh_view()
         cell = self.here.selected_cell()
         if cell is not None:
-            panel.put_cursor(cell.id)
+            self.query_one(ListPanel).put_cursor(cell.id)
 
     def draw(self) -> None:
         here = self.here

@@ -10,17 +10,19 @@ from textual.containers import Vertical, VerticalScroll
 
 from ddtop.dashboard import keys
 from ddtop.dashboard.paint import Line, line, wrap_text
-from ddtop.dashboard.panels.steps import countdown_line, steps_lines
+from ddtop.dashboard.panels.steps import asking, countdown_line, steps_lines, taken
 from ddtop.dashboard.screens.base import DdModal, set_title
 from ddtop.dashboard.widgets.panel import Panel
 from ddtop.events import Approve, Command, Step, StepsPlanned
 
 ASK_S = 15.0
 """How long the box waits for steps that were asked for, before it says that none came."""
+OBEYED_S = 3.0
+"""The same, once the run said that it obeyed: what needs no steps has none."""
 
 
 class StepsScreen(DdModal):
-    """Either the steps that the run proposes, or one command of our own shown as a step before it is sent."""
+    """The steps that the run proposes or is doing, or one command of our own shown before it is sent."""
 
     BINDINGS = [
         keys.bind("enter", "do", "Do them", "steps-do"),
@@ -29,11 +31,12 @@ class StepsScreen(DdModal):
         keys.bind("up,k", "move(-1)", "Up", "steps-up"),
     ]
 
-    def __init__(self, *, own: tuple[Command, str, Step] | None = None, asked: bool = False) -> None:
-        """`own` is a command with its label and as a step; `asked` says that steps were just asked for."""
+    def __init__(self, *, own: tuple[Command, str, Step] | None = None, asked: Command | None = None) -> None:
+        """`own` is a command with its label and as a step; `asked` is one that was sent to ask for steps."""
         super().__init__()
         self._own = own
-        self._asked_at = time.monotonic() if asked else None
+        self._asked = asked
+        self._since = time.monotonic()
         self._plan_id: str | None = None
         self._left_out: set[str] = set()
         self._cursor = 0
@@ -51,13 +54,19 @@ class StepsScreen(DdModal):
     @property
     def plan(self) -> StepsPlanned | None:
         """The proposal on the screen."""
-        return None if self._own is not None else self.dd.here.state.proposed
+        return None if self._own is not None else self.dd.here.plan
 
     @property
     def steps(self) -> Sequence[Step]:
         if self._own is not None:
             return (self._own[2],)
         return self.plan.steps if self.plan is not None else ()
+
+    @property
+    def asking(self) -> bool:
+        """True where the steps wait for an answer."""
+        here = self.dd.here
+        return self._own is None and asking(here.state, here.now_s())
 
     def refresh_view(self) -> None:
         plan = self.plan
@@ -66,24 +75,30 @@ class StepsScreen(DdModal):
             self._left_out.clear()
             self._cursor = 0
             self.query_one("#steps", Panel).refresh(layout=True)
-        elif plan is None and self._plan_id is not None:
-            self.dd.say("The steps were answered meanwhile.")
-            self.dismiss(False)
-            return
-        elif plan is None and self._waited_in_vain():
-            self.dd.say("No steps were proposed; the log and the alert say how things stand.", "warning")
+        elif (plan is None and self._plan_id is not None) or (
+            plan is None and self._own is None and not self._still_waiting()
+        ):
             self.dismiss(False)
             return
         host = self.dd.here.name
-        name = "Proposed steps" if self._own is None else self._own[1].capitalize()
+        name = self._own[1].capitalize() if self._own is not None else "Proposed steps"
+        if plan is not None and not self.asking:
+            name = "Steps under way"
         set_title(self.query_one(".box"), f"{name} · {host}")
         for panel in self.query(Panel):
             panel.redraw()
 
-    def _waited_in_vain(self) -> bool:
-        """True where steps were asked for and none came."""
-        asked_at = self._asked_at if self._own is None else None
-        return asked_at is not None and time.monotonic() - asked_at > ASK_S
+    def _still_waiting(self) -> bool:
+        """False where steps were asked for and none will come; says so where nobody said it yet."""
+        if self._asked is None:
+            return False
+        said = self.dd.answers.get(self._asked.id)
+        waited = time.monotonic() - self._since
+        if said is None:
+            if waited > ASK_S:
+                self.dd.say("No steps were proposed; the alert and the log say how things stand.", "warning")
+            return waited <= ASK_S
+        return said.outcome == "obeyed" and waited <= OBEYED_S
 
     def _why(self, width: int, _height: int) -> Sequence[Line]:
         if self.plan is not None:
@@ -93,20 +108,22 @@ class StepsScreen(DdModal):
         return [line(("This will be done:", "dim"))]
 
     def _steps(self, width: int, _height: int) -> Sequence[Line]:
-        return steps_lines(self.steps, self._left_out, self._cursor, width)
+        states = None if self._own is not None or self.asking else taken(self.dd.here.state, self.plan)
+        cursor = self._cursor if self.asking else None
+        return steps_lines(self.steps, self._left_out, cursor, width, states)
 
     def _hands(self, _width: int, _height: int) -> Sequence[Line]:
-        out: list[Line] = [()]
-        if self.plan is not None:
-            out.append(countdown_line(self.plan.answer_by_s, self.dd.here.now_s()))
+        leave = (("esc ", "key"), ("leave it", "text"))
+        if self._own is not None:
+            return [(), line(("enter ", "key"), ("do it   ", "text"), *leave)]
+        if self.plan is None:
+            return [(), line(*leave)]
+        if not self.asking:
+            return [(), line(("enter ", "key"), ("close", "text"))]
         chosen = len(self.steps) - len(self._left_out)
-        if self._own is None and self.plan is None:
-            out.append(line(("esc ", "key"), "leave it"))
-            return out
-        verb = "do it" if self._own is not None else f"do {chosen} of {len(self.steps)}"
-        toggle = [] if self._own is not None else [("space ", "key"), ("leave out / take in   ", "text")]
-        out.append(line(("enter ", "key"), (f"{verb}   ", "text"), *toggle, ("esc ", "key"), "leave it"))
-        return out
+        do = (("enter ", "key"), (f"do {chosen} of {len(self.steps)}   ", "text"))
+        toggle = (("space ", "key"), ("leave out / take in   ", "text"))
+        return [(), countdown_line(self.plan.answer_by_s, self.dd.here.now_s()), line(*do, *toggle, *leave)]
 
     # ------------------------------------------------------------------------------------------- hands
 
@@ -116,7 +133,7 @@ class StepsScreen(DdModal):
         self.refresh_view()
 
     def action_leave_out(self) -> None:
-        if self._own is None and self.steps:
+        if self.asking and self.steps:
             self._left_out ^= {self.steps[self._cursor].id}
             self.refresh_view()
 
@@ -127,6 +144,9 @@ class StepsScreen(DdModal):
             return
         plan = self.plan
         if plan is None:
+            return
+        if not self.asking:
+            self.dismiss(False)
             return
         chosen = len(plan.steps) - len(self._left_out)
         left_out = tuple(step.id for step in plan.steps if step.id in self._left_out)

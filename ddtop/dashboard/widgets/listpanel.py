@@ -66,6 +66,7 @@ class ListPanel(ScrollView, can_focus=True):
 
     def show(self, head: Sequence[Line], items: Sequence[Item]) -> None:
         """Show these; nothing is repainted where nothing changed."""
+        self._place_bar()
         new_head, new_items = tuple(head), tuple(items)
         if (new_head, new_items) == (self.head, self.items):
             return
@@ -98,6 +99,11 @@ class ListPanel(ScrollView, can_focus=True):
                 self.scroll_to(y=row - room + 1, animate=False, immediate=True)
         self.refresh()
         self.post_message(self.Moved(self, key))
+
+    def _place_bar(self) -> None:
+        """Textual moves the bar only if it is there when the list scrolls; it comes a frame after the items."""
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.position = self.scroll_y
 
     def notify_style_update(self) -> None:
         self._ink = {}

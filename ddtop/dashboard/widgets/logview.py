@@ -80,6 +80,9 @@ class LogView(ScrollView, can_focus=True):
 
     def sync(self) -> None:
         """Take in new lines; cheap where there are none."""
+        if self.show_vertical_scrollbar:
+            # Textual moves the bar only if it is there when the window scrolls; it comes a frame after the lines.
+            self.vertical_scrollbar.position = self.scroll_y
         dropped_before = self.index.rows[0] if self.index.rows else None
         anew = self.index.sync()
         rows = self.index.rows
