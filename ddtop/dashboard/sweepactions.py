@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -212,7 +212,7 @@ class SweepActions(AppBase):
 
     def action_skip(self) -> None:
         """`x`: skip what the alert is about, else what is under the cursor; `u` takes it back."""
-        if self._offered("x"):
+        if self.offered("x"):
             return
         target = self._target()
         if target is not None:
@@ -220,7 +220,7 @@ class SweepActions(AppBase):
 
     def action_try_again(self) -> None:
         """`t`: run it again, whatever became of it."""
-        if self._offered("t"):
+        if self.offered("t"):
             return
         target = self._target()
         if target is not None:
@@ -228,7 +228,7 @@ class SweepActions(AppBase):
 
     def action_broken(self) -> None:
         """`b`: mark as broken, or take the mark away."""
-        if self._offered("b"):
+        if self.offered("b"):
             return
         target = self._target()
         if target is None:
@@ -243,7 +243,7 @@ class SweepActions(AppBase):
         label = f"take the mark `broken` from {target[0]}" if marked else f"mark {target[0]} as broken"
         self.command(MarkBroken, label, broken=not marked, **target[1])
 
-    def _offered(self, key: Literal["x", "t", "b"]) -> bool:
+    def offered(self, key: str) -> bool:
         """Do what the alert offers on this key, if it does; that is what the bar names."""
         alert, offered = self.alert, self._alert_action(key)
         if alert is None or offered is None:

@@ -145,6 +145,23 @@ async def test_an_alerts_own_key_comes_before_the_cursor(open_app: Open) -> None
         assert (command.config, command.alert_id) == ("b16", story.ALERT)
 
 
+async def test_a_key_that_only_the_alert_names_works(open_app: Open) -> None:
+    script = story.running()
+    fields = story.alert_fields(script.now)
+    fields["actions"] = (
+        ev.Action(key="r", label="retry b15", command="retry", args={"config": "b15"}),
+        ev.Action(key="d", label="stop the foreign process", command="approve", args={"plan_id": "p"}),
+    )
+    script.add(ev.AlertRaised, **fields)
+    session, now = session_of(script)
+    async with open_app(session, now=now) as (app, pilot):
+        assert "d stop the foreign process" in screen_text(app)
+        await pilot.press("d")
+        await settle(pilot)
+        (command,) = session.commands()
+        assert isinstance(command, ev.Approve)
+
+
 @pytest.mark.parametrize(
     ("outcome", "reason", "said"),
     [

@@ -11,6 +11,7 @@ from ddtop.dashboard import arrange
 from ddtop.dashboard.paint import crop, line, pad, plain, spread, width_of, wrap_text
 from ddtop.dashboard.panels.alert import alert_lines
 from ddtop.dashboard.panels.footer import Hint, footer_line
+from ddtop.dashboard.panels.found import found_lines
 from ddtop.dashboard.panels.gpus import bucketed, gpu_lines, gpu_title, throttle_word
 from ddtop.dashboard.panels.header import Recording, header_line
 from ddtop.dashboard.panels.history import history_items
@@ -411,3 +412,36 @@ def test_a_time_of_day_is_the_first_one_after_the_start(monkeypatch: pytest.Monk
     assert parse_time("12:00", start + 99, start) == start + 53 * 60 + 20
     assert parse_time("02:00:01", start + 99, start) == start + 53_601
     assert parse_time("2026-11-18 11:06:41", 0, None) == start + 1
+
+
+def test_a_host_without_a_plan_shows_what_was_found_and_what_cannot_be_seen() -> None:
+    probe = {
+        "servers": [
+            {"engine": "sglang", "port": 30000, "unit": "sglang-bench.service", "pid": 4711, "model": "/m/Q"}
+        ],
+        "disks": {"/dev/shm": {"fs": "tmpfs", "size_b": 540e9, "free_b": 480e9, "tmpfs": True}},
+        "memory": {"total_b": 1_000_000_000_000, "available_b": 900_000_000_000},
+        "model": {"verdict": "incomplete", "path": "/dev/shm/Q"},
+        "unknown": ["port owners"],
+    }
+    state = fold([
+        ev.RunStarted(at_s=1, mono_s=0, host="h", run_id="r", name="h", mode="monitor", segment=0),
+        ev.ProbeTaken(at_s=2, mono_s=1, host="h", probe=probe),
+        ev.ServiceSeen(at_s=2, mono_s=1, host="h", status=ev.ServiceStatus(unit="x.service", active=None)),
+    ])  # fmt: skip
+    shown = "\n".join(texts(found_lines(state, 12.0, 80, 20)))
+    assert "● sglang on port 30000 · sglang-bench · pid 4711" in shown
+    assert "/m/Q" in shown
+    assert "480 GB free of 540 GB tmpfs" in shown
+    assert "! model incomplete" in shown
+    assert "cannot be read by this login: port owners" in shown
+    assert "? x cannot be read" in shown
+    assert "ddtop plan new --from h" in shown
+    short = texts(found_lines(state, 12.0, 40, 4))
+    assert len(short) == 4
+    assert "plan" in short[-1]
+
+
+def test_a_section_of_the_probe_that_failed_says_so() -> None:
+    state = fold([ev.ProbeTaken(at_s=2, mono_s=1, host="h", probe={"servers": {"error": "timeout"}})])
+    assert "! servers: timeout" in "\n".join(texts(found_lines(state, 3.0, 80, 20)))

@@ -53,6 +53,7 @@ def cell_lines(state: State, cell: CellView, shown: Matrix, width: int) -> list[
     if cell.metrics:
         out.extend([(), *_result_lines(cell, shown)])
         out.extend(_distribution_lines(cell.metrics, width))
+        out.extend(_quality_lines(cell.metrics, width))
     out.extend(_power_lines(state, cell, width))
     out.extend(_attempt_lines(cell, width))
     out.extend(_server_lines(cell, width))
@@ -160,6 +161,41 @@ def _distribution_lines(metrics: dict[str, Any], width: int) -> list[Line]:
                 )
             )
     return out
+
+
+QUALITY = (
+    ("steady_tok_s", "steady", "tok/s while all streams ran"),
+    ("peak_tok_s", "peak", "tok/s over the best second"),
+    ("in_flight_mean", "in flight", "requests, mean"),
+    ("requests_unfinished", "unfinished", "requests cut by the time limit"),
+    ("cached_share", "cached", "share of prompt tokens"),
+    ("energy_j", "energy", "J"),
+    ("tok_s_per_w", "efficiency", "tok/s per W"),
+)
+
+
+def _quality_lines(metrics: dict[str, Any], width: int) -> list[Line]:
+    """How the numbers came about: steady state, energy, acceptance by position, the load generator's own quality."""
+    out: list[Line] = []
+    for name, label, unit in QUALITY:
+        value = metric_value(metrics, name)
+        if value is not None:
+            out.append(line((f"  {label:<12}", "label"), (f"{value:>10.4g}", "value"), (f" {unit}", "dim")))
+    for name, label in (("acceptance", "acceptance"), ("client", "client")):
+        table = metrics.get(name)
+        if isinstance(table, dict) and table:
+            words = ", ".join(f"{key.replace('_', ' ')} {_short(value)}" for key, value in table.items())
+            for at, row in enumerate(wrap_text(words, max(20, width - 16), 3)):
+                out.append(line((f"  {label:<12}" if at == 0 else " " * 14, "label"), (row, "text")))
+    return [(), line(("How it was measured", "title")), *out] if out else []
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, list | tuple):
+        return "[" + " ".join(_short(item) for item in value[:8]) + (" …]" if len(value) > 8 else "]")
+    return str(value)
 
 
 def _power_lines(state: State, cell: CellView, width: int) -> list[Line]:

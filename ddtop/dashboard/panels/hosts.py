@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddtop.dashboard.paint import Line, join, line
+from ddtop.dashboard.panels.found import place_lines, server_lines, unknown_lines
 from ddtop.dashboard.panels.gpus import history_spark
 from ddtop.dashboard.panels.header import host_part, service_part, uptime_s
 from ddtop.dashboard.text import bar, duration, gib
@@ -27,6 +28,9 @@ def host_lines(state: State, now_s: float, number: int, error: str | None, width
         out.append(line(("   ", "dim"), (f"{state.host.error or ''} {state.host.means}".strip(), "warn")))
     out.append(_gpus(state, now_s, width))
     out.append(_sweep(state, now_s))
+    if not state.plan_cells:
+        out.extend(line("   ", *row) for row in server_lines(state))
+    out.extend(line("   ", *row) for row in (*place_lines(state), *unknown_lines(state)))
     alert = advised_alert(state)
     if alert is not None:
         out.append(line((f"   ! {alert.raised.title} ", "bad"), (alert.raised.cause_text, "text")))

@@ -236,7 +236,7 @@ def detail_line(matrix: Matrix, cursor: Cursor) -> Line:
 def sweep_title(state: State, matrix: Matrix, metric_label: str, others: list[int]) -> str:
     """Title of the panel: TP shown (and that there are others), metric, baseline."""
     if not matrix.rows:
-        return "Sweep"
+        return "Found here" if state.probe or state.services else "Sweep"
     tp = f"tp{matrix.tp}" + (f" of {','.join(str(o) for o in others)}" if len(others) > 1 else "")
     against = f" (× {matrix.baseline})" if matrix.baseline else ""
     return f"Sweep · {tp} · {metric_label}{against}"

@@ -12,6 +12,7 @@ from textual.widgets import Input
 from ddtop.dashboard import arrange, keys
 from ddtop.dashboard.paint import Line
 from ddtop.dashboard.panels.alert import alert_lines, trouble_lines
+from ddtop.dashboard.panels.found import found_lines
 from ddtop.dashboard.panels.gpus import gpu_lines, gpu_title
 from ddtop.dashboard.panels.restart import restart_lines, restart_title
 from ddtop.dashboard.panels.sweep import matrix_lines, sweep_title
@@ -122,7 +123,7 @@ class DashboardScreen(DdScreen):
             height - 2 - alert_height,
             len(state.gpus),
             wanted,
-            len(shown.rows) + 3,
+            len(shown.rows) + 3 if shown.rows else 8,
             state.bound is not None,
         )
         body = self.query_one("#body", Container)
@@ -137,6 +138,8 @@ class DashboardScreen(DdScreen):
     def _sweep(self, width: int, height: int) -> Sequence[Line]:
         here = self.here
         shown = here.matrix()
+        if not shown.rows:
+            return found_lines(here.state, here.now_s(), width, height)
         return matrix_lines(shown, here.cursor(shown), width, height, here.now_s(), here.busy)
 
     def _restart(self, width: int, height: int) -> Sequence[Line]:
@@ -163,6 +166,11 @@ class DashboardScreen(DdScreen):
             self.refresh_view()
             if twice:
                 self.dd.open_selected()
+
+    def on_key(self, event: events.Key) -> None:
+        """A key that only the alert in the bar names."""
+        if event.character is not None and self.dd.offered(event.character):
+            event.stop()
 
     def focus_pane(self, number: int) -> None:
         """Focus the pane with this number, from 1."""
