@@ -130,6 +130,15 @@ class Attempt:
         since = max(self._busy_since, self._gpu_flat_since or now) if self._busy_since is not None else None
         return GpuLook(at=now, util_pct=busiest.util_gpu_pct, power_share=share, busy_low_since=since)
 
+    def quiet_death(self, now: float) -> bool:
+        """Nothing has run for a moment although the call has returned."""
+        returned = self.call.returned_at
+        return (
+            self.gone_since is not None
+            and returned is not None
+            and now - max(self.gone_since, returned) > 0.3
+        )
+
     # ---- what the rules see
 
     def readings(self) -> StartReadings:
@@ -141,7 +150,7 @@ class Attempt:
             phase_since=now.entered_at if now else self.began, limits=limits,
             base_restarts=0, old_gone_at=self.old_gone_at, answer=self.answer, listeners=self.listeners or (),
             args=self.args, token=self.token, cause=self.log.cause(), last_lines=tuple(self.log.tail),
-            last_is_nccl=self.log.last_is_nccl, start_limit_hit=self.log.start_limit_hit, gpu=self.take_gpus(),
+            last_is_nccl=self.log.last_is_nccl, start_limit_hit=self.log.start_limit_hit, skipped=self.log.skipped, gpu=self.take_gpus(),
             expected_s=self.expected_s, waited_until=self.waited_until, seen_new=self.seen_new, gone_since=self.gone_since,
         )  # fmt: skip
 

@@ -29,6 +29,7 @@ from ddtop.sweep.sweepplan import OPEN_STATES
 STOP_AFTER = ("stalled", "hung-gpu", "crash-loop", "no-tokens", "wrong-arguments", "old-server")
 """Verdicts that leave something running which must not go on holding the GPUs."""
 CLEAN_S = 10.0
+RETRY_PAUSE_S = 2.0
 AGAIN: tuple[Act, ...] = ("retry", "restage", "wait-clean", "wait-foreign")
 
 
@@ -204,6 +205,9 @@ class Conductor:
             await self.wait_clean(host)
         elif decision.act == "wait-foreign":
             await self._wait_port(host, launch, decision.wait_s or 600.0)
+        elif by == "policy":
+            # What is wrong may just be going away (a port, GPU memory, a colleague's systemctl).
+            await deck.wait_until(lambda: self._interrupted(launch) is not None, RETRY_PAUSE_S)
         deck.note("info", f"{launch.config}: {decision.words} ({by})")
         return self._interrupted(launch) is None
 

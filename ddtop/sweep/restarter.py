@@ -275,6 +275,7 @@ class Restarter:
     async def _watch(self, host: Host, a: Attempt) -> Started | NotStarted | BrokenOff:
         deck = self.deck
         unproven_since: float | None = None
+        drained = False
         while True:
             a.take_unit()
             a.waited_until = self.extra_wait(a.id)
@@ -283,6 +284,11 @@ class Restarter:
             a.tell(result, note=verdict.text if verdict.verdict == "slow" else None)
             if result.ready:
                 return self._ready(host, a)
+            if not drained and a.quiet_death(deck.mono()):
+                # journald tells a follower up to half a second late; what is there now says why nothing runs.
+                drained = True
+                await drain_log(deck, host, a.feed)
+                continue
             if verdict.alarm:
                 verdict = await self._settle(host, a)
             unproven_since = (unproven_since or deck.mono()) if _unproven(result) else None

@@ -86,6 +86,8 @@ class StartReadings:
     last_is_nccl: bool = False
     start_limit_hit: bool = False
     """The log said `Start request repeated too quickly`."""
+    skipped: str = ""
+    """systemd's line that a condition of the unit was not met, and so nothing was started."""
     gpu: GpuLook | None = None
     expected_s: float | None = None
     waited_until: float = 0.0

@@ -22,6 +22,8 @@ KINDS: dict[str, CauseKind] = {
     "transient": "transient", "config": "config", "bug": "bug", "host": "host", "slow": "slow",
 }  # fmt: skip
 LIMIT_WORDS = ("Start request repeated too quickly",)
+SKIP_WORDS = ("skipped because of an unmet condition", "Condition check resulted in", "Assertion failed for")
+"""Only the journal tells that systemd skipped a start: the unit is unloaded at once, and its properties with it."""
 NCCL_WORDS = ("NCCL version", "is using nccl", "NCCL INFO")
 
 
@@ -35,6 +37,8 @@ class StartLog:
         """The new start's, once it is known."""
         self.mark: MarkReading | None = None
         self.start_limit_hit = False
+        self.skipped = ""
+        """systemd's line that a condition of the unit was not met."""
         self.jit = False
         self.compile = False
         self.tail: deque[str] = deque(maxlen=20)
@@ -46,6 +50,8 @@ class StartLog:
         text = line.text
         if any(words in text for words in LIMIT_WORDS):
             self.start_limit_hit = True
+        if any(words in text for words in SKIP_WORDS):
+            self.skipped = text
         name = line.invocation or self.generation_part() or ""
         if name and self.before and self.before.startswith(name):
             return progress, phases  # the old process's last words

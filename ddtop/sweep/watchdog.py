@@ -100,15 +100,13 @@ def _refused(r: StartReadings, now: float) -> Judgement | None:
             verdict="refused", cause=slug, kind="config", text=f"{r.unit_name}: {text}", evidence=(why,)
         )
     stamp_before = r.before.condition_stamp if r.before else None
-    if (
-        u.condition_ok is False
-        and u.condition_stamp
-        and u.condition_stamp != stamp_before
-        and not u.running
-        and not u.job
-    ):
-        line = next((x for x in reversed(r.last_lines) if "ondition" in x or "ssert" in x), "")
-        why = Evidence(source="systemctl", text=f"ConditionResult=no, {u.active}/{u.sub}. {line}".strip())
+    unmet = u.condition_ok is False and u.condition_stamp and u.condition_stamp != stamp_before
+    if (unmet or r.skipped) and not u.running and not u.job and not _is_new(r):
+        line = r.skipped or next((x for x in reversed(r.last_lines) if "ondition" in x or "ssert" in x), "")
+        why = Evidence(
+            source="log" if line else "systemctl",
+            text=f"{u.active}/{u.sub}, ConditionResult=no. {line}".strip(),
+        )
         return Judgement(
             verdict="refused", cause="condition-not-met", kind="host",
             text=f"{r.unit_name} was not started: a Condition of the unit is not met" + (f" ({line.strip()[:160]})" if line else ""),
