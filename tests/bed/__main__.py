@@ -7,7 +7,7 @@ import sys
 
 from . import control, daemon
 from .client import Bed
-from .config import CACHE, HOSTS, SSH_CONFIG
+from .config import HOSTS, SSH_CONFIG
 from .control import BedError
 from .disk import write_ssh_config
 from .oracle import Oracle
@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     command("status", "the bed's state as JSON", host=False)
     command("ssh-config", "print the path of the OpenSSH configuration", host=False)
     command("trust", "put the present host keys into known_hosts, as after a reset", host=False)
-    command("purge", "down, then delete the cache", host=False)
+    command("purge", "down, then delete this bed's disks and, for the first bed, the cache", host=False)
     p = command("daemon", argparse.SUPPRESS, host=False)
     p.add_argument("--real", action="store_true")
     p.add_argument("--made-of", default="")
@@ -75,7 +75,7 @@ def act(a: argparse.Namespace) -> int:
     elif a.cmd in ("down", "purge"):
         control.down()
         if a.cmd == "purge":
-            remove(CACHE)
+            remove(*control.purgeable())
     elif a.cmd == "ssh-config":
         print(SSH_CONFIG)
     elif a.cmd == "trust":

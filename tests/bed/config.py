@@ -9,11 +9,23 @@ REPO = HERE.parent.parent
 ROOTFS = HERE / "rootfs"
 
 CACHE = Path(os.environ.get("DDTOP_BED_CACHE", Path.home() / ".cache/ddtop-testbed"))
-BASE, REAL_LAYER, KEYS, RUN = CACHE / "base", CACHE / "real", CACHE / "keys", CACHE / "run"
-SOCK, SSH_CONFIG, KNOWN_HOSTS = RUN / "control", RUN / "ssh_config", RUN / "known_hosts"
-LOCK = Path("/tmp/ddtop-bed.lock")  # held by whoever uses the bed: one test run at a time on one machine
+BASE, REAL_LAYER = CACHE / "base", CACHE / "real"  # shared by all instances
 
-NET, CLIENT_IP = "10.77.0.0/24", "10.77.0.1"
+INSTANCE = int(os.environ.get("DDTOP_BED", "1"))
+"""Which bed of this machine: each has its own network, names, disks, keys and lock."""
+if not 1 <= INSTANCE <= 9:
+    raise SystemExit(f"DDTOP_BED is {INSTANCE}: give a number from 1 to 9")
+SUFFIX = "" if INSTANCE == 1 else f"-{INSTANCE}"
+
+PLACE = CACHE if INSTANCE == 1 else CACHE / f"bed{SUFFIX}"
+DISKS, KEYS, RUN = PLACE / "hosts", PLACE / "keys", PLACE / "run"
+SOCK, SSH_CONFIG, KNOWN_HOSTS = RUN / "control", RUN / "ssh_config", RUN / "known_hosts"
+LOCK = Path(f"/tmp/ddtop-bed{SUFFIX}.lock")  # held by whoever uses the bed: one test run at a time on one bed
+CGROUPS = Path(f"/sys/fs/cgroup/ddtop-bed{SUFFIX}")
+
+_PREFIX = f"10.{76 + INSTANCE}.0"
+NET, CLIENT_IP = f"{_PREFIX}.0/24", f"{_PREFIX}.1"
+CLIENT_TUN, TUN = f"ddtop{INSTANCE - 1}", f"tun{SUFFIX}-"
 
 
 @dataclass(frozen=True)
@@ -36,11 +48,11 @@ class Spec:
 
 HOSTS = {
     "ct200": Spec(
-        "10.77.0.11", "NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, 600, 32, 395, "580.95.05", False,
+        f"{_PREFIX}.11", "NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, 600, 32, 395, "580.95.05", False,
         "sglang-bench.service", "/dev/shm/Qwen3.6-27B", "/data/models/Qwen3.6-27B",
     ),
     "b300": Spec(
-        "10.77.0.12", "NVIDIA B300 SXM6 AC", 275040, 1100, 187, 450, "580.95.05", True,
+        f"{_PREFIX}.12", "NVIDIA B300 SXM6 AC", 275040, 1100, 187, 450, "580.95.05", True,
         "kimi.service", "/dev/shm/Kimi-K2.6", "/data/models/Kimi-K2.6",
     ),
 }  # fmt: skip

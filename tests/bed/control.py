@@ -10,10 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from .base import build_base, build_real
-from .config import CACHE, HOSTS, REAL_LAYER, REPO, RUN, SOCK
+from .config import CACHE, HOSTS, INSTANCE, PLACE, REAL_LAYER, REPO, RUN, SOCK
 from .disk import fingerprint, provision
 from .hosts import leader
 from .router import IDLE_LINK
@@ -99,6 +100,17 @@ def down() -> None:
     pid = ask("stop")["pid"]
     while os.path.exists(f"/proc/{pid}"):
         time.sleep(0.05)
+
+
+def purgeable() -> list[Path]:
+    """What `purge` deletes: an instance's own place, and with the first one all that is cached for all of them."""
+    if INSTANCE > 1:
+        return [PLACE]
+    for other in CACHE.glob("bed-*/run/control"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as s:
+            s.connect(str(other))
+            raise BedError(f"{other.parent.parent.name} is up and uses the same cache: take it down first")
+    return [CACHE]
 
 
 def power(host: str, action: str, dark_s: float | None = None, wait: bool = False) -> None:

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .config import CLIENT_IP, HOSTS, NET, RUN, SOCK
+from .config import CGROUPS, CLIENT_IP, CLIENT_TUN, HOSTS, NET, RUN, SOCK, TUN
 from .disk import write_ssh_config
-from .hosts import CGROUPS, Host, drop_cgroup
+from .hosts import Host, drop_cgroup
 from .router import Router
 from .shell import sh
 
@@ -35,12 +35,12 @@ class Daemon:
             Path(d).mkdir(parents=True, exist_ok=True)
             sh("mount", "-t", "tmpfs", "tmpfs", d)
         self.router = Router(lambda name: self.hosts[name].state == "on")
-        self._read(self.router.add("client", CLIENT_IP, "ddtop0"), "client")
+        self._read(self.router.add("client", CLIENT_IP, CLIENT_TUN), "client")
         # It stays in the route table after the bed: with the bed down nothing may leave the machine instead.
         sh("ip", "route", "replace", "unreachable", NET, "metric", "4278198272")
         for name, spec in HOSTS.items():
             sh("ip", "netns", "add", name)
-            self._read(self.router.add(name, spec.ip, "tun-" + name, name), name)
+            self._read(self.router.add(name, spec.ip, TUN + name, name), name)
             self.hosts[name] = Host(name, real)
             self.hosts[name].mount()
         SOCK.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .config import BASE, CACHE, HERE, HOSTS, KEYS, KNOWN_HOSTS, ROOTFS, RUN, SSH_CONFIG
+from .config import BASE, DISKS, HERE, HOSTS, KEYS, KNOWN_HOSTS, ROOTFS, RUN, SSH_CONFIG
 from .shell import remove, sh, write
 
 TOOLS_DIR = ROOTFS / "common/usr/lib/python3/dist-packages"
@@ -43,7 +43,7 @@ def keygen(path: Path) -> None:
 
 def provision(name: str, new_keys: bool = False) -> None:
     """Make a host's empty disk, and the layer under it."""
-    disk, layer = CACHE / "hosts" / name, CACHE / "hosts" / name / "layer"
+    disk, layer = DISKS / name, DISKS / name / "layer"
     remove(disk, *[KEYS / name] if new_keys else [])
     for d in (layer, disk / "upper", disk / "work", disk / "root"):
         d.mkdir(parents=True, exist_ok=True)

@@ -8,11 +8,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from .config import BASE, CACHE, REAL_LAYER, RUN
+from .config import BASE, CGROUPS, DISKS, REAL_LAYER, RUN
 from .disk import provision
 from .shell import sh
 
-CGROUPS = Path("/sys/fs/cgroup/ddtop-bed")
 GUEST_REBOOTS = 133  # nspawn's exit status under --keep-unit when the guest asked for a reboot
 CLONE_NEWTIME = 0x80
 
@@ -25,12 +24,12 @@ class Host:
         self.proc: subprocess.Popen[bytes] | None = None
         self.boots, self.start_at, self.state = 0, None, "off"
         self.dark_s = 1.5  # how long the machine is dark between going down and its kernel starting
-        self.cgroup, self.root = CGROUPS / name, CACHE / "hosts" / name / "root"
+        self.cgroup, self.root = CGROUPS / name, DISKS / name / "root"
         self.log = open(RUN / f"{name}.console", "ab", buffering=0)
 
     def mount(self) -> None:
         """Lay the host's own disk over its layer, the real server's layer and the base."""
-        disk = CACHE / "hosts" / self.name
+        disk = DISKS / self.name
         lower = f"{disk}/layer:" + (f"{REAL_LAYER}:" if self.real else "") + str(BASE)
         options = f"lowerdir={lower},upperdir={disk}/upper,workdir={disk}/work"
         sh("mount", "-t", "overlay", "overlay", "-o", options, self.root)
