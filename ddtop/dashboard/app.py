@@ -9,6 +9,7 @@ from ddtop.dashboard.screens.dashboard import DashboardScreen
 from ddtop.dashboard.screens.modals import ConfirmScreen
 from ddtop.dashboard.viewactions import ViewActions
 from ddtop.dashboard.watched import Watched
+from ddtop.errors import DdtopError
 
 
 class DashboardApp(ViewActions):
@@ -42,5 +43,7 @@ class DashboardApp(ViewActions):
             return
         try:
             self.say(await self.start_runner(watched.session))
+        except DdtopError as error:
+            self.say(str(error), "error", 15)
         except Exception as error:
             self.fault(error, "starting a runner")

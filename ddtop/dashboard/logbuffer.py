@@ -49,6 +49,8 @@ class Entry:
     unit: str
     line: LogLine
     start: int
+    arrived_s: float | None = None
+    """When the runner had it: good enough to find the lines of a cell, never shown as the line's own time."""
     gap: bool = False
     """True where lines are missing here; the text says why."""
 
@@ -140,13 +142,13 @@ class LogBuffer:
         self.epoch += 1
         self._begin()
 
-    def extend(self, unit: str, lines: Sequence[LogLine]) -> None:
+    def extend(self, unit: str, lines: Sequence[LogLine], arrived_s: float | None = None) -> None:
         """Add lines of a unit. A line without an invocation belongs to the start last heard of."""
         add = self.entries.append
         for line in lines:
             text = line.text
             kept = line if len(text) <= LINE_LIMIT else _cut(line)
-            add(Entry(unit, kept, self._start_of(unit, line.invocation)))
+            add(Entry(unit, kept, self._start_of(unit, line.invocation), arrived_s))
         self._trim()
 
     def gap(self, unit: str, reason: str, at_s: float) -> None:

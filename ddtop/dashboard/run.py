@@ -33,13 +33,15 @@ def run_dashboard(
     if not sessions:
         print("ddtop: there is no recording to show", file=sys.stderr)
         return 2
-    if not sys.stdout.isatty():
-        print(
-            "ddtop: the dashboard needs a terminal, and standard output is none.\n"
-            "  do:    use --record FILE for a run without a screen",
-            file=sys.stderr,
-        )
-        return 2
+    # Textual reads from standard input and draws on standard error; both must be the terminal.
+    for stream, name in ((sys.stdin, "input"), (sys.stdout, "output"), (sys.stderr, "error")):
+        if not stream.isatty():
+            print(
+                f"ddtop: the dashboard needs a terminal, and standard {name} is none.\n"
+                "  do:    use --record FILE for a run without a screen",
+                file=sys.stderr,
+            )
+            return 2
     from ddtop.dashboard.app import DashboardApp
 
     app = DashboardApp(

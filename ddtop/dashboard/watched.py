@@ -88,7 +88,7 @@ class Watched:
 
     def _feed_log(self, event: Event) -> None:
         if isinstance(event, LogRead):
-            self.log.extend(event.unit, event.lines)
+            self.log.extend(event.unit, event.lines, event.at_s)
         elif isinstance(event, LogGap):
             self.log.gap(event.unit, event.reason, event.at_s)
         elif isinstance(event, KernelFault):

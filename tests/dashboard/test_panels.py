@@ -198,6 +198,18 @@ def test_slow_is_said_calmly_and_quiet_with_its_limit() -> None:
     assert "quiet 1m10s of 1m30s" in shown
 
 
+def test_nothing_soothing_is_said_while_an_alert_is_open() -> None:
+    script = story.Script()
+    story.begin(script)
+    story.restart(script, "b16", "inv", ready=False)
+    script.now += 900
+    calm = "\n".join(texts(restart_lines(fold(script.out), script.now, 80, 9)))
+    script.add(ev.AlertRaised, **story.alert_fields(script.now))
+    troubled = "\n".join(texts(restart_lines(fold(script.out), script.now, 80, 9)))
+    assert "still moving" in calm
+    assert "still moving" not in troubled
+
+
 def test_a_gate_part_that_cannot_be_known_is_told_from_one_that_fails() -> None:
     script = story.Script()
     story.begin(script)

@@ -328,3 +328,31 @@ async def test_the_alert_bar_stays_until_the_alert_is_resolved(open_app: Open) -
         await settle(pilot, 0.2)
         assert not app.screen.query_one("#alert").has_class("-on")
         assert "NOT STARTING" not in screen_text(app)
+
+
+async def test_lines_without_a_time_get_none_but_are_found_with_their_cell(open_app: Open) -> None:
+    script = story.running()
+    script.now -= 10
+    script.add(
+        ev.LogRead, unit=story.UNIT, lines=(ev.LogLine(text="a line without a time", invocation="inv-b15"),)
+    )
+    script.now += 10
+    session, now = session_of(script)
+    async with open_app(session, now=now) as (app, pilot):
+        (row,) = [text for text in screen_text(app).splitlines() if "a line without a time" in text]
+        assert row.startswith("│    a line without a time")
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "a line without a time" in screen_text(app)
+
+
+async def test_an_empty_start_points_to_the_one_before(open_app: Open) -> None:
+    script = story.running()
+    script.add(ev.RestartStarted, attempt_id="next", config="b16", tp=1, unit=story.UNIT)
+    script.log("first word", invocation="inv-next")
+    session, now = session_of(script)
+    async with open_app(session, now=now) as (app, pilot):
+        assert "first word" in screen_text(app)
+        await pilot.press("slash", *"zzz", "enter")
+        await settle(pilot)
+        assert "no line matches" in screen_text(app)

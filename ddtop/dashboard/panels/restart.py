@@ -51,8 +51,9 @@ def restart_lines(state: State, now_s: float, width: int, height: int) -> list[L
         if not rows:
             rows.append(line(("no restart in this run yet", "dim")))
         return rows[:height]
-    rows.append(summary_line(restart, now_s, width))
-    seen = [view for view in restart.phases.values() if view.phase != "stopped" or view.elapsed_s >= 1]
+    troubled = any(a.raised.attempt_id in (None, restart.attempt_id) for a in state.open_alerts)
+    rows.append(summary_line(restart, now_s, width, troubled))
+    seen = [view for view in restart.phases.values() if _worth_a_word(view)]
     rows.extend(flow([_phase(view, now_s, restart) for view in seen] + _to_come(restart), width))
     detail = _detail(restart, width)
     if detail:
@@ -62,8 +63,11 @@ def restart_lines(state: State, now_s: float, width: int, height: int) -> list[L
     return [crop(row, width) for row in rows[:height]]
 
 
-def summary_line(restart: RestartView, now_s: float, width: int) -> Line:
-    """How the restart stands, for how long, and how long such a start takes."""
+def summary_line(restart: RestartView, now_s: float, width: int, troubled: bool = False) -> Line:
+    """How the restart stands, for how long, and how long such a start takes.
+
+    `troubled` says that an alert about it is open: then nothing soothing is said.
+    """
     if restart.outcome == "ready":
         took = restart.ready_s if restart.ready_s is not None else restart.seconds
         version = f" · {restart.engine} {restart.engine_version or ''}".rstrip() if restart.engine else ""
@@ -79,9 +83,14 @@ def summary_line(restart: RestartView, now_s: float, width: int) -> Line:
     spent = now_s - restart.started_at_s
     expected = f" of about {duration(restart.expected_s)}" if restart.expected_s is not None else ""
     spans = line(("▶ starting", "run"), (f" {duration(spent)}{expected}", "label"))
-    if restart.expected_s is not None and spent > 1.2 * restart.expected_s:
+    if not troubled and restart.expected_s is not None and spent > 1.2 * restart.expected_s:
         spans = (*spans, Span(" · slower than usual, still moving", "dim"))
     return crop(spans, width)
+
+
+def _worth_a_word(view: PhaseView) -> bool:
+    """False for phases that are but a moment: stopped, and ready, which the first line says."""
+    return view.phase != "ready" and (view.phase != "stopped" or view.elapsed_s >= 1)
 
 
 def _phase(view: PhaseView, now_s: float, restart: RestartView) -> Line:

@@ -88,7 +88,7 @@ class CellScreen(DdScreen):
         first, last = bounds
         out: list[Item] = []
         for entry in reversed(self.here.log.entries):
-            at = entry.line.at_s
+            at = entry.line.at_s if entry.line.at_s is not None else entry.arrived_s
             if at is None or at > last:
                 continue
             if at < first or len(out) >= EXCERPT:
@@ -97,7 +97,13 @@ class CellScreen(DdScreen):
             role = {"error": "bad", "warn": "warn", "debug": "dim"}.get(level, "text")
             mark = {"error": "✗", "warn": "!"}.get(level, " ")
             out.append(
-                Item(line((f"{clock(at)} ", "dim"), (f"{mark} ", role), (entry.line.text[:500], role)))
+                Item(
+                    line(
+                        (f"{clock(entry.line.at_s)} " if entry.line.at_s else "", "dim"),
+                        (f"{mark} ", role),
+                        (entry.line.text[:500], role),
+                    )
+                )
             )
         out.reverse()
         return out

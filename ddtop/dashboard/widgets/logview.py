@@ -200,7 +200,7 @@ class LogView(ScrollView, can_focus=True):
         width = self.size.width
         rows = self.index.rows
         if row >= len(rows):
-            text = " no lines match" if not rows and y == 0 and self.buffer.entries else ""
+            text = self._why_empty() if not rows and y == 0 and self.buffer.entries else ""
             return Strip([Segment(text, styles["dim"])]).adjust_cell_length(width, styles["text"])
         number = rows[row]
         key = (number, row == self.hit)
@@ -210,6 +210,14 @@ class LogView(ScrollView, can_focus=True):
             self._strips[key] = strip
         return strip.crop_extend(scroll_x, scroll_x + width, styles["text"])
 
+    def _why_empty(self) -> str:
+        wanted = self.index.filter
+        if wanted.searching or wanted.exclude or wanted.level != "debug":
+            return "no line matches"
+        if wanted.start == "this":
+            return "no line of this start yet · p shows the start before it"
+        return "no line of that start is kept here"
+
     def _role_styles(self) -> dict[str, RichStyle]:
         if not self._ink:
             self._ink = role_styles(self.app.theme_variables, self.background_colors[1])
@@ -218,7 +226,8 @@ class LogView(ScrollView, can_focus=True):
     def _segments(self, entry: Entry, is_hit: bool) -> list[Segment]:
         styles = self._role_styles()
         suffix = "+sel" if is_hit else ""
-        stamp = clock(entry.line.at_s) if entry.line.at_s is not None else " " * 8
+        # A line without a time of its own gets none: when it arrived is not when it was written.
+        stamp = clock(entry.line.at_s) if entry.line.at_s is not None else ""
         if entry.gap:
             return [Segment(f"{stamp} ~ {clean(entry.line.text)}", styles["warn" + suffix])]
         mark, role = _LEVEL_MARK[level_of(entry.line)]
