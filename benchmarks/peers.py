@@ -17,6 +17,7 @@ import argparse
 import glob
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -119,8 +120,9 @@ class Tools:
         env = dict(os.environ)
         env.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", HOME=str(self.work))
         out = str(self.work / f"{tool}.out")
-        if os.path.exists(out):
-            os.unlink(out)
+        for old in (out, out + ".json"):  # a tool that fails must not be read by what it wrote before
+            Path(old).unlink(missing_ok=True)
+        shutil.rmtree(out + ".d", ignore_errors=True)
         if tool.startswith("ddtop"):
             how = {"ddtop": "keep-alive", "ddtop-cold-start": "cold-start"}[tool]
             cell = {"id": "p", "url": url, "model": "mock", "prompts": ["word " * 200], "concurrency": streams, "requests": requests,
