@@ -162,7 +162,7 @@ async def file_follow(context: Context, args: Dict[str, Any], emit: Callable[[Di
         follower.close()
 
 
-def _read(path: str, offset: int, max_b: int) -> Tuple[bytes, int, bool]:
+def _read(path: str, offset: int, max_b: int) -> Tuple[bytes, os.stat_result, bool]:
     with open(path, "rb") as file:
         info = os.fstat(file.fileno())
         if stats.S_ISDIR(info.st_mode):
@@ -171,17 +171,17 @@ def _read(path: str, offset: int, max_b: int) -> Tuple[bytes, int, bool]:
             offset = max(0, info.st_size + offset)
         file.seek(offset)
         data = file.read(max_b)
-        return data, info.st_size, not file.read(1)
+        return data, info, not file.read(1)
 
 
 async def file_read(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     """The op `file-read`. A negative offset counts from the end."""
     max_b = max(1, min(int(args.get("max_b", 500_000)), 700_000))
-    data, size, eof = await context.thread(_read, args["path"], int(args.get("offset", 0)), max_b)
+    data, info, eof = await context.thread(_read, args["path"], int(args.get("offset", 0)), max_b)
+    found = {"size_b": info.st_size, "inode": info.st_ino, "eof": eof}
     if args.get("b64"):
-        return {"b64": base64.b64encode(data).decode(), "size_b": size, "eof": eof}
-    text = data.decode("utf-8", "replace")
-    return {"text": text, "size_b": size, "eof": eof}
+        return {"b64": base64.b64encode(data).decode(), **found}
+    return {"text": data.decode("utf-8", "replace"), **found}
 
 
 async def file_write(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:

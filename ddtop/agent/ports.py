@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import os
 import re
 import struct
 import time
@@ -15,6 +17,7 @@ from .procs import cmdline, owners_of_inodes
 from .run import run
 
 LISTEN = "0A"
+AGAIN_S, AGAIN = 0.02, 5
 _DOCKER = re.compile(r"(?:docker-|/docker/|libpod-|cri-containerd-)([0-9a-f]{12,64})")
 _SS_PID = re.compile(r'\("((?:[^"\\]|\\.)*)",pid=(\d+)')
 _SS_INO = re.compile(r"\bino:(\d+)")
@@ -89,6 +92,13 @@ def fill_owner(row: Dict[str, Any], pid: int) -> None:
 async def listeners_of(context: Context, port: Optional[int]) -> List[Dict[str, Any]]:
     """LISTENERs of a port, with `sudo -n ss` for the owners a plain login may not see."""
     rows = await context.thread(find_listeners, port)
+    # A process that dies gives up its descriptors a moment before its port: root sees all owners, so it looks again
+    # until the port is gone too; for others one more look tells what has vanished from what they may not see.
+    for _ in range(AGAIN if os.geteuid() == 0 else 1):
+        if all("pid" in row for row in rows):
+            return rows
+        await asyncio.sleep(AGAIN_S)
+        rows = await context.thread(find_listeners, port)
     if any("pid" not in row for row in rows) and "ss" in context.rights.sudo_for:
         words = ["sudo", "-n", "ss", "-ltnpeH"] + (["sport = :%d" % port] if port is not None else [])
         try:

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from .context import Context
 from .errors import OpError
@@ -105,9 +105,30 @@ def _prepare(folder: str, argv: Any, args: Dict[str, Any]) -> None:
     log = os.path.join(folder, "log")
     if os.path.exists(log):
         shutil.move(log, log + ".0")
+    _new_file(folder, log)
     spec = {key: args[key] for key in ("env", "cwd", "stop_s", "log_mib") if args.get(key) is not None}
     write_json(os.path.join(folder, "env.json"), job_env(None))
     write_json(os.path.join(folder, "spec.json"), {**spec, "argv": argv})
+
+
+def _new_file(folder: str, log: str) -> None:
+    """An empty log whose inode no earlier log of this process had: (inode, offset) names a line for good.
+
+    File systems give a freed inode to the next file, and a reader would take the new start's lines for old ones.
+    """
+    known = os.path.join(folder, "inodes.json")
+    used = (read_json(known) or {}).get("used", [])[-500:]
+    passed: List[str] = []
+    while True:
+        os.close(os.open(log, os.O_WRONLY | os.O_CREAT, 0o644))
+        inode = os.stat(log).st_ino
+        if inode not in used or len(passed) > len(used):
+            break
+        passed.append("%s.passed%d" % (log, len(passed)))
+        os.rename(log, passed[-1])
+    for path in passed:
+        os.unlink(path)
+    write_json(known, {"used": used + [inode]})
 
 
 async def proc_show(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:

@@ -47,7 +47,8 @@ HELLO = """
 `can` words: systemd (PID 1 is systemd), restart (may restart system units: root or sudo -n), override (may write
 run-time drop-ins), journal (may read the system journal), ports (sees owners of all listeners), processes (sees
 other users' processes), jobs (may start detached jobs that outlive this session), user-units (a --user manager
-with linger), sudo (rights come by sudo -n), nvidia-smi, docker, gpm.
+with linger), sudo (rights come by sudo -n), nvidia-smi, docker, gpm (dmon --gpm-metrics gives values; in `unknown`
+until gpm-follow has looked once since the boot).
 """
 
 OPS = {
@@ -90,7 +91,11 @@ OPS = {
         "  writes /run/systemd/system/UNIT.d/50-ddtop.conf (empty ExecStart= first), daemon-reload",
         '{"path", "need_reload": bool, "text": str}',
     ),
-    "override-remove": ("request", '{"unit", "user": bool}', '{"removed": [path], "need_reload": bool|absent}'),
+    "override-remove": (
+        "request",
+        '{"unit", "user": bool}',
+        '{"removed": [path], "need_reload": bool|absent}',
+    ),
     "unit-cat": ("request", '{"unit", "user": bool}', '{"text"}'),
     "listeners": (
         "request",
@@ -138,7 +143,7 @@ OPS = {
     "file-read": (
         "request",
         '{"path", "offset": 0, "max_b": 500000, "b64": false}',
-        '{"text"|"b64", "size_b", "eof": bool}',
+        '{"text"|"b64", "size_b", "inode", "eof": bool}',
     ),
     "file-write": (
         "request",
@@ -171,7 +176,7 @@ OPS = {
         "request",
         '{"job": id, "kind": "loadgen"|"stage"|"exec"|"supervise", "spec": {...}, "limit_s": float, "env": {..}}',
         '{"job", "unit"|"pid", "dir", "existed": bool, "state"}  idempotent by id: an existing job is answered, not started'
-        ' twice. Specs: see agent/jobrun.py and agent/stage.py',
+        " twice. Specs: see agent/jobrun.py and agent/stage.py",
     ),
     "job-list": ("request", "{}", '{"jobs": [JOB]}'),
     "job-show": ("request", '{"job"}', "JOB"),

@@ -9,8 +9,8 @@ import asyncio
 import shlex
 import signal
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from ddtop.errors import AgentError
@@ -19,7 +19,7 @@ from ddtop.hosts.base import Host
 from ddtop.services.base import Called, Former, Launch
 from ddtop.services.readings import UnitReading
 
-LOG_WAIT_S = 0.5
+START_WAIT_S = 0.2
 
 
 class ProcessService:
@@ -56,24 +56,35 @@ class ProcessService:
 
     @asynccontextmanager
     async def watch(self, host: Host) -> AsyncIterator[AsyncIterator[list[UnitReading]]]:
+        async with aclosing(self._readings(host)) as readings:
+            yield readings
+
+    async def _readings(self, host: Host) -> AsyncGenerator[list[UnitReading], None]:
+        """A process that was never started here is inactive, and nothing is wrong with that."""
+        reading = await self.read(host)
+        if self._log is None:
+            yield [reading]
+        while self._log is None:
+            await asyncio.sleep(START_WAIT_S)
+            await self.read(host)
         async with host.stream("proc-watch", name=self.unit) as batches:
-
-            async def readings() -> AsyncIterator[list[UnitReading]]:
-                async for batch in batches:
-                    found = [self._reading(item) for item in batch if "active" in item]
-                    if found and found[-1].main_pid:
-                        await self._learn_pids(host, found[-1].main_pid)
-                    yield found
-
-            yield readings()
+            async for batch in batches:
+                found = [self._reading(item) for item in batch if "active" in item]
+                if found and found[-1].main_pid:
+                    await self._learn_pids(host, found[-1].main_pid)
+                yield found
 
     @asynccontextmanager
     async def follow(self, host: Host, cursor: str | None) -> AsyncIterator[AsyncIterator[list[LogLine]]]:
+        never_started = False
         while self._log is None:  # a process that was never started here has no log yet
             await self.read(host)
             if self._log is None:
-                await asyncio.sleep(LOG_WAIT_S)
+                never_started = True
+                await asyncio.sleep(START_WAIT_S)
         inode, offset = split_cursor(cursor)
+        if never_started and offset is None:
+            offset = 0  # all that it holds is new
         async with host.stream("file-follow", path=self._log, offset=offset, inode=inode) as batches:
 
             async def lines() -> AsyncIterator[list[LogLine]]:
@@ -96,12 +107,15 @@ class ProcessService:
         inode, offset = split_cursor(cursor)
         start = offset or 0
         answer = await host.call("file-read", path=self._log, offset=start, max_b=500_000)
+        now = answer.get("inode", inode)
+        if start and inode is not None and now != inode:  # a new start's log: the cursor was the old one's
+            start, answer = 0, await host.call("file-read", path=self._log, offset=0, max_b=500_000)
         found: list[LogLine] = []
         for line in answer.get("text", "").splitlines(keepends=True):
             start += len(line.encode("utf-8", "surrogateescape"))
             if line.endswith("\n"):
                 found.append(
-                    LogLine(text=line.rstrip("\n").rsplit("\r", 1)[-1], cursor=f"{inode or 0}:{start}")
+                    LogLine(text=line.rstrip("\n").rsplit("\r", 1)[-1], cursor=f"{now or 0}:{start}")
                 )
         return found
 

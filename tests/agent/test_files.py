@@ -83,6 +83,7 @@ async def test_read_write_stat(state_dir: Path, tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == 0o600
         assert [p.name for p in path.parent.iterdir()] == ["file"], "no temporary file is left"
         assert (await host.call("file-read", path=str(path)))["text"] == "grün\n"
+        assert (await host.call("file-read", path=str(path)))["inode"] == path.stat().st_ino
         raw = bytes(range(256)) * 10
         await host.call("file-write", path=str(path), b64=base64.b64encode(raw).decode())
         piece = await host.call("file-read", path=str(path), offset=-256, max_b=100, b64=True)

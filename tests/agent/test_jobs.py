@@ -234,6 +234,24 @@ async def test_process_service_start_watch_stop(python: str, state_dir: Path) ->
             assert (await until(batches, lambda item: "exit" in item))["exit"] == {"signal": "SIGKILL"}
 
 
+async def test_no_two_starts_of_a_process_share_a_log_inode(state_dir: Path) -> None:
+    """A follower tells lines by (inode, offset); a freed inode is given to the next file by most file systems."""
+    async with agent(state_dir) as host:
+        seen = set()
+        for n in range(5):
+            told = await host.call("proc-start", name="srv", argv=["sh", "-c", f"echo {n}"])
+            seen.add(os.stat(told["log"]).st_ino)
+            async with host.stream("proc-watch", name="srv") as batches:
+                await until(batches, lambda item: "exit" in item)
+            for _ in range(100):
+                if not (await host.call("proc-show", name="srv"))["supervised"]:
+                    break
+                await asyncio.sleep(0.02)
+        assert len(seen) == 5
+        left = sorted(path.name for path in Path(told["log"]).parent.iterdir())
+        assert not [name for name in left if "passed" in name], left
+
+
 async def test_process_service_outlives_the_agent_and_kills_the_stubborn(state_dir: Path) -> None:
     async with agent(state_dir) as host:
         script = "trap '' TERM; (trap '' TERM; exec sleep 301) & while :; do sleep 0.2; done"

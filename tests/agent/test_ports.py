@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ddtop.agent import ports
 from ddtop.agent.hostfacts import boot_identity, parse_cgroup, start_ticks_of, unit_of_cgroup
 from ddtop.agent.ports import address, container_of, find_listeners, parse_listeners, parse_ss
 from ddtop.agent.procs import descendants, describe, start_ticks
@@ -119,3 +120,24 @@ def test_processes_of_this_machine() -> None:
     assert os.getpid() in descendants(os.getppid())
     assert describe(2**22 - 3) is None
     assert boot_identity().split("/")[0] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+async def test_a_listener_whose_owner_has_just_gone_is_no_unknown_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A dying process gives up its descriptors before its port; this login may see owners, so it looks again."""
+    seen = iter(
+        [
+            [{"addr": "127.0.0.1", "port": 1, "inode": 5, "unit": None}],
+            [{"addr": "127.0.0.1", "port": 1, "inode": 5, "unit": None}],
+            [],
+        ]
+    )
+    monkeypatch.setattr(ports, "find_listeners", lambda port: next(seen))
+    monkeypatch.setattr(ports.os, "geteuid", lambda: 0)
+
+    class Context:
+        async def thread(self, call, *args):  # type: ignore[no-untyped-def]
+            return call(*args)
+
+    assert await ports.listeners_of(Context(), 1) == []  # type: ignore[arg-type]

@@ -1,0 +1,116 @@
+"""The plain-process service, with the real agent: what a watcher and a follower are told over several starts."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddtop.events import LogLine
+from ddtop.hosts.local import LocalConnector
+from ddtop.services.base import Launch
+from ddtop.services.process import ProcessService
+from ddtop.services.readings import UnitReading
+
+
+@asynccontextmanager
+async def local(folder: Path) -> AsyncIterator[Any]:
+    host = await LocalConnector(host_dir=str(folder / "state"), python=sys.executable).connect()
+    try:
+        yield host
+    finally:
+        await host.close()
+
+
+def launch(script: str) -> Launch:
+    return Launch(
+        key="k",
+        config="c",
+        tp=1,
+        kind="process",
+        unit="srv",
+        engine="sglang",
+        port=1,
+        argv=("sh", "-c", script),
+    )
+
+
+async def until(condition: Any, what: str) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail(f"never came: {what}")
+
+
+async def test_a_process_never_started_is_inactive_and_is_watched_from_its_first_start(
+    tmp_path: Path,
+) -> None:
+    async with local(tmp_path) as host:
+        service = ProcessService("srv")
+        seen: list[UnitReading] = []
+        lines: list[LogLine] = []
+
+        async def watch() -> None:
+            async with service.watch(host) as batches:
+                async for batch in batches:
+                    seen.extend(batch)
+
+        async def follow() -> None:
+            async with service.follow(host, None) as batches:
+                async for batch in batches:
+                    lines.extend(batch)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(watch()), group.create_task(follow())]
+            await until(lambda: seen, "the state of a process never started")
+            assert (seen[0].active, seen[0].main_pid) == ("inactive", None)
+            for n in range(4):
+                called = await service.start(host, launch(f"echo same words; echo start {n}; exit 3"), "job")
+                assert called.rc == 0, called.error
+                await until(
+                    lambda n=n: any(f"start {n}" in line.text for line in lines), f"the words of start {n}"
+                )
+                await until(lambda: seen[-1].active == "failed", "its end")
+                for _ in range(100):
+                    if not (await host.call("proc-show", name="srv"))["supervised"]:
+                        break
+                    await asyncio.sleep(0.02)
+            for task in tasks:
+                task.cancel()
+        assert [line.text for line in lines] == [x for n in range(4) for x in ("same words", f"start {n}")]
+        assert len({line.cursor for line in lines}) == 8, (
+            "no line of a later start passes for one of an earlier"
+        )
+        assert seen[-1].exit_code == "exited/3"
+
+
+async def test_a_drain_after_a_new_start_reads_the_new_log_from_its_beginning(tmp_path: Path) -> None:
+    async with local(tmp_path) as host:
+        service = ProcessService("srv")
+        await service.start(host, launch("for i in 1 2 3 4 5; do echo a long first log $i; done"), "job")
+        found: list[LogLine] = []
+        for _ in range(200):
+            found = await service.drain(host, None)
+            if len(found) == 5:
+                break
+            await asyncio.sleep(0.02)
+        cursor = found[-1].cursor
+        assert await service.drain(host, cursor) == []
+        for _ in range(100):
+            if not (await host.call("proc-show", name="srv"))["supervised"]:
+                break
+            await asyncio.sleep(0.02)
+        called = await service.start(host, launch("echo short"), "job")
+        assert called.rc == 0, called.error
+        for _ in range(200):
+            found = await service.drain(host, cursor)
+            if found:
+                break
+            await asyncio.sleep(0.02)
+        assert [line.text for line in found] == ["short"]
