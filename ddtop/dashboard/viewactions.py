@@ -260,6 +260,11 @@ class ViewActions(ReplayActions):
             return replay
         if replay and action in _COMMANDS:
             return False
+        state = self.here.state if self.watched else None
+        if action in _PLAN_ONLY and (state is None or not state.plan_cells):
+            return False
+        if action == "pause" and not replay and state is not None and state.run.ended is not None:
+            return False
         if action in ("filter", "hit", "previous_log"):
             return self.log_pane is not None
         if action == "wait":
@@ -267,7 +272,8 @@ class ViewActions(ReplayActions):
             slow = raised is not None and raised.verdict in ("stalled", "slow", "hung-gpu")
             return slow or (raised is not None and any(a.command == "wait" for a in raised.actions))
         if action == "advised":
-            state = self.here.state
+            if state is None:
+                return False
             waiting = state.run.ended is not None and state.run.ended.outcome != "done"
             alert = self.alert
             offered = alert is not None and bool(alert.raised.actions)
@@ -310,5 +316,8 @@ _COMMANDS = {
     "stop_run",
 }
 """Actions that send a command: none of them is there in a replay."""
+
+_PLAN_ONLY = {"skip", "try_again", "broken", "restage", "results", "baseline", "metric", "turn_tp", "plan"}
+"""Actions that mean nothing on a host that is only watched."""
 
 _NEVER: set[str] = {"suspend_process"}

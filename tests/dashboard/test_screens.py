@@ -73,6 +73,22 @@ async def test_help_shows_only_keys_that_are_valid_now(open_app: Open) -> None:
         assert "The alert's advised action" not in shown
 
 
+async def test_a_host_that_is_only_watched_offers_no_key_of_a_sweep(open_app: Open) -> None:
+    script = story.Script()
+    script.add(ev.RunStarted, run_id="m", name="ct200", mode="monitor", segment=0)
+    script.add(ev.ProbeTaken, probe={"servers": [{"engine": "sglang", "port": 30000}]})
+    session, now = session_of(script)
+    async with open_app(session, now=now) as (app, pilot):
+        assert "sglang on port 30000" in screen_text(app)
+        bottom = screen_text(app).splitlines()[-1]
+        assert "Skip" not in bottom
+        assert "Results" not in bottom
+        await pilot.press("x", "t", "b", "v", "enter")
+        await settle(pilot)
+        assert session.commands() == []
+        assert len(app.screen_stack) == 1
+
+
 async def test_the_filter_narrows_the_log_and_escape_ends_it(open_app: Open) -> None:
     session, now = session_of(story.failed())
     async with open_app(session, now=now) as (app, pilot):
