@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ from ddtop.hosts.client import AgentHost, new_nonce, open_host
 from ddtop.hosts.local import ChildPipe
 
 PYENV = Path.home() / ".pyenv" / "versions"
-OLDEST = "3.8"
+FLOOR = (3, 8)
+"""The oldest Python the agent runs on. vermin holds its source to that; these tests run it on what is to be had."""
 
 
 def pythons() -> dict[str, str]:
@@ -24,15 +26,25 @@ def pythons() -> dict[str, str]:
     for path in sorted(PYENV.glob("3.*/bin/python3")):
         major, minor = path.parent.parent.name.split(".")[:2]
         found.setdefault(f"{major}.{minor}", str(path))
+    for minor in range(6, 20):
+        path_of = shutil.which(f"python3.{minor}")
+        if path_of and "/shims/" not in path_of:
+            found.setdefault(f"3.{minor}", path_of)
     return found
 
 
+def oldest_python() -> str:
+    """The oldest Python to be had here that the agent promises to run on."""
+    return min((_number(v), p) for v, p in pythons().items() if _number(v) >= FLOOR)[1]
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
 def agent_pythons() -> list[str]:
-    """The oldest Python the agent must run on (CI has it) and ours; whichever is here."""
-    here = pythons()
-    if OLDEST not in here and os.environ.get("CI") == "true":
-        raise RuntimeError("CI must have a Python 3.8 (pyenv install 3.8)")
-    return [here[version] for version in (OLDEST, "3.11") if version in here] or [sys.executable]
+    """The oldest Python to be had, and ours."""
+    return list(dict.fromkeys([oldest_python(), sys.executable]))
 
 
 @contextlib.asynccontextmanager

@@ -20,9 +20,10 @@ from ddtop.agent.loadgen.cells import run_cell, run_cells
 from ddtop.agent.loadgen.gpu import GpuSampler
 from ddtop.agent.loadgen.records import unpack
 from ddtop.agent.loadgen.spec import SpecError
+from tests.agent.helpers import oldest_python
 
 PACKAGE = Path(__file__).parent.parent.parent / "ddtop" / "agent" / "loadgen"
-OLD_PYTHON = Path.home() / ".pyenv/versions/3.8.18/bin/python3.8"
+OLD_PYTHON = Path(oldest_python())
 WORDS = [
     "the",
     "quick",
@@ -194,6 +195,21 @@ def test_what_stands_around_the_window(engine: str, monkeypatch: pytest.MonkeyPa
     assert 0 <= result["pressure"]["server_wait_share"] < 5
 
 
+def test_the_first_requests_are_asked_again(engine: str) -> None:
+    Engine.seen.clear()
+    result = run_cell(
+        {
+            "url": engine, "nonce": "n", "requests": 5, "concurrency": 2, "output_tokens": 6, "gpus": "none",
+            "keep_texts": True, "again": 3,
+        }
+    )  # fmt: skip
+    assert sorted(result["texts"]) == list("01234") and sorted(result["texts_again"]) == list("012")
+    assert all(result["texts_again"][i] == result["texts"][i] for i in "012")
+    prompts = [one["body"]["messages"][0]["content"] for one in Engine.seen]
+    assert len(prompts) == 8 and len(set(prompts)) == 5, "the same prompts with the same nonces"
+    assert len(result["requests"]) == 5, "apart from the result"
+
+
 def test_a_missing_key_is_named(engine: str) -> None:
     result = run_cell({"url": engine, "api_key_env": "DDTOP_NO_SUCH_KEY"})
     assert "DDTOP_NO_SUCH_KEY" in result["error"] and result["error_kind"] == "spec"
@@ -252,8 +268,7 @@ def test_an_untrusted_certificate_is_refused_with_the_reason(tls_engine: str) ->
     assert "CERTIFICATE_VERIFY_FAILED" in result["requests"][0]["why"]
 
 
-@pytest.mark.skipif(not OLD_PYTHON.exists(), reason="no Python 3.8 here")
-def test_from_a_zip_on_python_38(engine: str, tmp_path: Path) -> None:
+def test_from_a_zip_on_the_oldest_python(engine: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "agent.zip", "w") as out:
         out.writestr("agent/__init__.py", "")
         for file in PACKAGE.iterdir():

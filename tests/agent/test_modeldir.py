@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from ddtop.agent.modeldir import MANIFEST, boot_id, check_model_dir
 from ddtop.agent.modelfiles import MAX_HEADER, read_head, read_index
 from ddtop.agent.modeljudge import Entry, is_marker, judge
+from tests.agent.helpers import oldest_python
 
 CASES = Path(__file__).parents[1] / "cases"
-OLD_PYTHON = Path.home() / ".pyenv/versions/3.8.18/bin/python3.8"
+OLD_PYTHON = Path(oldest_python())
 
 
 def tensor_file(size: int) -> bytes:
@@ -334,8 +335,7 @@ def test_other_shard_names() -> None:
         assert got["missing"] == [pattern.format(3)], pattern
 
 
-@pytest.mark.skipif(not OLD_PYTHON.exists(), reason="no Python 3.8 here")
-def test_on_python_3_8(tmp_path: Path) -> None:
+def test_on_the_oldest_python(tmp_path: Path) -> None:
     folder = model(tmp_path / "m")
     (folder / "model-00002-of-00003.safetensors").unlink()
     code = "import json,sys; sys.path.insert(0, sys.argv[1]); from ddtop.agent.modeldir import check_model_dir as c; print(json.dumps(c(sys.argv[2], sources=[sys.argv[2]])))"
