@@ -123,7 +123,7 @@ def app_memory(csv: str) -> Dict[int, float]:
     return found
 
 
-def _line_buffered(words: List[str]) -> List[str]:
+def line_buffered(words: List[str]) -> List[str]:
     """With stdbuf where it exists: some drivers' nvidia-smi writes into a pipe in blocks."""
     return ["stdbuf", "-oL", *words] if shutil.which("stdbuf") else words
 
@@ -145,7 +145,7 @@ async def gpu_follow(context: Context, args: Dict[str, Any], emit: Callable[[Dic
         words = ["nvidia-smi", "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
         words.append("--loop-ms=%d" % every_ms)
         said: List[str] = []
-        good = await _pump(_line_buffered(words), emit, said, max(10.0, every_ms / 200))
+        good = await _pump(line_buffered(words), emit, said, max(10.0, every_ms / 200))
         fewer = without_bad_fields(fields, "\n".join(said))
         if fewer is not None and not good:
             smi.refused[",".join(wanted)] = fewer
@@ -195,27 +195,3 @@ async def _pump(
                 pending.cancel()
         said.append(await stream.ended())
     return count
-
-
-async def gpm_follow(context: Context, args: Dict[str, Any], emit: Callable[[Dict[str, Any]], Any]) -> None:
-    """The op `gpm-follow`: SM activity, occupancy, tensor and DRAM activity (GPM 2, 3, 5, 10), Hopper and newer."""
-    if not shutil.which("nvidia-smi"):
-        raise missing()
-    every_s = max(1, int(args.get("every_s", 2)))
-    words = ["nvidia-smi", "dmon", "-s", "u", "-d", str(every_s), "--gpm-metrics", "2,3,5,10"]
-    failures = 0
-    while True:
-        count = 0
-        async with LineStream(_line_buffered(words), limit_b=64 << 10) as stream:
-            async for lines in stream.batches():
-                now = time.monotonic()
-                for line in lines:
-                    text = line.decode("utf-8", "replace").rstrip()
-                    if text:
-                        count += not text.lstrip().startswith("#")
-                        await emit({"line": text, "mono_s": now})
-            how = await stream.ended()
-        failures = 0 if count else failures + 1
-        if failures >= 3:
-            raise OpError("failed", "GPM metrics are not to be had here: " + how)
-        await asyncio.sleep(BACKOFF_S[failures])

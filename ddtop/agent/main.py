@@ -10,6 +10,7 @@ import time
 from typing import List, Optional
 
 from .context import Context
+from .gpm import with_gpm
 from .hostfacts import boot_identity
 from .lines import PipeWriter
 from .rights import find_rights
@@ -60,6 +61,7 @@ async def _run(loop: asyncio.AbstractEventLoop, words: List[str], in_fd: int, ou
     state_dir, why = find_state_dir(host_dir)
     if state_dir is None:
         rights = rights._replace(can=rights.can - {"jobs"})
+    rights = with_gpm(rights, state_dir)
     context = Context(
         loop, rights=rights, zip_path=words[0], zip_hash=zip_hash, state_dir=state_dir, state_why=why
     )

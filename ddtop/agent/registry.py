@@ -23,7 +23,7 @@ HANDLERS = {
     "file-write": ("files", "file_write"),
     "stat": ("files", "stat_paths"),
     "gpu-follow": ("gpu", "gpu_follow"),
-    "gpm-follow": ("gpu", "gpm_follow"),
+    "gpm-follow": ("gpm", "gpm_follow"),
     "http": ("http", "http_op"),
     "tokens": ("http", "tokens"),
     "exec": ("run", "exec_op"),

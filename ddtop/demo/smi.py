@@ -104,7 +104,57 @@ def rows(query: str) -> list[dict[str, str]]:
     ]
 
 
+GPM = {2: "smutil", 3: "smocc", 5: "mmaact", 10: "dram"}
+GPM_LOOKS = {"off": (0, 0, 0, 0), "idle": (0, 0, 0, 0), "load": (1, 0, 0, 2), "decode": (87, 12, 4, 90)}
+"""SM activity, occupancy, tensor and DRAM activity of each phase: decode as an H200 was measured at batch 1."""
+MMA_FULL_PCT = 11
+
+
+def dmon_row(index: int, now: float, metrics: list[int], tick: int) -> list[str]:
+    """One GPU's row of `dmon -s u`; GPM shows `-` for the first two ticks, as the real tool does."""
+    state = next((s for s in servers() if index < s["tp"]), None)
+    phase = state["phase"] if state else "off"
+    values = dict(zip(GPM, GPM_LOOKS[phase], strict=True))
+    if state and phase == "decode":
+        values[5] = round(2 + MMA_FULL_PCT * state["activity"])
+        values[10] += round(1.5 * math.sin(now + index))
+    reading = gpu(index, now)
+    use = [reading["utilization.gpu"], reading["utilization.memory"], "0", "0", "0", "0"]
+    return [str(index), *use, *(str(values[m]) if tick >= 2 and m in values else "-" for m in metrics)]
+
+
+def dmon(words: list[str]) -> int:
+    """`nvidia-smi dmon -s u [-d S] [-c N] [--gpm-metrics IDS]`, the form that ddtop asks for."""
+    period, count, metrics = 1.0, 0, list[int]()
+    while words:
+        flag = words.pop(0)
+        value = words.pop(0) if words else ""
+        if flag == "-d":
+            period = float(value)
+        elif flag == "-c":
+            count = int(value)
+        elif flag == "--gpm-metrics":
+            metrics = [int(m) for m in value.split(",")]
+        elif flag != "-s" or value != "u":
+            print(f"Option {flag} {value}: the SIMULATED dmon knows -s u, -d, -c and --gpm-metrics only.")
+            return 1
+    names = ["gpu", "sm", "mem", "enc", "dec", "jpg", "ofa", *(GPM.get(m, f"gpm{m}") for m in metrics)]
+    print("# " + " ".join(f"{n:>6}" for n in names))
+    print("# " + " ".join(f"{u:>6}" for u in ["Idx", *["%"] * 6, *["GPM:%"] * len(metrics)]), flush=True)
+    tick = 0
+    while True:
+        for index in range(COUNT):
+            print("  " + " ".join(f"{c:>6}" for c in dmon_row(index, time.time(), metrics, tick)))
+        sys.stdout.flush()
+        tick += 1
+        if tick == count:
+            return 0
+        time.sleep(period)
+
+
 def main(argv: list[str]) -> int:
+    if argv[:1] == ["dmon"]:
+        return dmon([part for a in argv[1:] for part in (a.split("=", 1) if a.startswith("--") else [a])])
     query, fields, form, period = "", list[str](), list[str](), 0.0
     words = [part for a in argv for part in (a.split("=", 1) if a.startswith("--") else [a])]
     while words:
