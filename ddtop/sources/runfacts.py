@@ -203,8 +203,27 @@ def _columns(form: _Form, lines: list[bytes], indices: list[int]) -> _Part | Non
     for name, value in form.fixed.items():
         columns[name] = [value] * len(indices)
     rank = form.fact.rank
-    ranks = [_rank(lines[i], rank) for i in indices] if rank else [""] * len(indices)
+    ranks = _ranks(lines, indices, rank, numbers, form.numbers) if rank else [""] * len(indices)
     return _Part(form.fact.engine, indices, columns, ranks)
+
+
+def _ranks(
+    lines: list[bytes], indices: list[int], default: str, numbers: list[bytes], width: int
+) -> list[str]:
+    """The rank of each line. Lines of one form differ in their numbers alone, so a rank of one number (`TP3`) is
+    read from its column of `numbers` (`width` a line); only ranks of several numbers are matched line by line."""
+    first = lines[indices[0]]
+    head = _RANK.match(first)
+    if head is None:
+        return [default] * len(indices)
+    text = head[1].strip().decode("ascii", "replace")
+    word = text.rstrip("0123456789")
+    place = len(first[: head.end(1)].translate(_BLANK).split()) - 1
+    if any(c in "0123456789." for c in word) or numbers[place].decode() != text[len(word) :]:
+        return [_rank(lines[i], default) for i in indices]
+    column = numbers[place::width]
+    names = {value: word + value.decode() for value in set(column)}
+    return [names[value] for value in column]
 
 
 def _assemble(parts: dict[str, list[_Part]], single: list[tuple[int, RunLine]]) -> Run:

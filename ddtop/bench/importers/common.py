@@ -83,7 +83,10 @@ def stat_value(stats: Any, *keys: str) -> Any:
 
 def loads(text: str) -> Any:
     """JSON as Python writes it (NaN, Infinity taken). Raises ValueError."""
-    return json.loads(text)
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply to be a result file") from error
 
 
 def json_lines(text: str) -> tuple[list[dict[str, Any]], list[str]]:
