@@ -84,7 +84,7 @@ class AskScreen(DdModal):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
             set_title(box, self.question)
-            yield Input(placeholder=self.hint)
+            yield Input()
             yield Panel(self._lines)
 
     def on_mount(self) -> None:
