@@ -483,6 +483,17 @@ class CellMeasured(Event, frozen=True, kw_only=True, tag="cell-measured"):
     generation: Generation | None = None
 
 
+class CellOutputs(Event, frozen=True, kw_only=True, tag="cell-outputs"):
+    """What the server answered in a cell at temperature 0, written down before its result: for the accuracy guard."""
+
+    cell_id: str
+    attempt: int
+    texts: str
+    """base64 of zlib of the JSON {request index: [text of each choice]}, whole answers alone."""
+    again: str | None = None
+    """The same for the first requests asked once more, of a baseline: how far it agrees with itself."""
+
+
 class CellStateSet(Event, frozen=True, kw_only=True, tag="cell-state"):
     """The only event that changes a cell's state."""
 
@@ -557,6 +568,7 @@ AnyEvent = (
     | AlertResolved
     | CellStarted
     | CellProgress
+    | CellOutputs
     | CellMeasured
     | CellStateSet
     | SweepPaused

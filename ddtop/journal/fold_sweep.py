@@ -91,6 +91,12 @@ def _cell_measured(state: State, event: ev.CellMeasured) -> None:
     cell.progress = None
 
 
+def _cell_outputs(state: State, event: ev.CellOutputs) -> None:
+    cell = _cell(state, event.cell_id)
+    if cell is not None and cell.spec.baseline:
+        cell.outputs = event
+
+
 def _cell_state(state: State, event: ev.CellStateSet) -> None:
     cell = _cell(state, event.cell_id)
     if cell is None:
@@ -190,6 +196,7 @@ HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.CellsPlanned: _cells_planned,
     ev.CellStarted: _cell_started,
     ev.CellProgress: _cell_progress,
+    ev.CellOutputs: _cell_outputs,
     ev.CellMeasured: _cell_measured,
     ev.CellStateSet: _cell_state,
     ev.RestartStarted: _restart_started,

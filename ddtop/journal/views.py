@@ -15,6 +15,7 @@ from ddtop.events import (
     AlertRaised,
     AlertResolved,
     CauseKind,
+    CellOutputs,
     CellProgress,
     CellSpec,
     CellState,
@@ -188,6 +189,8 @@ class CellView:
     engine_version: str | None = None
     driver: str | None = None
     generation: Generation | None = None
+    outputs: CellOutputs | None = None
+    """The answers of a baseline's cell, with which others are compared. Other cells' stay in the recording alone."""
     progress: CellProgress | None = None
     """Of the attempt in flight; None once it was measured or ended."""
     hidden: bool = False

@@ -15,6 +15,7 @@ from ddtop.errors import AgentError
 from ddtop.events import CellProgress, CellSpec, CellStateSet, Evidence, Generation
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch
+from ddtop.sweep.answers import wanted
 from ddtop.sweep.collector import drain_log
 from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
@@ -98,7 +99,8 @@ class Measurer:
             "server_pids": [subject.main_pid] if subject.main_pid else [],
             **self._bench.defaults,
         }
-        listed = [{**self._bench.cells.get(c.id, {}), "id": c.id} for c in cells]
+        loads = {c.id: {**defaults, **self._bench.cells.get(c.id, {})} for c in cells}
+        listed = [{**self._bench.cells.get(c.id, {}), **wanted(loads[c.id], c), "id": c.id} for c in cells]
         return {"schema": 1, "run": self.deck.run_id, "defaults": defaults, "cells": listed}
 
     # ---- watching

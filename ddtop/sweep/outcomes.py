@@ -12,13 +12,16 @@ from typing import Any
 
 import msgspec
 
+from ddtop.bench.accuracy import AccuracyReport
 from ddtop.bench.judge import CellJudgement, judge_cell
+from ddtop.bench.metrics import Slo
 from ddtop.bench.validity import judge_reasons
 from ddtop.events import (
     AlertRaised,
     AlertResolved,
     CauseKind,
     CellMeasured,
+    CellOutputs,
     CellStarted,
     CellState,
     CellStateSet,
@@ -27,12 +30,13 @@ from ddtop.events import (
     Verdict,
 )
 from ddtop.journal.views import AttemptView, CellView
+from ddtop.sweep import answers
 from ddtop.sweep.alerts import AlertText, alert_id, cell_alert
 from ddtop.sweep.deck import Deck
 from ddtop.sweep.policy import Decision, decide_cell
 
 KEEP_B = 250_000
-BULKY = ("gpu_samples", "gpu_samples_z", "texts", "texts_z")
+BULKY = ("gpu_samples", "gpu_samples_z", "texts", "texts_z", "texts_again", "texts_again_z")
 REQUESTS = ("requests", "requests_z", "bins", "bins_z")
 
 
@@ -97,8 +101,20 @@ def commit(
     old = attempt_for(cell, job)
     if old is not None and old.measured_at_s is not None:
         return None
+    kept = dict(raw)
     try:
-        judged = judge_cell(raw, spec=known)
+        found = answers.answers_in(raw)
+        report, base = compared(deck, cell, found)
+        if report is not None and report.suspect:
+            known = {**(known or {}), "answers_differ": report.why}
+        judged = judge_cell(raw, slo=slo_of(deck), spec=known)
+        if report is not None:
+            judged.metrics["accuracy"] = answers.as_metrics(report, base)
+            if report.differences:
+                kept["differences"] = answers.shown(report)
+        if found is not None:
+            number = begin_cell(deck, cell, job, generation)
+            deck.emit(CellOutputs, cell_id=cell.id, attempt=number, **found.packed())
     except (ValueError, KeyError, TypeError) as error:
         judged = CellJudgement(
             "INVALID", ("generator-failed",), "not-server", "rerun", "generator-failed", {},
@@ -108,12 +124,26 @@ def commit(
         deck,
         cell,
         judged,
-        slim(raw),
+        slim(kept),
         job=job,
         generation=generation,
         engine=engine,
         engine_version=engine_version,
     )
+
+
+def compared(deck: Deck, cell: CellView, found: answers.Answers | None) -> tuple[AccuracyReport | None, str]:
+    """(the cell's answers beside the baseline's, the baseline's cell id); (None, "") where there is nothing to compare."""
+    base = answers.reference(deck.state.plan_cells, cell.spec) if found is not None else None
+    if found is None or base is None or base.outputs is None:
+        return None, ""
+    return answers.compare(answers.answers_of(base.outputs), found), base.id
+
+
+def slo_of(deck: Deck) -> Slo | None:
+    """The plan's service levels, for goodput; None where it names none."""
+    named = dict(deck.sweep.bench.slo) if deck.sweep is not None else {}
+    return Slo(**named) if named else None
 
 
 def commit_judged(

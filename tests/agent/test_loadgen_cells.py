@@ -142,7 +142,7 @@ def test_a_finished_cell_is_never_run_again(engine: str, tmp_path: Path) -> None
 
 def test_killed_in_the_middle_costs_only_the_cell_in_flight(engine: str, tmp_path: Path) -> None:
     cells = [
-        {"id": f"c{i}", "requests": 300 if i == 1 else 2, "output_tokens": 64 if i == 1 else 4}
+        {"id": f"c{i}", "requests": 60 if i == 1 else 2, "output_tokens": 64 if i == 1 else 4}
         for i in range(3)
     ]
     spec = tmp_path / "job.json"
@@ -312,7 +312,7 @@ def test_gpu_sampling_in_the_window(engine: str, tmp_path: Path, monkeypatch: py
     (tmp_path / "nvidia-smi").write_text(FAKE_SMI)
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    result = run_cell({"url": engine, "requests": 400, "concurrency": 2, "output_tokens": 64})
+    result = run_cell({"url": engine, "requests": 60, "concurrency": 2, "output_tokens": 64})
     assert result["gpu"]["gpus"][0]["name"] == "SIMULATED GPU" and "error" not in result["gpu"]
     samples = result["gpu_samples"]
     assert len(samples) >= 3 and samples[0]["power_instant_w"] == 300.5 and samples[0]["event_reasons"] == 4

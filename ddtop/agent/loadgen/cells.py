@@ -162,6 +162,26 @@ def _measure(spec: LoadSpec, result: dict[str, Any], tell: Tell) -> None:
     _window(spec, builder, result, tell, (base, path, headers), counters)
     if counters:
         result["counters"] = counters
+    if spec.again and spec.keep_texts and not result["window"]["stopped"] and not result.get("error"):
+        tell({"phase": "asking again"})
+        result["texts_again"] = _ask_again(spec, text, key, builder.usage, result["window"]["wall_s"])
+
+
+def _ask_again(spec: LoadSpec, text: str, key: str, usage: str, wall_s: float) -> dict[str, Any]:
+    """The answers to the window's first requests, asked once more, all at once: another batch than before. It may
+    take as long as the window (of which one request is a part); what is not whole by then is left out."""
+    count = min(spec.again, spec.requests)
+    small = _small(
+        spec,
+        requests=count,
+        concurrency=count,
+        usage=usage,
+        time_limit_s=min(spec.time_limit_s, max(30.0, wall_s)),
+    )
+    small.keep_texts = True
+    out = run_shards(small, RequestBuilder(small, text, key, usage), list(range(count)))
+    whole = {str(one["i"]) for one in out["requests"] if one["class"] == "ok"}
+    return {index: texts for index, texts in out["texts"].items() if index in whole}
 
 
 def _window(

@@ -17,7 +17,7 @@ CHUNKS_MAX = (
 )
 TEXTS_MAX = 200_000
 BIN_NS = 10_000_000
-PACKED = ("requests", "texts", "bins", "gpu_samples")
+PACKED = ("requests", "texts", "texts_again", "bins", "gpu_samples")
 
 
 def pack_value(value: Any) -> str:
@@ -58,8 +58,8 @@ def pack(result: dict[str, Any]) -> dict[str, Any]:
         packed = _squeeze(text)
         if key == "requests" and len(packed) > CHUNKS_MAX:
             packed, out["chunks_kept"] = _fit_requests(value, len(packed))
-        if key == "texts" and len(packed) > TEXTS_MAX:
-            packed, out["texts_kept"] = _fit_texts(value, len(packed))
+        if key in ("texts", "texts_again") and len(packed) > TEXTS_MAX:
+            packed, out[key + "_kept"] = _fit_texts(value, len(packed))
         out[key + "_z"] = packed
     return out
 

@@ -31,7 +31,9 @@ class LoadSpec:
     each, connect inside TTFT) or cold-start (so for the first request of a stream, then keep-alive); `request_timeout_s`, `time_limit_s` of the window, `give_up_after` requests that all gave 0 tokens
     (0 = `concurrency`), `warmup` requests before (apart), `processes` (0 = by the load).
     Around it: `engine`, `flush_cache`, `metrics_url` ("auto" = /metrics where the engine is known, "" = none),
-    `server_pids`, `gpus` ("auto", "none" or a list of indices), `keep_texts`, `usage` (each, final, none).
+    `server_pids`, `gpus` ("auto", "none" or a list of indices), `keep_texts`, `usage` (each, final, none),
+    `again` (with keep_texts: after the window so many of its first requests are asked once more, apart from the result:
+    how far the server agrees with itself).
     """
 
     url: str
@@ -72,6 +74,7 @@ class LoadSpec:
     gpus: Any = "auto"
     gpu_ms: int = 200
     keep_texts: bool = False
+    again: int = 0
     raw_mib: int = 16
 
     # ---- derived
@@ -136,6 +139,7 @@ _AT_LEAST = {
     "warmup": 0,
     "processes": 0,
     "give_up_after": 0,
+    "again": 0,
     "max_in_flight": 1,
     "gpu_ms": 20,
     "raw_mib": 1,

@@ -19,8 +19,11 @@ def tokenize(text):
 
 
 def words(start, count):
-    """Tokens `start` … of the one answer this model knows."""
-    return "".join(" " + PROGRAM[i % len(PROGRAM)] for i in range(start, start + count))
+    """Tokens `start` … of the one answer this model knows; ANSWER=other goes another way after the 20th, garbage is one word."""
+    kind = FAULTS.get("ANSWER")
+    if kind == "garbage":
+        return " print" * count
+    return "".join(" " + PROGRAM[(i + 5 * (kind == "other" and i >= 20)) % len(PROGRAM)] for i in range(start, start + count))
 
 
 class Handler(BaseHTTPRequestHandler):
