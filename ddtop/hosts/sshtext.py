@@ -109,14 +109,14 @@ def find_hits(text: str, *, limit_lines: int = 100_000) -> list[Hit]:
     asyncssh
     says "open failed" for both, only the code differs (1 prohibited, 2 connect failed)."""
     out: list[Hit] = []
-    forward = False
+    forward, sessions = False, "session" in text
     for at, line in enumerate(text.splitlines()[:limit_lines], 1):
         shown = line[:2000]
         channel = _CHANNEL.search(shown)
         if channel and "closed" not in shown:
             # Older sshd and paramiko say "administratively prohibited" for the session limit too.
             prohibited = channel["code"] == "1" and (
-                forward or bool(_FORWARD.search(shown)) or "session" not in text
+                forward or bool(_FORWARD.search(shown)) or not sessions
             )
             out.append(
                 Hit(

@@ -106,7 +106,7 @@ class Account:
         self.last_event_ns = at_ns
         try:
             message = json.loads(data.decode("utf-8", "replace"))
-        except ValueError:
+        except (ValueError, RecursionError):
             self.bad_events += 1
             self.event_tokens.append(0)
             if event.name == "error" and self.error is None:
@@ -181,7 +181,7 @@ class Account:
         """Take a whole JSON body: an error document, or an answer from a server that ignored `stream`."""
         try:
             message = json.loads(raw.decode("utf-8", "replace"))
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         if isinstance(message, list) and len(message) == 1:
             message = message[0]

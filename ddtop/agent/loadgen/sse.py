@@ -135,6 +135,6 @@ def is_whole(data: bytes) -> bool:
         return True
     try:
         json.loads(text.decode("utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
