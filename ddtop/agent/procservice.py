@@ -67,8 +67,14 @@ async def proc_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     if not argv:
         raise OpError("bad-request", "argv must be a list of words")
     mode = mode_of(context)
-    old = read_json(os.path.join(folder, "state.json"))
-    if old is not None and same_process(old.get("supervisor"), old.get("supervisor_ticks")):
+    until = time.monotonic() + START_S
+    while True:
+        old = read_json(os.path.join(folder, "state.json"))
+        if old is None or not same_process(old.get("supervisor"), old.get("supervisor_ticks")):
+            break
+        if "exit" in old and time.monotonic() < until:
+            await asyncio.sleep(0.02)  # the process has ended; its supervisor is about to
+            continue
         raise OpError("failed", f"{args['name']} still runs (pid {old.get('pid')})", "stop it first")
     zip_path = await context.thread(stored_zip, context)
     await context.thread(_prepare, folder, argv, args)

@@ -77,10 +77,6 @@ async def test_a_process_never_started_is_inactive_and_is_watched_from_its_first
                     lambda n=n: any(f"start {n}" in line.text for line in lines), f"the words of start {n}"
                 )
                 await until(lambda: seen[-1].active == "failed", "its end")
-                for _ in range(100):
-                    if not (await host.call("proc-show", name="srv"))["supervised"]:
-                        break
-                    await asyncio.sleep(0.02)
             for task in tasks:
                 task.cancel()
         assert [line.text for line in lines] == [x for n in range(4) for x in ("same words", f"start {n}")]
@@ -102,8 +98,8 @@ async def test_a_drain_after_a_new_start_reads_the_new_log_from_its_beginning(tm
             await asyncio.sleep(0.02)
         cursor = found[-1].cursor
         assert await service.drain(host, cursor) == []
-        for _ in range(100):
-            if not (await host.call("proc-show", name="srv"))["supervised"]:
+        for _ in range(200):
+            if not (await service.read(host)).running:
                 break
             await asyncio.sleep(0.02)
         called = await service.start(host, launch("echo short"), "job")
