@@ -65,6 +65,15 @@ def diagnose_sse(
     elif reader is not None and reader.complete and reader.framing in ("chunked", "length"):
         ended = "complete"
     known_status = 200 if status is None and (account.events or account.done_seen) else status
+    if (
+        body.strip()
+        and not broken
+        and status is None
+        and not account.events
+        and not account.done_seen
+        and not parser.comments
+    ):
+        account.error = "these bytes are neither HTTP nor an event stream"
     name, why = request_class(account, status=known_status, ended=ended, asked=requested_tokens)
     verdict, cause, severity = _verdict(name, account, usage_requested, requested_tokens, bool(times))
     out.update(verdict=verdict, cause=cause, severity=severity, request_class=name, why=why)

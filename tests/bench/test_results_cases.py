@@ -181,3 +181,40 @@ def test_guidellm_prefers_the_total() -> None:
         and got["e2e_mean_ms"] == 1250
         and got["requests_incomplete"] == 3
     )
+
+
+@pytest.mark.parametrize(
+    ("data", "field", "value"),
+    [
+        ([{"n_prompt": 0, "n_gen": 128, "avg_ts": 26.1, "samples_ts": [26.0, 26.2]}], "output_tps", 26.1),
+        ({"n_prompt": 512, "n_gen": 0, "avg_ts": 900.5, "samples_ts": [1]}, "input_tps", 900.5),
+        (
+            {"elapsed_time": 2.0, "num_requests": 10, "tokens_per_second": 500.0, "requests_per_second": 5.0},
+            "total_tps",
+            500.0,
+        ),
+        (
+            {"avg_latency": 0.5, "latencies": [0.5], "percentiles": {"50": 0.4, "99": 0.9}},
+            "e2e_p99_ms",
+            900.0,
+        ),
+        ({"successful_requests": 4, "total_latency": 2.0, "output_throughput": 77.0}, "output_tps", 77.0),
+    ],
+)
+def test_benchmarks_of_the_engines(data: Any, field: str, value: float) -> None:
+    got = diagnose_results(json.dumps(data).encode())
+    assert got["verdict"] == "ok" and got[field] == pytest.approx(value)
+
+
+def test_multi_turn() -> None:
+    column = {"count": 20, "mean": 50.0, "50%": 45.0, "99%": 90.0}
+    data = {
+        "ttft_ms": column,
+        "tpot_ms": column,
+        "latency_ms": column,
+        "summary": {"runtime_sec": 9.0, "requests_per_sec": 2.0},
+    }
+    got = diagnose_results(json.dumps(data).encode())
+    assert (
+        got["verdict"] == "ok" and got["ttft_p50_ms"] == 45 and got["requests_ok"] == 20 and got["rps"] == 2
+    )

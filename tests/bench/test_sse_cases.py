@@ -52,3 +52,33 @@ def test_case(folder: Path) -> None:
 
 def test_there_are_cases() -> None:
     assert len(list(CASES.glob("D*"))) >= 12
+
+
+PIECE = 'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "cause"),
+    [
+        (PIECE + 'data: {"error":{"message":"boom"}}\n\ndata: [DONE]\n\n', "failed", "in-band-error"),
+        (PIECE + "event: error\ndata: Internal server error\n\n", "failed", "in-band-error"),
+        (
+            PIECE + 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"content_filter"}]}\n\n',
+            "failed",
+            "aborted",
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", "failed", "no-tokens"),
+        (
+            'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n',
+            "truncated",
+            "stream-ended-without-finish",
+        ),
+        ("data: [DONE]\n\n", "failed", "no-tokens"),
+        ("", "failed", "no-answer"),
+        ("HTTP/1.1 503 Busy\r\nRetry-After: 5\r\n\r\nloading", "failed", "http-503"),
+        ("SSH-2.0-OpenSSH_9.2\r\n", "failed", "not-http"),
+    ],
+)
+def test_other_ends(text: str, verdict: str, cause: str) -> None:
+    got = diagnose_sse(text.encode())
+    assert (got["verdict"], got["cause"]) == (verdict, cause) and got["advice"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .choice import GOOD_FINISH
 from .response import Account
 
 FAILED = (
@@ -39,11 +40,12 @@ def request_class(
     if account.error is not None:
         return "in-band error", account.error
     finish = account.finish
-    if account.abort_text is not None or finish in ("abort", "aborted", "error", "cancelled"):
+    if account.abort_text is not None or (finish is not None and finish not in GOOD_FINISH):
         return "aborted", account.abort_text or "finish_reason %s" % finish
     none_came = account.text_chunks == 0 and not account.tokens
     if none_came:
-        if finish is None and ended in ("closed", "reset") and not account.done_seen:
+        cut = ended == "reset" or (ended == "closed" and account.events)
+        if finish is None and cut and not account.done_seen:
             return "truncated", "the stream ended before any token, without a finish reason or [DONE]"
         return "empty", "no token came"
     if finish is None:

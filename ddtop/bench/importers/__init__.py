@@ -12,12 +12,22 @@ from typing import Any
 
 import tomli
 
-from ddtop.bench.importers import others, serving
+from ddtop.bench.importers import engines, others, serving
 from ddtop.bench.importers.common import Fields, ResultFormatError, json_lines, loads, number, peek
 from ddtop.bench.importers.verdict import advice, judge_record, server_cause
 
 __all__ = ["ResultFormatError", "diagnose_results", "read_records"]
 
+KEY_FIELDS = (
+    "tool",
+    "tag",
+    "model",
+    "backend",
+    "max_concurrency",
+    "request_rate",
+    "prompt_tokens",
+    "context",
+)
 SIBLINGS = {"plan.toml": "plan", "server.log": "server_log", "rc.txt": "rc"}
 MAX_BYTES = 256 << 20
 
@@ -118,6 +128,10 @@ def _from_object(data: dict[str, Any], strict: bool = True) -> list[Fields]:
         (serving.is_serving, serving.from_json),
         (serving.is_one_batch, serving.from_one_batch),
         (others.is_multi_turn, others.from_multi_turn),
+        (engines.is_llama_bench, engines.from_llama_bench),
+        (engines.is_vllm_throughput, engines.from_vllm_throughput),
+        (engines.is_vllm_latency, engines.from_vllm_latency),
+        (engines.is_sglang_offline, engines.from_sglang_offline),
     ):
         if knows(data):
             return [reads(data)]

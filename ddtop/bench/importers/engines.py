@@ -1,0 +1,86 @@
+"""Benchmarks that engines bring along without a server: llama-bench, vLLM throughput and latency, SGLang offline. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddtop.bench.importers.common import Fields, number, put
+
+
+def is_llama_bench(data: dict[str, Any]) -> bool:
+    """One test of llama.cpp's llama-bench (`-o json` or `-o jsonl`)."""
+    return "avg_ts" in data and "n_gen" in data and "n_prompt" in data
+
+
+def from_llama_bench(data: dict[str, Any]) -> Fields:
+    """A prompt test gives input_tps, a generation test output_tps; a mixed one (pp+tg) only their sum."""
+    fields: Fields = {"tool": "llama-bench"}
+    prompt, generated = number(data["n_prompt"]) or 0, number(data["n_gen"]) or 0
+    for key, count in (("prompt_tokens", prompt), ("output_tokens", generated)):
+        if count:
+            fields[key] = count
+    put(fields, "context", data.get("n_depth"))
+    name = "total_tps" if prompt and generated else "output_tps" if generated else "input_tps"
+    put(fields, name, data["avg_ts"])
+    put(fields, "std_tps", data.get("stddev_ts"))
+    samples = data.get("samples_ts")
+    if isinstance(samples, list):
+        fields["runs"] = len(samples)
+    model = data.get("model_filename") or data.get("model_type")
+    if isinstance(model, str):
+        fields["model"] = model
+    return fields
+
+
+def is_vllm_throughput(data: dict[str, Any]) -> bool:
+    """`vllm bench throughput --output-json`."""
+    return "tokens_per_second" in data and "elapsed_time" in data
+
+
+def from_vllm_throughput(data: dict[str, Any]) -> Fields:
+    """Offline: its tokens per second count prompt and output together."""
+    fields: Fields = {"tool": "vllm throughput"}
+    put(fields, "duration_s", data["elapsed_time"])
+    put(fields, "requests_ok", data.get("num_requests"))
+    put(fields, "total_tps", data["tokens_per_second"])
+    put(fields, "rps", data.get("requests_per_second"))
+    return fields
+
+
+def is_vllm_latency(data: dict[str, Any]) -> bool:
+    """`vllm bench latency --output-json`."""
+    return "avg_latency" in data and "latencies" in data
+
+
+def from_vllm_latency(data: dict[str, Any]) -> Fields:
+    """Offline: seconds for one batch."""
+    fields: Fields = {"tool": "vllm latency"}
+    put(fields, "e2e_mean_ms", data["avg_latency"], 1e3)
+    if isinstance(data["latencies"], list):
+        fields["runs"] = len(data["latencies"])
+    for key, value in (data.get("percentiles") or {}).items():
+        if str(key) in ("50", "90", "99"):
+            put(fields, f"e2e_p{key}_ms", value, 1e3)
+    return fields
+
+
+def is_sglang_offline(data: dict[str, Any]) -> bool:
+    """A line of sglang.bench_offline_throughput."""
+    return "total_latency" in data and "successful_requests" in data
+
+
+def from_sglang_offline(data: dict[str, Any]) -> Fields:
+    """Offline throughput of the engine."""
+    fields: Fields = {"tool": "sglang offline"}
+    for name, key in {
+        "requests_ok": "successful_requests",
+        "duration_s": "total_latency",
+        "input_tokens": "total_input_tokens",
+        "output_tokens": "total_output_tokens",
+        "rps": "request_throughput",
+        "input_tps": "input_throughput",
+        "output_tps": "output_throughput",
+        "total_tps": "total_throughput",
+    }.items():
+        put(fields, name, data.get(key))
+    return fields
