@@ -81,8 +81,10 @@ def show(
     viewer: str,
     settings: Settings,
     start_runner: Callable[[Session], Awaitable[str]] | None = None,
+    *,
+    farewell: bool = True,
 ) -> int:
-    """Opens the dashboard on `sessions`."""
+    """Opens the dashboard on `sessions`. `farewell`: say on leaving how to come back."""
     from ddtop.dashboard.run import run_dashboard
 
     return run_dashboard(
@@ -93,6 +95,7 @@ def show(
         viewer=viewer,
         themes_folder=paths.config_dir() / "themes",
         fault_log=paths.state_dir() / "ddtop.log",
+        farewell=farewell,
     )
 
 

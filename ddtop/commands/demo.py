@@ -40,7 +40,7 @@ def run_demo(*, record: Path | None, keep: bool) -> int:
         world.build()
         os.environ["DDTOP_HOME"] = str(root / "ddtop")
         os.environ["DDTOP_DEMO_DIR"] = str(root)
-        with _serving(world):
+        with _serving(world, keep):
             return _run(world, record)
     finally:
         if keep:
@@ -73,10 +73,15 @@ def _run(world: World, record: Path | None) -> int:
     spawned = spawn_runner(options)
     viewer = viewer_name()
     try:
-        return show([LiveSession(spawned.path, viewer)], viewer, Settings(), starter(world.ssh_config))
+        session = LiveSession(spawned.path, viewer)
+        return show([session], viewer, Settings(), starter(world.ssh_config), farewell=False)
     finally:
         _end_runner(spawned.pid)
-        print("The demo has ended; its SIMULATED host is gone. Your own: ddtop connect HOST")
+        print("The demo has ended; its SIMULATED host and its recording are gone.")
+        print(
+            "  keep one:   ddtop demo --record demo.ddtop    then: ddtop replay demo.ddtop, ddtop report demo.ddtop"
+        )
+        print("  your host:  ddtop connect HOST    HOST as in ~/.ssh/config")
 
 
 def _end_runner(pid: int) -> None:
@@ -104,10 +109,10 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def _serving(world: World) -> Iterator[None]:
-    """The demo's SSH server as a child that ends with us: it watches its standard input."""
+def _serving(world: World, keep: bool) -> Iterator[None]:
+    """The demo's SSH server as a child that ends with us, and tidies up: it watches its standard input."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "ddtop.demo.server", str(world.root)],
+        [sys.executable, "-m", "ddtop.demo.server", str(world.root), *(["keep"] if keep else [])],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert child.stdout is not None and child.stdin is not None and child.stderr is not None

@@ -22,13 +22,14 @@ def run_dashboard(
     viewer: str | None = None,
     themes_folder: Path | None = None,
     fault_log: Path | None = None,
+    farewell: bool = True,
 ) -> int:
     """Show `sessions` until the person leaves; returns the exit code.
 
     `keymap` maps binding ids (`dashboard/keys.py`) to keys. `start_runner` starts a runner for a recording that
     none holds, and answers with a sentence; without it a command to such a recording is refused with words.
     `viewer` is the name under which commands are given, and must be the one the sessions were made with.
-    What is printed after leaving says how to come back and how to stop the run.
+    What is printed after leaving says how to come back and how to stop the run; without `farewell` nothing is.
     """
     if not sessions:
         print("ddtop: there is no recording to show", file=sys.stderr)
@@ -61,7 +62,7 @@ def run_dashboard(
             await app.goodbye()
 
     code = asyncio.run(shown())
-    if app.words:
+    if app.words and farewell:
         from ddtop.dashboard.paint import clean
 
         print("\n".join(clean(row) for row in app.words.splitlines()))

@@ -1,7 +1,7 @@
 """The demo's host: a real SSH server on loopback, whose sessions see the demo's folder as their machine.
 
 Run as `python -m ddtop.demo.server DIR`; prints its port, serves until its standard input closes (so it ends
-with whoever started it), and then ends every process that a session left behind in DIR.
+with whoever started it, even by kill -9), then ends every process that a session left behind, and removes DIR.
 """
 
 from __future__ import annotations
@@ -9,19 +9,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import asyncssh
 
 from ddtop.demo.world import World
 
 _SHELL = "/bin/sh"
+END_S = 2.0
 
 
-class _Auth(asyncssh.SSHServer):
-    """Public keys only: the demo's own client key, from authorized_keys."""
+class _Login(asyncssh.SSHServer):
+    """Public keys only: the demo's own client key, from authorized_keys. Knows the connections, to close them."""
+
+    open: ClassVar[set[asyncssh.SSHServerConnection]] = set()
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+        self.open.add(conn)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open.discard(self._connection)
 
     def begin_auth(self, username: str) -> bool:
         return True
@@ -44,25 +56,40 @@ async def _session(process: asyncssh.SSHServerProcess[bytes], world: World) -> N
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
+    ended = asyncio.create_task(child.wait())
     try:
         await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
-        code = await child.wait()
-        await process.stdout.drain()
-        process.exit(code if code >= 0 else 128 - code)
+        # Closed is the channel's end, and what asyncssh's own writers still have to do: nobody else waits for it.
+        closed = asyncio.create_task(process.wait_closed())
+        await asyncio.wait({ended, closed}, return_when=asyncio.FIRST_COMPLETED)
+        if not closed.done():
+            code = ended.result()
+            with contextlib.suppress(OSError, asyncssh.Error):
+                await process.stdout.drain()
+            process.exit(code if code >= 0 else 128 - code)
+            await closed
     finally:
         if child.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGHUP)
+        await ended
 
 
 async def serve(world: World) -> None:
-    """Listens on a free loopback port until standard input closes."""
+    """Listens on a free loopback port until standard input closes; then ends the connections and their sessions."""
+    sessions: set[asyncio.Task[None]] = set()
 
     async def session(process: asyncssh.SSHServerProcess[bytes]) -> None:
-        await _session(process, world)
+        task = asyncio.current_task()
+        assert task is not None
+        sessions.add(task)
+        try:
+            await _session(process, world)
+        finally:
+            sessions.discard(task)
 
     listener = await asyncssh.create_server(
-        _Auth,
+        _Login,
         "127.0.0.1",
         0,
         server_host_keys=[str(world.host_key)],
@@ -75,15 +102,23 @@ async def serve(world: World) -> None:
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(None, sys.stdin.read)
     listener.close()
-    await listener.wait_closed()
+    for connection in tuple(_Login.open):
+        connection.close()
+    if sessions:
+        await asyncio.wait(set(sessions), timeout=END_S)
 
 
 def main() -> None:
+    """Serves `sys.argv[1]`. With the word `keep` its folder is left; else it goes, whatever became of the demo."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # standard input says when it is over; then there is work to do
     world = World(Path(sys.argv[1]))
     try:
         asyncio.run(serve(world))
     finally:
         world.end_processes()
+        if sys.argv[2:] != ["keep"]:
+            shutil.rmtree(world.root, ignore_errors=True)
 
 
 if __name__ == "__main__":

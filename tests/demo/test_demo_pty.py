@@ -1,0 +1,111 @@
+"""The demo as a newcomer meets it: on a real terminal, with the keys it names, and nothing left behind after it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ddtop.demo.world import World
+from tests.terminal import Terminal
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the demo's host is Linux only")
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Terminal]:
+    """`ddtop demo` on a terminal, its folder made under `tmp_path`."""
+    env = {k: v for k, v in os.environ.items() if k not in ("DDTOP_HOME", "NO_COLOR", "DDTOP_DEMO_DIR")}
+    env |= {"TMPDIR": str(tmp_path), "HOME": str(tmp_path / "home")}
+    (tmp_path / "home").mkdir()
+    opened = Terminal([sys.executable, "-m", "ddtop.cli", "demo"], env=env)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def after_the_screen(demo: Terminal) -> str:
+    """What was printed after the dashboard gave the terminal back (the log it showed has tracebacks of its own)."""
+    return demo.raw.rpartition(b"\x1b[?1049l")[2].decode(errors="replace")
+
+
+def folder(tmp_path: Path) -> Path:
+    (found,) = tmp_path.glob("ddtop-demo-*")
+    return found
+
+
+def assert_nothing_left(root: Path, seconds: float) -> None:
+    """No process of the demo's machine, no process that names its folder, and no folder."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and (root.exists() or left_of(root)):
+        time.sleep(0.1)
+    assert not left_of(root), f"still run: {left_of(root)}"
+    assert not root.exists(), sorted(path.name for path in root.iterdir())
+
+
+def left_of(root: Path) -> list[str]:
+    found = [f"{pid} of its machine" for pid in World(root).processes()]
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if root.name in words:
+            found.append(f"{entry.parent.name} {words}")
+    return found
+
+
+def test_a_newcomer_meets_the_alert_and_sees_the_run_end(demo: Terminal, tmp_path: Path) -> None:
+    began = time.monotonic()
+    demo.wait_for("SIMULATED", seconds=30)
+    print(f"the dashboard after {time.monotonic() - began:.1f} s")
+    root = folder(tmp_path)
+    demo.wait_for("1/6 cells", seconds=60)
+    seen = demo.wait_for("NOT STARTING?", "r retry b16", seconds=60)
+    print(f"the alert after {time.monotonic() - began:.1f} s")
+    assert "SIMULATED" in seen
+    demo.press("r")
+    demo.wait_for("enter", "b16", seconds=10)
+    demo.press("\r")
+    done = demo.wait_for("6/6 cells", seconds=60)
+    print(f"all cells after {time.monotonic() - began:.1f} s")
+    assert "NOT STARTING?" not in done
+    assert re.search(r"b16\s+\d", done), "the cells of the configuration that was retried are measured"
+    demo.press("q")
+    assert demo.wait_end(20) == 0
+    said = after_the_screen(demo)
+    assert "Traceback" not in said
+    assert "Warning" not in said
+    assert "The demo has ended" in said
+    assert "come back" not in said, "there is nothing to come back to"
+    assert_nothing_left(root, 5)
+    assert not (tmp_path / "home" / ".local").exists(), "nothing is written outside the demo's folder"
+
+
+@pytest.mark.parametrize("way", ["ctrl-c", "closed", "killed", "terminated"])
+def test_however_it_ends_nothing_is_left(demo: Terminal, tmp_path: Path, way: str) -> None:
+    demo.wait_for("SIMULATED", "load", seconds=40)  # a server is being started
+    root = folder(tmp_path)
+    assert World(root).processes(), "its machine runs"
+    match way:
+        case "ctrl-c":
+            demo.press("\x03")
+            demo.wait_end(20)
+            assert "Traceback" not in after_the_screen(demo)
+        case "closed":
+            demo.hang_up()
+        case "killed":
+            os.kill(demo.process.pid, signal.SIGKILL)
+        case "terminated":
+            os.kill(demo.process.pid, signal.SIGTERM)
+            demo.wait_end(20)
+            assert "Traceback" not in after_the_screen(demo)
+    demo.process.wait(20)
+    assert_nothing_left(root, 15)
