@@ -13,7 +13,7 @@ from typing import Any
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.services.base import Called, Former, Launch
-from ddtop.services.systemd import SystemdService
+from ddtop.services.systemd import SystemdService, exec_argv
 
 _POLL_S = 0.25
 
@@ -60,15 +60,15 @@ class CommandService(SystemdService):
         return script_result(job, str(tail.get("text", "")), words, short)
 
     async def restore(self, host: Host, former: Former) -> list[str]:
-        """The script wrote what it wrote: only whether the unit runs can be put back."""
-        now = await self.read(host)
-        if now.running and not former.active:
-            called = await self.stop(host)
-            return [f"{called.what} failed: {called.error.strip()[-200:]}"] if called.rc else []
-        if former.active and not now.running:
-            called = await self._action(host, "start")
-            return [f"{called.what} failed: {called.error.strip()[-200:]}"] if called.rc else []
-        return [f"{self.unit} keeps the arguments that the reconfigure script wrote last"]
+        """The script wrote what it wrote: only whether the unit runs can be put back, and the rest be said."""
+        now, left = await self.read(host), []
+        if now.running != former.active:
+            called = await (self._action(host, "start") if former.active else self.stop(host))
+            if called.rc:
+                left.append(f"{called.what} failed: {called.error.strip()[-200:]}")
+        if tuple(exec_argv(now.argv)) != former.argv:
+            left.append(f"{self.unit} keeps the arguments that the reconfigure script wrote last")
+        return left
 
 
 def script_result(job: dict[str, Any], tail: str, words: str, short: str) -> Called:

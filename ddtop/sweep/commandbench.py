@@ -21,6 +21,7 @@ from ddtop.engines.grammar import parse_line
 from ddtop.errors import AgentError
 from ddtop.events import CellSpec, LogLine
 from ddtop.hosts.base import Host
+from ddtop.sweep.collector import drain_log
 from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck
 from ddtop.sweep.measurer import MeasureEnd, Measurer, Subject
@@ -67,7 +68,8 @@ class CommandBench:
         if feed is not None:
             feed.listeners.append(self._on_line)
         try:
-            end = await self.measurer.watch(host, job, [c.id for c in self.deck.state.plan_cells], subject)
+            ids = [c.id for c in self.deck.state.plan_cells]
+            end = await self.measurer.watch(host, job, ids, subject, settle=False)
             if end.kind == "ended":
                 return await self._finish(host, subject, job)
             return end
@@ -107,6 +109,7 @@ class CommandBench:
         assert deck.sweep is not None
         shown = await host.call("job-show", job=job)
         if shown.get("state") == "lost" or (shown.get("state") == "killed" and shown.get("why") == "stopped"):
+            self.measurer.interrupted(job, str(shown.get("why") or f"the job ended {shown.get('state')}"))
             return MeasureEnd(kind="ended")
         data = await self._read_result(host, job)
         after = await self._counters(host, subject)
@@ -114,7 +117,7 @@ class CommandBench:
         length = after.length_since(self._before) if after is not None and self._before is not None else None
         if length is not None:
             metrics["acceptance_length"], metrics["acceptance"] = length, {"source": "counters"}
-        elif self._accepted and "acceptance_length" not in metrics:
+        elif "acceptance_length" not in metrics and await self._logged(host, subject):
             metrics["acceptance_length"] = sum(self._accepted) / len(self._accepted)
             metrics["acceptance"] = {"source": "log", "lines": len(self._accepted)}
         judged = judge_command(metrics, problem, shown)
@@ -125,6 +128,12 @@ class CommandBench:
             engine_version=subject.engine_version if subject else None,
         )  # fmt: skip
         return MeasureEnd(kind="restart" if done.restart else "ended", cell_id=cell.id, results=1)
+
+    async def _logged(self, host: Host, subject: Subject | None) -> bool:
+        """Whether the server logged acceptance lengths meanwhile; its last lines are fetched first."""
+        if subject is not None:
+            await drain_log(self.deck, host, self.deck.feed(subject.launch.unit))
+        return bool(self._accepted)
 
     async def _read_result(self, host: Host, job: str) -> bytes | None:
         path, data = f"{host.hello.state_dir}/jobs/{job}/{RESULT}", b""

@@ -14,6 +14,7 @@ from ddtop.events import StepTaken
 from ddtop.hosts.base import Host
 from ddtop.journal.state import State
 from ddtop.services.base import Former
+from ddtop.services.systemd import exec_argv
 from ddtop.sweep.deck import Deck
 
 PREFIX = "former:"
@@ -42,6 +43,8 @@ async def remember_former(deck: Deck, host: Host, unit: str, *, run_id: str) -> 
     argv = shlex.split(now.argv) if now.argv and service.kind == "process" else []
     detail = {
         "unit": unit,
+    if service.kind == "command":  # to see at the end whether the user's script has rewritten the unit
+        argv = exec_argv(now.argv)
         "kind": service.kind,
         "active": now.running,
         "user": bool(launch and launch.user),

@@ -106,9 +106,10 @@ class Measurer:
     # ---- watching
 
     async def watch(
-        self, host: Host, job: str, cell_ids: Sequence[str], subject: Subject | None
+        self, host: Host, job: str, cell_ids: Sequence[str], subject: Subject | None, *, settle: bool = True
     ) -> MeasureEnd:
-        """Follows a job to its end, or to what ends it. `subject` None: the server is not watched (it is unknown)."""
+        """Follows a job to its end, or to what ends it. `subject` None: the server is not watched (it is unknown).
+        `settle`: a cell without a result when the job has ended was interrupted; else that is the caller's to say."""
         known = [
             c.id
             for c in self.deck.state.cells.values()
@@ -118,7 +119,7 @@ class Measurer:
         reader = asyncio.create_task(self._read(host, job, known, inbox))
         log = self._listen(subject)
         try:
-            return await self._loop(host, job, list(cell_ids), subject, inbox, reader, log)
+            return await self._loop(host, job, list(cell_ids), subject, inbox, reader, log, settle)
         finally:
             if subject is not None and log is not None:
                 self.deck.feed(subject.launch.unit).listeners.remove(log.take)
@@ -143,7 +144,7 @@ class Measurer:
 
     async def _loop(
         self, host: Host, job: str, cell_ids: list[str], subject: Subject | None,
-        inbox: asyncio.Queue[dict[str, Any]], reader: asyncio.Task[None], log: RunLog | None,
+        inbox: asyncio.Queue[dict[str, Any]], reader: asyncio.Task[None], log: RunLog | None, settle: bool,
     ) -> MeasureEnd:  # fmt: skip
         deck = self.deck
         watch = ChunkWatch(deck.mono())
@@ -167,9 +168,9 @@ class Measurer:
                         await self._stop_job(host, job)
                         return MeasureEnd(kind="replan", results=results)
                 elif "state" in item and item["state"].get("state") != "running":
-                    self._interrupted(
-                        job, str(item["state"].get("why") or f"the job ended {item['state'].get('state')}")
-                    )
+                    if settle:
+                        why = item["state"].get("why") or f"the job ended {item['state'].get('state')}"
+                        self.interrupted(job, str(why))
                     return MeasureEnd(kind="ended", results=results)
             if reader.done() and inbox.empty():
                 reader.result()
@@ -300,11 +301,11 @@ class Measurer:
         control, state = self.control, self.deck.state
         if control.stop is not None:
             await self._stop_job(host, job)
-            self._interrupted(job, f"stopped by {control.stop}")
+            self.interrupted(job, f"stopped by {control.stop}")
             raise StopSweepError("stopped", f"stopped by {control.stop}")
         if control.restart is not None:
             await self._stop_job(host, job)
-            self._interrupted(job, f"the service is restarted for {control.restart}")
+            self.interrupted(job, f"the service is restarted for {control.restart}")
             return "now"
         mine = control.touched & set(cell_ids)
         if mine:
@@ -322,7 +323,7 @@ class Measurer:
         except AgentError as error:
             self.deck.note("warn", f"job {job} could not be stopped: {error.what}")
 
-    def _interrupted(self, job: str, why: str) -> None:
+    def interrupted(self, job: str, why: str) -> None:
         """Cells that the job had begun and not finished."""
         for cell in list(self.deck.state.cells.values()):
             attempt = attempt_for(cell, job)
@@ -349,5 +350,5 @@ class Measurer:
                 await self._result(host, job, item, None)
             if not answer.get("more") or not answer["results"]:
                 break
-        self._interrupted(job, str(answer["job"].get("why") or "its job ended before it"))
+        self.interrupted(job, str(answer["job"].get("why") or "its job ended before it"))
         return count
