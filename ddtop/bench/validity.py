@@ -62,7 +62,14 @@ TABLE: dict[str, Rule] = {
         "the load generator failed", "see the error; if it comes again it is a bug of ddtop"
     ),
     "wrong-spec": _ours("the cell asks for something impossible", "correct the plan"),
+    "host-fault": _ours(
+        "the host had a fault during the cell (Xid, OOM kill, GPU reset needed)",
+        "do what the alert says on the host; then it is measured again",
+    ),
     # ---- SUSPECT: kept and marked
+    "kernel-fault": _doubt(
+        "the kernel reported an error during the cell", "read its line; measure it again before believing it"
+    ),
     "some-failed": _doubt("some requests failed", "look at the failures by class"),
     "time-limit": _doubt("the time limit cut the cell", "a longer limit, or fewer requests"),
     "under-delivery": _doubt("fewer requests were under way than asked", "compare the client's figures"),
