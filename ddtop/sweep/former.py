@@ -18,6 +18,8 @@ from ddtop.services.systemd import exec_argv
 from ddtop.sweep.deck import Deck
 
 PREFIX = "former:"
+SETTLE_S = 30.0
+LONGEST_S = 90.0
 
 
 def formers(state: State) -> dict[str, Former]:
@@ -41,10 +43,10 @@ async def remember_former(deck: Deck, host: Host, unit: str, *, run_id: str) -> 
     now = await service.read(host)
     launch = deck.launch_of(unit)
     argv = shlex.split(now.argv) if now.argv and service.kind == "process" else []
-    detail = {
-        "unit": unit,
     if service.kind == "command":  # to see at the end whether the user's script has rewritten the unit
         argv = exec_argv(now.argv)
+    detail = {
+        "unit": unit,
         "kind": service.kind,
         "active": now.running,
         "user": bool(launch and launch.user),
@@ -71,8 +73,25 @@ async def restore_all(deck: Deck, host: Host, *, by: str = "automatic") -> list[
         deck.emit(StepTaken, state="started", **step)
         try:
             words = await deck.feed(former.unit).service.restore(host, former)
+            words += await _settled(deck, host, former) if not words else []
         except AgentError as error:
             words = [f"{former.unit}: {error.what}"]
         left += words
         deck.emit(StepTaken, state="failed" if words else "done", detail="; ".join(words) or None, **step)
     return left
+
+
+async def _settled(deck: Deck, host: Host, former: Former) -> list[str]:
+    """Waits until the unit is what it was; a stop is only asked for, and may take as long as the unit allows."""
+    service = deck.feed(former.unit).service
+    began = deck.mono()
+    while True:
+        now = await service.read(host)
+        deck.take_reading(now)
+        if now.active in ("active", "reloading") if former.active else (now.gone or now.load == "not-found"):
+            return []
+        if deck.mono() - began > min(max(now.stop_limit_s or 0.0, SETTLE_S), LONGEST_S):
+            return [
+                f"{former.unit} is still {now.active}/{now.sub} {deck.mono() - began:.0f} s after it was put back"
+            ]
+        await deck.wait(0.5)

@@ -8,6 +8,7 @@ the cause is the exact one.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -87,7 +88,8 @@ class Restarter:
         if attach is None:
             before_id = before.generation
             number = sum(r.config == launch.config and r.tp == launch.tp for r in deck.state.restarts) + 1
-            attempt_id = f"{deck.run_id}-{launch.config}-tp{launch.tp}-{number}"
+            name = re.sub(r"[^A-Za-z0-9_.-]+", "_", launch.config)[:40]  # the script's job is named after it
+            attempt_id = f"{deck.run_id}-{name}-tp{launch.tp}-{number}"
         else:
             before_id = attach.generation_before.id if attach.generation_before else None
             attempt_id = attach.attempt_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from ddtop.errors import AgentError
@@ -21,7 +22,7 @@ async def stage(deck: Deck, host: Host, model: ModelWanted) -> str | None:
     """
     job = await _running(host, deck.run_id)
     if job is None:
-        job = f"{deck.run_id}-stage-{int(deck.wall() * 10)}"
+        job = f"{deck.run_id}-stage-{secrets.token_hex(3)}"
         deck.emit(StageProgress, target=model.path, state="checking")
         try:
             await host.call(

@@ -301,7 +301,9 @@ def figures(title: str) -> list[str]:
     lines = [title, f"{'kind':50s} {'n':>4s} {'min':>8s} {'p50':>8s} {'max':>8s}"]
     for kind in dict.fromkeys(k for k, _ in rows):
         values = sorted(v for k, v in rows if k == kind)
-        lines.append(f"{kind:50s} {len(values):4d} {values[0]:8.3f} {values[len(values) // 2]:8.3f} {values[-1]:8.3f}")
+        lines.append(
+            f"{kind:50s} {len(values):4d} {values[0]:8.3f} {values[len(values) // 2]:8.3f} {values[-1]:8.3f}"
+        )
     return lines
 
 

@@ -88,10 +88,14 @@ def whole(runner: Runner, state: State, events: list[Event]) -> None:
     once_each(events)
 
 
-def attend(runner: Runner, stop_at: float) -> None:
-    """A dashboard's sign of life, so that the run asks."""
-    if time.monotonic() < stop_at:
-        runner.send(Attend)
+def assert_served_once(host: Any, since: int) -> None:
+    """By the server's own ledger: each request of each cell was answered as often as it is sent in one go: once for each
+    of the two configurations, and the baseline's once more, for what its own answers differ by."""
+    asked = [
+        r for r in host.requests(since_ns=since) if r["tokens"] > 1
+    ]  # less the gate's own one-token requests
+    counts = served_once(asked)
+    assert len(counts) == 3 * 4 and set(counts.values()) == {3}, counts
 
 
 def reboot_trial(host: Any, tmp_path: Path, moment: str, by_hand: bool) -> None:
@@ -103,7 +107,6 @@ def reboot_trial(host: Any, tmp_path: Path, moment: str, by_hand: bool) -> None:
         had = finished(runner.state())
         stamp = time.time_ns()
         host.bed.reboot(host.name, wait=False)
-        host.fault_after_boot = None
         runner.until(lambda es: any(isinstance(e, HostLost) for e in es), 20, "loss")
         shown = runner.first_ns("LOST", stamp)
         assert shown is not None
@@ -181,7 +184,7 @@ def kill_trial(host: Any, tmp_path: Path, moment: str, by_hand: bool) -> None:
     assert code == 0, runner.text()[-4000:]
     if moment in ("mid-cell", "between cells", "collecting"):
         # The job went on without us: what it measured is collected, and no request of a cell was sent twice.
-        assert served_once(host.requests(since_ns=began)) == []
+        assert_served_once(host, began)
     left = host.oracle.settled(host.name, before)
     assert [line for line in left if "model file" not in line] == []
 
@@ -224,4 +227,4 @@ def test_link_cut_over_a_whole_configuration(ct200: Any, tmp_path: Path) -> None
         events, state = runner.events(), runner.state()
     whole(runner, state, events)
     assert code == 0
-    assert served_once(host.requests(since_ns=began)) == []
+    assert_served_once(host, began)

@@ -1,0 +1,564 @@
+"""SIMULATED: one GPU host in memory, under the agent's protocol, and an event loop whose time jumps.
+
+The world outlives connections and runners, as a host does: units, jobs and the model stay when a link or a runner
+dies; a reboot takes the processes, the tmpfs and the overrides. Nothing sleeps for real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import selectors
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ddtop.errors import AgentError, HostLostError
+from ddtop.hosts.base import Hello
+
+
+class JumpingSelector(selectors.SelectSelector):
+    """Never waits: what would have been waited for is added to `now`."""
+
+    clock: ClassVar[list[float]] = [1000.0]
+    """Shared by all loops: time goes on from one runner to the next."""
+
+    @property
+    def now(self) -> float:
+        return self.clock[0]
+
+    @now.setter
+    def now(self, value: float) -> None:
+        self.clock[0] = value
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None:
+            raise RuntimeError("everything waits for something that never comes")
+        found = super().select(0)
+        if not found and timeout > 0:
+            self.now += timeout
+        return found
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self.selector = JumpingSelector()
+        super().__init__(self.selector)
+
+    def time(self) -> float:
+        return self.selector.now
+
+
+def run_jumping(make: Any) -> Any:
+    """Runs `make()` (a coroutine function) in virtual time; leaves no task behind."""
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        return runner.run(make())
+
+
+@dataclass
+class Unit:
+    name: str
+    active: str = "inactive"
+    sub: str = "dead"
+    result: str = "success"
+    code: str = "0"
+    status: str = "0"
+    pid: int = 0
+    invocation: str = ""
+    argv: list[str] = field(default_factory=list)
+    override: list[str] | None = None
+    listening: bool = False
+    seed: int = 0
+
+
+@dataclass
+class Job:
+    name: str
+    kind: str
+    spec: dict[str, Any]
+    run: str
+    boot: str
+    state: str = "running"
+    why: str = ""
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    progress: dict[str, Any] = field(default_factory=dict)
+    task: asyncio.TimerHandle | None = None
+
+
+class World:
+    """The host. `faults`: word of a command line → kind (`crash`, `hang`, `zero`, `exit-mid`, `silent`)."""
+
+    def __init__(self, *, load_s: float = 5.0, cell_s: float = 3.0) -> None:
+        self.load_s, self.cell_s = load_s, cell_s
+        self.boots = 1
+        self.units: dict[str, Unit] = {}
+        self.jobs: dict[str, Job] = {}
+        self.log: list[dict[str, Any]] = []
+        self.model = True
+        self.model_on_disk = True
+        self.faults: dict[str, str] = {}
+        self.limits: dict[str, int] = {}
+        """Word of a command line → how many starts it spoils; absent: all."""
+        self.served: list[str] = []
+        """Cells that were measured, in order, whoever asked."""
+        self.starts: list[list[str]] = []
+        self.broken_cells: set[str] = set()
+        """Cells that give 0 tokens."""
+        self.hosts: list[FakeHost] = []
+        self.foreign_on_port = False
+        self.link_up = True
+        self._n = itertools.count(1)
+        self.changed: list[asyncio.Event] = []
+
+    # ---- life of the host
+
+    @property
+    def boot(self) -> str:
+        return f"boot-{self.boots}/1"
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def tell(self) -> None:
+        for event in self.changed:
+            event.set()
+
+    def unit(self, name: str) -> Unit:
+        return self.units.setdefault(name, Unit(name))
+
+    def reboot(self) -> None:
+        self.boots += 1
+        self.model = False
+        for unit in self.units.values():
+            self.units[unit.name] = Unit(unit.name)
+        for job in self.jobs.values():
+            if job.state == "running":
+                job.state, job.why = "lost", "the host was rebooted while it ran"
+            if job.task is not None:
+                job.task.cancel()
+        self.drop("Connection lost")
+
+    def drop(self, why: str = "cut") -> None:
+        for host in list(self.hosts):
+            host.lose(why)
+        self.hosts.clear()
+
+    def forget_loop(self) -> None:
+        """The runner's loop is gone (it died): what the world had scheduled in it is scheduled anew by `wake`."""
+        self.hosts.clear()
+        self.changed.clear()
+
+    def wake(self) -> None:
+        """Called in a new loop: time passes again."""
+        for unit in self.units.values():
+            if unit.active == "deactivating":
+                self._gone(unit)
+            elif (
+                unit.active == "active"
+                and not unit.listening
+                and self.fault_of(unit.argv) not in ("hang", "crash")
+            ):
+                asyncio.get_running_loop().call_later(self.load_s, self._up, unit, unit.invocation)
+        for job in self.jobs.values():
+            if job.state == "running":
+                self._next_cell(job)
+
+    # ---- units
+
+    def fault_of(self, argv: list[str]) -> str:
+        words = " ".join(argv)
+        return next((kind for part, kind in self.faults.items() if part in words), "")
+
+    def say(self, unit: Unit, text: str) -> None:
+        n = next(self._n)
+        self.log.append(
+            {
+                "text": text,
+                "at_s": 1.0 + n,
+                "cursor": f"c{n}",
+                "invocation": unit.invocation,
+                "pid": unit.pid,
+                "unit": unit.name,
+            }
+        )
+        self.tell()
+
+    def start(self, unit: Unit) -> None:
+        n = next(self._n)
+        unit.invocation, unit.pid, unit.seed = f"{n:032x}", 1000 + n, n
+        unit.active, unit.sub, unit.result, unit.code, unit.status = "active", "running", "success", "0", "0"
+        unit.argv = list(unit.override or ["/bin/own", "--port", "30000"])
+        unit.listening = False
+        self.starts.append(unit.argv)
+        loop = asyncio.get_running_loop()
+        kind = self.fault_of(unit.argv)
+        for part in list(self.limits):
+            if part in " ".join(unit.argv):
+                self.limits[part] -= 1
+                if self.limits[part] < 0:
+                    kind = ""
+        self.say(unit, f"server_args=ServerArgs(random_seed={unit.seed}, port=30000)")
+        self.say(unit, "Load weight begin. avail mem=90.00 GB")
+        if kind == "crash":
+            loop.call_later(
+                self.load_s / 2,
+                self._crash,
+                unit,
+                unit.invocation,
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB.",
+            )
+        elif kind != "hang":
+            loop.call_later(self.load_s, self._up, unit, unit.invocation)
+        self.tell()
+
+    def _up(self, unit: Unit, invocation: str) -> None:
+        if unit.invocation != invocation or unit.active != "active":
+            return
+        unit.listening = True
+        self.say(unit, "Load weight end. type=X, avail mem=20.00 GB, mem usage=70.00 GB.")
+        self.say(unit, "The server is fired up and ready to roll!")
+
+    def _crash(self, unit: Unit, invocation: str, text: str) -> None:
+        if unit.invocation != invocation or unit.active != "active":
+            return
+        self.say(unit, text)
+        unit.active = unit.sub = "failed"
+        unit.result, unit.code, unit.status, unit.pid, unit.listening = "signal", "2", "9", 0, False
+        self.tell()
+
+    def stop(self, unit: Unit) -> None:
+        if unit.active == "active":
+            unit.active, unit.sub = "deactivating", "stop-sigterm"
+            asyncio.get_running_loop().call_later(0.5, self._gone, unit)
+        else:
+            unit.active, unit.sub = "inactive", "dead"
+        self.tell()
+
+    def _gone(self, unit: Unit) -> None:
+        if unit.active == "deactivating":
+            unit.active, unit.sub, unit.pid, unit.listening = "inactive", "dead", 0, False
+            self.tell()
+
+    def props(self, unit: Unit) -> dict[str, str]:
+        return {
+            "LoadState": "loaded", "ActiveState": unit.active, "SubState": unit.sub, "Result": unit.result,
+            "MainPID": str(unit.pid), "InvocationID": unit.invocation, "NeedDaemonReload": "no", "Job": "",
+            "ExecMainCode": unit.code, "ExecMainStatus": unit.status, "NRestarts": "0", "ControlGroup": f"/system.slice/{unit.name}",
+        }  # fmt: skip
+
+    @property
+    def serving(self) -> Unit | None:
+        return next((u for u in self.units.values() if u.listening), None)
+
+    # ---- jobs
+
+    def _next_cell(self, job: Job) -> None:
+        if job.state != "running":
+            return
+        todo = [c["id"] for c in job.spec["cells"] if c["id"] not in job.results]
+        if not todo:
+            job.state = "done"
+            self.tell()
+            return
+        job.progress = {
+            "cell": todo[0],
+            "phase": "running",
+            "done": 0,
+            "requests": 5,
+            "in_flight": 1,
+            "chunks": len(job.results),
+        }
+        self.tell()
+        job.task = asyncio.get_running_loop().call_later(self.cell_s, self._cell_done, job, todo[0])
+
+    def _cell_done(self, job: Job, cell: str) -> None:
+        if job.state != "running":
+            return
+        serving = self.serving
+        if serving is not None and self.fault_of(serving.argv) == "exit-mid" and len(job.results) == 1:
+            self._crash(
+                serving,
+                serving.invocation,
+                "RuntimeError: CUDA error: an illegal memory access was encountered",
+            )
+            self.faults = {k: v for k, v in self.faults.items() if v != "exit-mid"}
+            return
+        tokens = 0 if serving is None or cell in self.broken_cells else 32
+        job.results[cell] = result(cell, tokens)
+        self.served.append(cell)
+        self._next_cell(job)
+
+    def job_view(self, job: Job) -> dict[str, Any]:
+        return {
+            "job": job.name, "kind": job.kind, "state": job.state, "why": job.why, "run": job.run, "boot": job.boot,
+            "results": len(job.results), "progress": job.progress,
+        }  # fmt: skip
+
+
+def result(cell: str, tokens: int) -> dict[str, Any]:
+    """A result of the load generator: five requests of `tokens` tokens each."""
+    ms = 1_000_000
+    requests = [
+        {
+            "i": i, "class": "ok" if tokens else "empty", "start": i * 100 * ms, "sent": i * 100 * ms, "end": (i * 100 + 90) * ms,
+            "http": 200, "asked": 32, "tokens": tokens, "source": "usage-each", "prompt_tokens": 9, "finish": "length",
+            "last_event": (i * 100 + 90) * ms, "t": [(i * 100 + 10) * ms, *[2 * ms] * 31] if tokens else [], "k": 1, "chunks": tokens,
+        }
+        for i in range(5)
+    ]  # fmt: skip
+    return {
+        "schema": 1, "cell": cell, "started_at_s": 1.0, "spec": {"concurrency": 1, "requests": 5, "mode": "closed", "output_tokens": 32},
+        "requests": requests, "window": {"zero_mono_ns": 0, "wall_s": 0.5, "stopped": ""}, "clients": [], "gpu": {"gpus": []},
+    }  # fmt: skip
+
+
+class FakeHost:
+    """One connection to the world."""
+
+    name = "fake"
+    rtt_ms = 0.1
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._lost = asyncio.get_running_loop().create_future()
+        world.hosts.append(self)
+
+    @property
+    def hello(self) -> Hello:
+        return Hello(
+            agent="f" * 64, python="3.11", uid=0, user="root", boot=self.world.boot, can=frozenset({"restart", "jobs"}),
+            unknown=frozenset(), hostname="fake", state_dir="/state", mono_s=self.world.now(), at_s=0.0,
+        )  # fmt: skip
+
+    def lose(self, why: str) -> None:
+        if not self._lost.done():
+            self._lost.set_result(why)
+            self.world.tell()
+
+    def _check(self) -> None:
+        if self._lost.done():
+            raise HostLostError(self._lost.result(), host="fake")
+
+    async def wait_lost(self) -> str:
+        return await asyncio.shield(self._lost)
+
+    async def close(self) -> None:
+        self.lose("closed")
+
+    async def call(self, op: str, *, timeout_s: float = 15.0, **args: Any) -> dict[str, Any]:
+        self._check()
+        await asyncio.sleep(0.001)
+        self._check()
+        answer = getattr(self, "op_" + op.replace("-", "_"), None)
+        if answer is None:
+            raise AgentError(f"unknown op {op}", code="bad-request")
+        return answer(**args)
+
+    @asynccontextmanager
+    async def stream(self, op: str, **args: Any) -> AsyncIterator[AsyncIterator[list[dict[str, Any]]]]:
+        self._check()
+        yield self._items(op, args)
+
+    async def _items(self, op: str, args: dict[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
+        news = asyncio.Event()
+        self.world.changed.append(news)
+        seen: Any = None
+        sent: set[str] = set(args.get("known") or ())
+        position = self._log_start(args)
+        try:
+            while True:
+                self._check()
+                batch: list[dict[str, Any]] = []
+                ended = False
+                if op == "unit-watch":
+                    now = self.world.props(self.world.unit(args["unit"]))
+                    if now != seen:
+                        batch, seen = [{"props": dict(now), "mono_s": self.world.now()}], dict(now)
+                elif op == "journal-follow":
+                    rows = [e for e in self.world.log[position:] if e["unit"] == args["unit"]]
+                    position = len(self.world.log)
+                    batch = [dict(e) for e in rows]
+                elif op == "job-watch":
+                    job = self.world.jobs[args["job"]]
+                    if job.progress != seen and job.state == "running":
+                        seen = dict(job.progress)
+                        batch.append({"progress": dict(job.progress)})
+                    for cell, raw in job.results.items():
+                        if cell not in sent:
+                            sent.add(cell)
+                            batch.append({"id": cell, "result": raw})
+                    if job.state != "running":
+                        batch.append({"state": self.world.job_view(job)})
+                        ended = True
+                if batch:
+                    yield batch
+                if ended:
+                    return
+                news.clear()
+                await news.wait()
+        finally:
+            if news in self.world.changed:
+                self.world.changed.remove(news)
+
+    def _log_start(self, args: dict[str, Any]) -> int:
+        cursor = args.get("after_cursor")
+        if not cursor:
+            return len(self.world.log)
+        return next((i + 1 for i, e in enumerate(self.world.log) if e["cursor"] == cursor), 0)
+
+    # ---- ops
+
+    def op_ping(self) -> dict[str, Any]:
+        return {"mono_s": self.world.now(), "at_s": 0.0}
+
+    def op_probe(self, **args: Any) -> dict[str, Any]:
+        w = self.world
+        source = {"path": "/data/m", "verdict": "complete"}
+        return {
+            "boot": w.boot, "at_s": 0.0, "kernel": "6", "unknown": [], "gpus": {"error": "there is no nvidia-smi on this host"}, "gpu_procs": [],
+            "units": {u: w.props(w.unit(u)) for u in args.get("units", [])}, "listeners": [],
+            "model": {"verdict": "complete"} if w.model else {"verdict": "restage-needed", "cause": "tmpfs-empty", "sources": [source] if w.model_on_disk else []},
+            "jobs": [w.job_view(j) for j in w.jobs.values()], "overrides": [], "disks": {},
+        }  # fmt: skip
+
+    def op_unit_show(self, unit: str, user: bool = False) -> dict[str, Any]:
+        return {"props": self.world.props(self.world.unit(unit)), "mono_s": 0.0}
+
+    def op_unit_action(self, unit: str, action: str, user: bool = False) -> dict[str, Any]:
+        target = self.world.unit(unit)
+        if action == "start":
+            if self.world.fault_of(target.override or []) != "silent":
+                self.world.start(target)
+        elif action == "stop":
+            self.world.stop(target)
+        elif action == "reset-failed" and target.active == "failed":
+            target.active, target.sub = "inactive", "dead"
+            self.world.tell()
+        return {"rc": 0, "stderr": "", "mono_s": 0.0}
+
+    def op_override_write(self, unit: str, exec_argv: list[str], **_: Any) -> dict[str, Any]:
+        self.world.unit(unit).override = list(exec_argv)
+        return {"path": f"/run/{unit}", "need_reload": False, "text": ""}
+
+    def op_override_remove(self, unit: str, user: bool = False) -> dict[str, Any]:
+        had = self.world.unit(unit).override is not None
+        self.world.unit(unit).override = None
+        return {"removed": [unit] if had else []}
+
+    def op_journal_read(
+        self, unit: str, after_cursor: str | None = None, invocation: str | None = None, **_: Any
+    ) -> dict[str, Any]:
+        start = self._log_start({"after_cursor": after_cursor}) if after_cursor else 0
+        rows = [
+            e
+            for e in self.world.log[start:]
+            if e["unit"] == unit and (invocation is None or e["invocation"] == invocation)
+        ]
+        return {"entries": [dict(e) for e in rows], "more": False}
+
+    def op_listeners(self, port: int) -> dict[str, Any]:
+        w, rows = self.world, []
+        if w.foreign_on_port:
+            rows.append(
+                {
+                    "addr": "0.0.0.0",
+                    "port": port,
+                    "pid": 7,
+                    "comm": "nc",
+                    "cgroup": "/x",
+                    "unit": "foreign.service",
+                }
+            )
+        if w.serving is not None and not w.foreign_on_port:
+            rows.append(
+                {
+                    "addr": "0.0.0.0",
+                    "port": port,
+                    "pid": w.serving.pid,
+                    "comm": "python",
+                    "cgroup": "/",
+                    "unit": w.serving.name,
+                }
+            )
+        return {"listeners": rows, "mono_s": 0.0}
+
+    def op_processes(self, pids: list[int]) -> dict[str, Any]:
+        rows = [{"pid": u.pid, "cmdline": u.argv} for u in self.world.units.values() if u.pid in pids]
+        return {"processes": rows}
+
+    def op_http(self, method: str, url: str, **_: Any) -> dict[str, Any]:
+        unit = self.world.serving
+        if unit is None:
+            return {"error": "refused"}
+        path = url.partition("30000")[2]
+        if path == "/server_info":
+            facts: dict[str, Any] = {"random_seed": unit.seed, "version": "0.5.16", "port": 30000}
+            words = unit.argv
+            facts |= {
+                w[2:].replace("-", "_"): words[i + 1] for i, w in enumerate(words[:-1]) if w.startswith("--")
+            }
+            return {"status": 200, "body": json.dumps(facts)}
+        if path == "/v1/models":
+            return {"status": 200, "body": json.dumps({"data": [{"id": "m"}]})}
+        if method == "POST":
+            tokens = 0 if self.world.fault_of(unit.argv) == "zero" else 1
+            return {
+                "status": 200,
+                "body": json.dumps({"choices": [], "usage": {"completion_tokens": tokens}}),
+            }
+        return {"status": 404, "body": ""}
+
+    def op_model_check(self, path: str) -> dict[str, Any]:
+        return {"verdict": "complete" if self.world.model else "incomplete", "cause": ""}
+
+    def op_job_start(
+        self, job: str, kind: str, spec: dict[str, Any], run: str = "", **_: Any
+    ) -> dict[str, Any]:
+        w = self.world
+        if job not in w.jobs:
+            w.jobs[job] = new = Job(job, kind, spec, run, w.boot)
+            if kind == "stage":
+                if w.model_on_disk:
+                    w.model = True
+                    new.state = "done"
+                else:
+                    new.state, new.why = "failed", "no source"
+            else:
+                w._next_cell(new)
+        return {"job": job, "dir": f"/state/jobs/{job}"}
+
+    def op_job_list(self) -> dict[str, Any]:
+        return {"jobs": [self.world.job_view(j) for j in self.world.jobs.values()]}
+
+    def op_job_show(self, job: str) -> dict[str, Any]:
+        return self.world.job_view(self.world.jobs[job])
+
+    def op_job_stop(self, job: str) -> dict[str, Any]:
+        found = self.world.jobs[job]
+        if found.state == "running":
+            found.state, found.why = "killed", "stopped"
+            if found.task is not None:
+                found.task.cancel()
+            self.world.tell()
+        return self.world.job_view(found)
+
+    def op_job_collect(self, job: str, known: list[str]) -> dict[str, Any]:
+        found = self.world.jobs[job]
+        rows = [{"id": c, "result": r} for c, r in found.results.items() if c not in known]
+        return {"results": rows, "more": False, "job": self.world.job_view(found)}
+
+
+class FakeConnector:
+    name = "fake"
+    target = "root@fake"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def connect(self) -> FakeHost:
+        await asyncio.sleep(0.01)
+        if not self.world.link_up:
+            raise HostLostError("connection timed out", host="fake")
+        return FakeHost(self.world)

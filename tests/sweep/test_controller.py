@@ -1,0 +1,440 @@
+"""The controller against a SIMULATED host in virtual time: many scenarios, each in milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ddtop import events as ev
+from ddtop.hosts.reconnect import Backoff
+from ddtop.journal.state import State, fold
+from ddtop.services.base import Launch
+from ddtop.sweep.controller import Controller, Outcome
+from ddtop.sweep.deck import Deck
+from ddtop.sweep.policy import Policy
+from ddtop.sweep.sweepplan import Bench, ModelWanted, Sweep
+from tests.sweep.fakehost import FakeConnector, JumpingSelector, World, run_jumping
+
+CONFIGS = ("a", "b", "c")
+CELLS = 2
+LENGTHS = {"a": "1024", "b": "8192", "c": "4096"}
+
+
+def make_sweep(**policy: Any) -> Sweep:
+    """Three configurations of one unit, two cells each."""
+    cells, launches = [], {}
+    for config in CONFIGS:
+        key = f"key-{config}"
+        launches[key] = Launch(
+            key=key, config=config, tp=1, kind="systemd", unit="s.service", engine="sglang", port=30000,
+            argv=("/usr/bin/python3", "-m", "sglang.launch_server", "--model-path", "/dev/shm/m", "--port", "30000", "--context-length", LENGTHS[config]),
+        )  # fmt: skip
+        cells += [
+            ev.CellSpec(
+                id=f"{config}{n}", config=config, tp=1, workload="w", output_tokens=32, concurrency=1, context=0, repeat=n,
+                restart_key=key,
+            )
+            for n in range(CELLS)
+        ]  # fmt: skip
+    return Sweep(
+        name="t", cells=tuple(cells), launches=launches, model=ModelWanted(path="/dev/shm/m", sources=("/data/m",)),
+        bench=Bench(cells={c.id: {} for c in cells}), policy=Policy(**policy),
+    )  # fmt: skip
+
+
+class Dead(BaseException):
+    """kill -9: nothing of ours runs any more."""
+
+
+class Rig:
+    """A recording in memory over one or more runners, and the world they act on."""
+
+    def __init__(self, world: World | None = None, **policy: Any) -> None:
+        self.world = world or World()
+        self.sweep = make_sweep(**policy)
+        self.events: list[ev.Event] = []
+        self.on_event: Callable[[ev.Event, Controller], None] | None = None
+        self.commands: list[ev.AnyCommand] = []
+        self.die_after: int | None = None
+
+    def run(self, *, attended: bool = False) -> Outcome:
+        """One runner, from its start to its end (or death)."""
+        return run_jumping(lambda: self._run(attended))
+
+    async def _run(self, attended: bool) -> Outcome:
+        loop = asyncio.get_running_loop()
+        state = fold(self.events)
+        died = loop.create_future()
+        boxed: list[Controller] = []
+
+        def sink(event: ev.Event) -> None:
+            if died.done():
+                raise asyncio.CancelledError
+            self.events.append(event)
+            if self.die_after is not None and len(self.events) >= self.die_after:
+                self.die_after = None
+                died.set_result(None)
+            elif self.on_event is not None and boxed:
+                loop.call_soon(self.on_event, event, boxed[0])
+
+        deck = Deck(
+            run_id="r",
+            host_name="fake",
+            sink=sink,
+            state=state,
+            sweep=self.sweep,
+            mono=loop.time,
+            wall=lambda: 1e9 + loop.time(),
+        )
+        deck.emit(
+            ev.RunStarted,
+            run_id="r",
+            name="t",
+            mode="sweep",
+            segment=state.run.segment + 1 if self.events else 0,
+        )
+        deck.emit(ev.CellsPlanned, cells=self.sweep.cells)
+        controller = Controller(
+            deck, FakeConnector(self.world), self._poll, backoff=Backoff(first_s=0.5, most_s=2.0)
+        )
+        boxed.append(controller)
+        self.world.wake()
+        work = asyncio.create_task(controller.run(attended=attended))
+        await asyncio.wait([work, died], return_when=asyncio.FIRST_COMPLETED)
+        if died.done():
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            self.world.forget_loop()
+            raise Dead
+        self.world.forget_loop()
+        outcome = work.result()
+        deck.emit(ev.RunEnded, outcome=outcome.word, exit_code=0)
+        return outcome
+
+    def _poll(self) -> list[ev.AnyCommand]:
+        found, self.commands = self.commands, []
+        return found
+
+    @property
+    def state(self) -> State:
+        return fold(self.events)
+
+    def states(self, config: str) -> list[str]:
+        return [c.state for c in self.state.plan_cells if c.spec.config == config]
+
+    def alerts(self) -> list[tuple[str, str]]:
+        return list(dict.fromkeys((e.verdict, e.cause) for e in self.events if isinstance(e, ev.AlertRaised)))
+
+    def give(self, make: type[ev.Command], **fields: Any) -> None:
+        self.commands.append(
+            make(
+                id=f"c{len(self.events)}-{time.monotonic_ns()}",
+                viewer="me",
+                at_s=1e9 + self.clock(),
+                **fields,
+            )
+        )
+
+    def clock(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def test_a_whole_sweep() -> None:
+    rig = Rig()
+    assert rig.run() == Outcome(word="done")
+    assert all(c.state == "done" and c.metrics["output_tok_s"] > 0 for c in rig.state.plan_cells)
+    assert rig.world.served == ["a0", "a1", "b0", "b1", "c0", "c1"]
+    assert len(rig.world.starts) == 3, "one start for each configuration"
+    assert rig.alerts() == []
+    assert rig.world.unit("s.service").override is None and rig.world.unit("s.service").active == "inactive"
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "cause", "states", "starts"),
+    [
+        ("crash", "failed", "oom-loading-weights", "failed", 3),
+        ("hang", "stalled", "hang-asleep", "failed", 4),
+        ("silent", "never-began", "never-began", "broken", 2),
+        ("zero", "no-tokens", "zero-tokens", "broken", 4),
+    ],
+)
+def test_a_configuration_that_does_not_start(
+    kind: str, verdict: str, cause: str, states: str, starts: int
+) -> None:
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": kind}
+    assert rig.run().word == "some-failed"
+    assert rig.alerts() == [(verdict, cause)]
+    assert rig.states("a") == rig.states("c") == ["done", "done"]
+    assert rig.states("b") == [states, states]
+    assert len(rig.world.starts) == starts
+    assert rig.state.open_alerts == []
+    assert len({c.cause for c in rig.state.plan_cells if c.spec.config == "b"}) == 1
+
+
+def test_a_transient_failure_is_tried_once_more() -> None:
+    rig = Rig()
+    rig.world.faults, rig.world.limits = {"--context-length 8192": "hang"}, {"--context-length 8192": 1}
+    assert rig.run().word == "done"
+    assert [a.resolved.how for a in rig.state.alerts.values() if a.resolved] == ["b is ready"]
+
+
+def test_the_server_dies_under_a_cell() -> None:
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": "exit-mid"}
+    assert rig.run().word == "done"
+    assert ("failed", "cuda-illegal-memory-access") in rig.alerts()
+    assert rig.world.served.count("b0") == 1, "the cell that was finished is not measured again"
+
+
+def test_zero_tokens_twice_is_broken() -> None:
+    rig = Rig()
+    rig.world.broken_cells = {"b1"}
+    assert rig.run().word == "some-failed"
+    assert rig.states("b") == ["done", "broken"]
+    assert rig.world.served.count("b1") == 2
+    cell = rig.state.cells["b1"]
+    assert cell.cause == "zero-tokens" and "twice" in cell.reason
+
+
+def test_a_server_that_never_gives_a_token_breaks_its_whole_configuration() -> None:
+    rig = Rig()
+    rig.world.broken_cells = {"b0", "b1"}
+    rig.run()
+    assert rig.states("b") == ["broken", "broken"]
+    assert rig.world.served.count("b0") == 2 and "b1" not in rig.world.served
+
+
+def at_cell(cell: str, act: Callable[[Controller], None]) -> Callable[[ev.Event, Controller], None]:
+    """Acts once, when `cell` is begun."""
+    done: list[bool] = []
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.CellStarted) and event.cell_id == cell and not done:
+            done.append(True)
+            asyncio.get_running_loop().call_later(1.0, act, controller)
+
+    return see
+
+
+def once_each(events: list[ev.Event]) -> None:
+    done: set[str] = set()
+    for event in events:
+        if isinstance(event, ev.CellMeasured):
+            assert event.cell_id not in done, f"{event.cell_id} was measured again"
+        if isinstance(event, ev.CellStateSet) and event.state == "done":
+            done.add(event.cell_id)
+
+
+def test_a_cut_link_loses_nothing() -> None:
+    rig = Rig()
+
+    def cut(_: Controller) -> None:
+        rig.world.link_up = False
+        rig.world.drop("no answer to keepalive")
+        asyncio.get_running_loop().call_later(30.0, lambda: setattr(rig.world, "link_up", True))
+
+    rig.on_event = at_cell("b0", cut)
+    assert rig.run().word == "done"
+    once_each(rig.events)
+    assert rig.world.served == ["a0", "a1", "b0", "b1", "c0", "c1"]
+    assert len(rig.world.starts) == 3
+    lost = [a for a in rig.state.alerts.values() if a.raised.verdict == "lost-host"]
+    assert len(lost) == 1 and lost[0].resolved is not None
+
+
+def test_a_reboot_restages_and_goes_on() -> None:
+    rig = Rig()
+    rig.on_event = at_cell("b0", lambda _: rig.world.reboot())
+    assert rig.run().word == "done"
+    once_each(rig.events)
+    rebooted = [e for e in rig.events if isinstance(e, ev.HostRebooted)]
+    assert len(rebooted) == 1 and "s.service inactive" in rebooted[0].consequences
+    taken = [e.action for e in rig.events if isinstance(e, ev.StepTaken) and e.state == "done"]
+    assert "stage" in taken and "restart" in taken
+    assert rig.world.served.count("a0") == rig.world.served.count("b1") == 1
+
+
+def test_a_reboot_is_asked_about_while_a_person_is_there() -> None:
+    rig = Rig()
+    rig.on_event = at_cell("b0", lambda _: rig.world.reboot())
+    inner = rig.on_event
+    approved: list[str] = []
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        inner(event, controller)
+        if isinstance(event, ev.HostConnected | ev.HostLost):
+            rig.give(ev.Attend)
+        if isinstance(event, ev.StepsPlanned) and event.answer_by_s and not approved:
+            approved.append(event.plan_id)
+            rig.give(ev.Approve, plan_id=event.plan_id)
+
+    rig.on_event = see
+    assert rig.run().word == "done"
+    assert approved
+    assert {e.by for e in rig.events if isinstance(e, ev.StepTaken) and e.action == "stage"} == {"me"}
+
+
+def test_a_lost_host_ends_the_run_after_the_policys_time() -> None:
+    rig = Rig(host_lost_wait_min=2.0)
+
+    def cut(_: Controller) -> None:
+        rig.world.link_up = False
+        rig.world.drop()
+
+    rig.on_event = at_cell("a0", cut)
+    outcome = rig.run()
+    assert outcome.word == "host-lost" and outcome.left_behind
+
+
+def test_stop_skip_and_undo() -> None:
+    rig = Rig()
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.CellStarted) and event.cell_id == "a0":
+            rig.give(ev.Skip, config="b")
+            rig.give(ev.Skip, cell_id="c0")
+            rig.give(ev.Undo)
+            rig.give(ev.Skip, cell_id="nope")
+        if isinstance(event, ev.CellStarted) and event.cell_id == "c1":
+            rig.give(ev.StopRun)
+
+    rig.on_event = see
+    assert rig.run().word == "stopped"
+    assert rig.states("b") == ["skipped", "skipped"] and rig.states("c") == ["done", "interrupted"]
+    outcomes = [e.outcome for e in rig.events if isinstance(e, ev.CommandSeen)]
+    assert outcomes.count("refused") == 1
+    assert rig.world.unit("s.service").active == "inactive"
+
+
+def test_skipping_the_cell_in_flight_breaks_it_off() -> None:
+    rig = Rig()
+    rig.on_event = at_cell("b0", lambda _: rig.give(ev.Skip, cell_id="b0"))
+    assert rig.run().word == "done"
+    assert rig.states("b") == ["skipped", "done"] and "b0" not in rig.world.served
+
+
+def test_pause_is_after_the_cell_in_flight() -> None:
+    rig = Rig()
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.CellStarted) and event.cell_id == "a0":
+            rig.give(ev.Pause)
+        if isinstance(event, ev.SweepPaused):
+            asyncio.get_running_loop().call_later(500.0, lambda: rig.give(ev.GoOn))
+
+    rig.on_event = see
+    assert rig.run().word == "done"
+    at = {e.cell_id: e.mono_s for e in rig.events if isinstance(e, ev.CellStateSet) and e.state == "done"}
+    assert at["a1"] - at["a0"] > 400
+
+
+def test_a_late_command_is_refused_as_late() -> None:
+    rig = Rig()
+    rig.commands.append(ev.Pause(id="old", viewer="me", at_s=1e9 + JumpingSelector.clock[0] - 60))
+    rig.run()
+    assert [e.outcome for e in rig.events if isinstance(e, ev.CommandSeen)] == ["late"]
+
+
+def test_a_failed_start_asks_and_a_person_decides() -> None:
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": "crash"}
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.RestartStarted):
+            rig.give(ev.Attend)
+        if isinstance(event, ev.AlertRaised):
+            assert (
+                event.answer_by_s is not None
+                and event.actions[0].key == "r"
+                and event.actions[0].command == "skip"
+            )
+            rig.give(ev.MarkBroken, alert_id=event.alert_id)
+
+    rig.on_event = see
+    rig.run()
+    assert rig.states("b") == ["broken", "broken"]
+    assert {c.by for c in rig.state.plan_cells if c.spec.config == "b"} == {"me"}
+
+
+def test_unanswered_the_policy_decides() -> None:
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": "crash"}
+    rig.on_event = lambda e, _: (
+        rig.give(ev.Attend) if isinstance(e, ev.RestartStarted | ev.PhaseSeen) else None
+    )
+    rig.run()
+    assert rig.states("b") == ["failed", "failed"]
+
+
+def test_a_foreign_process_is_waited_for() -> None:
+    rig = Rig()
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.RestartStarted) and event.attempt_id.endswith("b-tp1-1"):
+            rig.world.foreign_on_port = True
+            asyncio.get_running_loop().call_later(120.0, lambda: setattr(rig.world, "foreign_on_port", False))
+
+    rig.on_event = see
+    assert rig.run().word == "done"
+    assert rig.alerts() == [("foreign", "port-in-use")]
+
+
+def test_a_new_runner_goes_on_without_a_restart() -> None:
+    """Killed between two cells of one configuration: the server still runs, and is not restarted."""
+    rig = Rig()
+    rig.run()
+    cut = next(
+        i
+        for i, e in enumerate(rig.events)
+        if isinstance(e, ev.CellStateSet) and e.cell_id == "b0" and e.state == "done"
+    )
+    rig = Rig()
+    rig.die_after = cut + 1
+    with pytest.raises(Dead):
+        rig.run()
+    starts = len(rig.world.starts)
+    assert rig.run().word == "done"
+    assert len(rig.world.starts) == starts + 1, "only c was started"
+    once_each(rig.events)
+
+
+def total_events() -> int:
+    rig = Rig()
+    rig.run()
+    return len(rig.events)
+
+
+TOTAL = total_events()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(min_value=3, max_value=TOTAL), min_size=1, max_size=3), st.booleans())
+def test_killed_after_any_event_nothing_is_lost_or_repeated(deaths: list[int], reboot: bool) -> None:
+    rig = Rig()
+    for death in deaths:
+        rig.die_after = len(rig.events) + death
+        try:
+            rig.run()
+        except Dead:
+            if reboot:
+                run_jumping(lambda: _reboot(rig.world))
+        rig.die_after = None
+    if rig.state.run.ended is None or any(c.state != "done" for c in rig.state.plan_cells):
+        assert rig.run().word == "done"
+    once_each(rig.events)
+    assert all(c.state == "done" for c in rig.state.plan_cells)
+    assert rig.world.unit("s.service").override is None and rig.world.unit("s.service").active == "inactive"
+    if not reboot:
+        # A finished cell is never sent again, whoever died in between.
+        assert sorted(set(rig.world.served)) == sorted(c.id for c in rig.sweep.cells)
+
+
+async def _reboot(world: World) -> None:
+    world.reboot()
