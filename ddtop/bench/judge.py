@@ -196,7 +196,8 @@ def _server(
     if pressure.get("server_wait_share", 0.0) > 0.01:
         details["server-waited"] = f"{pressure['server_wait_share']:.1%} of the time"
     # PSI counts every task of the machine, so it speaks only where the server's own threads cannot be asked
-    unasked = "server_wait_share" not in pressure and not result.get("network_included")
+    long_enough = (result.get("window") or {}).get("wall_s", 0.0) >= SHORT_S and metrics["requests_ok"]
+    unasked = long_enough and "server_wait_share" not in pressure and not result.get("network_included")
     if unasked and pressure.get("psi_cpu_some_share", 0.0) > PSI_SHARE:
         details["cpu-pressure"] = f"{pressure['psi_cpu_some_share']:.1%} of the time"
     if pressure.get("steal_share", 0.0) > 0.01:

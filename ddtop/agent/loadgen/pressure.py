@@ -99,7 +99,8 @@ def difference(before: dict[str, Any], after: dict[str, Any], wall_s: float) -> 
     wall_ns = max(1.0, wall_s * 1e9)
     for key in ("some_us", "full_us"):
         if key in before["psi"] and key in after["psi"]:
-            out["psi_cpu_%s_share" % key[:4]] = (after["psi"][key] - before["psi"][key]) * 1000 / wall_ns
+            share = (after["psi"][key] - before["psi"][key]) * 1000 / wall_ns
+            out["psi_cpu_%s_share" % key[:4]] = min(1.0, share)  # PSI is brought up to date every 2 s only
     if before["steal"] and after["steal"] and after["steal"][1] > before["steal"][1]:
         out["steal_share"] = (after["steal"][0] - before["steal"][0]) / (
             after["steal"][1] - before["steal"][1]
