@@ -20,6 +20,9 @@ _OOM = re.compile(
     r"(?:.{0,80}?anon-rss:(?P<anon>\d+)kB)?(?:.{0,80}?shmem-rss:(?P<shm>\d+)kB)?"
 )
 _OOM_KILL = re.compile(r"oom-kill:constraint=(?P<c>\w+)(?:.{0,400}?task=(?P<comm>[^,]+),pid=(?P<pid>\d+))?")
+_CALM = re.compile(r"to 0x0 \(None\)")
+_MEMCG = re.compile(r"task_memcg=(?P<path>/[^,]{1,300})")
+_UNIT = re.compile(r"([^/\s]{1,120}\.(?:service|scope))(?:/|$)")
 _LOST = re.compile(
     r"NVRM: .{0,200}?(?:fallen off the bus|GPU lost from the bus)|NVRM: .{0,100}?Failing the device"
 )
@@ -87,6 +90,7 @@ class KernelFact:
     what      ``xid``, ``oom-kill``, ``gpu-lost``, ``pcie``, ``disk``
     cause     a slug of causes.toml, None for a line that is no failure (Xid 45)
     pid       the process it hit, None when the line does not say
+    unit      the systemd unit of that process, where the line names its control group
     """
 
     what: str
@@ -100,10 +104,18 @@ class KernelFact:
     pid: int | None = None
     comm: str | None = None
     text: str = ""
+    unit: str | None = None
 
 
 def _pid(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() and len(text) < 12 else None
+
+
+def _unit(line: str) -> str | None:
+    """The innermost service or scope of the killed task's control group."""
+    group = _MEMCG.search(line)
+    units = _UNIT.findall(group["path"]) if group is not None else []
+    return str(units[-1]) if units else None
 
 
 def _xid_cause(row: Xid) -> str | None:
@@ -121,6 +133,8 @@ def parse_kernel_line(line: str) -> KernelFact | None:
     line = line[:4_000]
     if (match := _XID.search(line)) is not None:
         code = int(match["code"])
+        if code == 154 and _CALM.search(line):
+            return None
         row = XIDS.get(code) or Xid(
             code,
             "an error not in the table",
@@ -158,7 +172,7 @@ def parse_kernel_line(line: str) -> KernelFact | None:
         return KernelFact(
             "oom-kill", "killed-by-oom-killer", "host", "critical", "the OOM killer was called",
             "Free or shrink memory before a retry.",
-            pid=_pid(match["pid"]), comm=match["comm"], text=line,
+            pid=_pid(match["pid"]), comm=match["comm"], text=line, unit=_unit(line),
         )  # fmt: skip
     if _LOST.search(line):
         bus = _BUS_ANY.search(line[line.find("NVRM") :])

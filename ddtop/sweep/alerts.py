@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddtop.events import Action, CauseKind, Evidence, Verdict
+from ddtop.sources.kernelfault import Fault
 from ddtop.sweep.policy import RESTAGE_CAUSES
 from ddtop.sweep.start import Judgement
 
@@ -65,10 +66,23 @@ def alert_id(run_id: str, *parts: str) -> str:
     return hashlib.sha256("\0".join((run_id, *parts)).encode()).hexdigest()[:12]
 
 
-def start_alert(j: Judgement, config: str, alert: str, *, host: str) -> AlertText:
+def placed(host: str, unit: str, text: str) -> str:
+    """A cause's sentence, naming host and unit, each once.
+
+    >>> placed("ct200", "sglang-bench.service", "sglang-bench failed 2 s after its restart")
+    'ct200: sglang-bench failed 2 s after its restart'
+    >>> placed("ct200", "sglang-bench.service", "No port is left.")
+    'ct200, sglang-bench: No port is left.'
+    """
+    stem = unit.removesuffix(".service")
+    where = [w for w in (host, stem) if w and w not in text]
+    return f"{', '.join(where)}: {text}" if where else text
+
+
+def start_alert(j: Judgement, config: str, alert: str, *, host: str, unit: str = "") -> AlertText:
     """The alert for a start that failed or stalls."""
     assert j.verdict is not None
-    text = j.text if host in j.text else f"{host}: {j.text}"
+    text = placed(host, unit, j.text)
     return AlertText(
         title=TITLES[j.verdict],
         verdict=j.verdict,
@@ -141,17 +155,50 @@ def interrupted_alert(host: str, why: str, at: str, alert: str) -> AlertText:
 
 def cell_alert(
     host: str, config: str, cell_id: str, cell: str, verdict: Verdict, cause: str, kind: CauseKind, text: str,
-    evidence: tuple[Evidence, ...], alert: str, advice: str = "",
+    evidence: tuple[Evidence, ...], alert: str, advice: str = "", unit: str = "",
 ) -> AlertText:  # fmt: skip
     """The alert for a cell that gave no usable result, or a server that died under it."""
     return AlertText(
-        title=TITLES[verdict], verdict=verdict, cause=cause, kind=kind, cause_text=f"{host}: {text}",
+        title=TITLES[verdict], verdict=verdict, cause=cause, kind=kind, cause_text=placed(host, unit, text),
         advice=advice or ADVICE[kind], evidence=evidence[:8],
         actions=(
             _act("r", f"retry {cell}", "retry", alert_id=alert, cell_id=cell_id),
             _act("x", f"skip {cell}", "skip", alert_id=alert, cell_id=cell_id),
             _act("b", f"mark {cell} broken", "mark-broken", alert_id=alert, cell_id=cell_id),
         ),
+    )  # fmt: skip
+
+
+def host_alert(host: str, units: Sequence[str], fault: Fault) -> AlertText:
+    """The alert for a fault of the host itself: an Xid, an OOM kill, a GPU that asks for a reset."""
+    serves = f" ({', '.join(u.removesuffix('.service') for u in units)} is served there)" if units else ""
+    return AlertText(
+        title="HOST FAULT", verdict="unknown", cause=fault.fact.cause or fault.fact.what, kind="host",
+        cause_text=f"{host}: {fault.text}{serves}", advice=fault.advice, evidence=fault_evidence(fault),
+        actions=(_act("r", "go on all the same", "resume"),) if units else (),
+    )  # fmt: skip
+
+
+def fault_evidence(fault: Fault) -> tuple[Evidence, ...]:
+    """The kernel's line, and what the driver asks for."""
+    line = Evidence(
+        source="gpu" if fault.fact.what == "recovery-action" else "kernel",
+        text=fault.fact.text[:500],
+        at_s=fault.at_s,
+    )
+    if fault.asked is None:
+        return (line,)
+    return (line, Evidence(source="gpu", text=f"gpu_recovery_action of {fault.fact.bus}: {fault.asked}"))
+
+
+def fault_judgement(fault: Fault, unit: str, what: str, evidence: Sequence[Evidence] = ()) -> Judgement:
+    """The kernel's account of why `unit` failed (`what`, in words). It goes before what the log says, which stays
+    as evidence."""
+    kinds: dict[str, CauseKind] = {"host": "host", "bug": "bug"}
+    return Judgement(
+        verdict="failed", cause=fault.fact.cause or fault.fact.what, kind=kinds.get(fault.kind, "unknown"),
+        text=f"{unit.removesuffix('.service')} {what}: {fault.text}", advice=fault.advice,
+        evidence=(*fault_evidence(fault), *evidence)[:8],
     )  # fmt: skip
 
 

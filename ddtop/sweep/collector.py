@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
 
 from ddtop.errors import AgentError, HostLostError
 from ddtop.events import (
+    AlertRaised,
+    BoundDiagnosed,
     GpuReading,
     GpuSampled,
     KernelFault,
@@ -21,14 +24,18 @@ from ddtop.events import (
     ServiceSeen,
 )
 from ddtop.hosts.base import Host
+from ddtop.sources.boundlive import GpmStream
 from ddtop.sources.gpu import TickGrouper, parse_loop_line, to_reading
-from ddtop.sources.gpu_sample import GpuTrouble
-from ddtop.sources.kernellog import parse_kernel_line
+from ddtop.sources.gpu_sample import GpuSample, GpuTrouble
+from ddtop.sweep.alerts import alert_id, host_alert
+from ddtop.sweep.amend import amend
 from ddtop.sweep.deck import Deck, UnitFeed
+from ddtop.sweep.hostlook import Noted
 
 RETRY_S = 2.0
 REFUSED_RETRY_S = 30.0
 RTT_S = 3.0
+SETTLE_S = 0.5
 
 
 class Collector:
@@ -46,6 +53,9 @@ class Collector:
             if self._host_streams:
                 group.create_task(self._keep(host, "GPUs", self._gpus))
                 group.create_task(self._rtt(host))
+                group.create_task(self._settle())
+                if "gpm" in host.hello.can | host.hello.unknown:
+                    group.create_task(self._gpm(host))
             if self._kernel and "journal" in host.hello.can:
                 group.create_task(self._keep(host, "kernel log", self._kernel_log))
             for unit in self.units:
@@ -90,13 +100,37 @@ class Collector:
                             self._gpu_trouble(sample.text)
                         elif sample is not None:
                             for tick in grouper.push(sample):
-                                self._tick([r for s in tick if (r := to_reading(s)) is not None])
+                                self._tick(tick)
 
-    def _tick(self, readings: list[GpuReading]) -> None:
+    def _tick(self, samples: tuple[GpuSample, ...]) -> None:
+        """One tick of all GPUs: their readings, and what limits them where that is to be told."""
+        deck = self.deck
+        now = deck.mono()
+        joined, bound = deck.look.take_tick(samples, now, starting=deck.state.restarting is not None)
+        readings: list[GpuReading] = [r for s in joined if (r := to_reading(s)) is not None]
         if readings:
-            self.deck.gpus = tuple(sorted(readings, key=lambda r: r.index))
-            self.deck.gpus_at = self.deck.mono()
-            self.deck.emit(GpuSampled, gpus=self.deck.gpus)
+            deck.gpus = tuple(sorted(readings, key=lambda r: r.index))
+            deck.gpus_at = now
+            deck.emit(GpuSampled, gpus=deck.gpus)
+        if bound is not None:
+            deck.emit(
+                BoundDiagnosed, verdict=bound.verdict, strength=bound.strength, why=bound.why, meaning=bound.meaning
+            )  # fmt: skip
+
+    async def _gpm(self, host: Host) -> None:
+        """DRAM and tensor activity, where the chip has them. Where it has not, that is no trouble, only said once."""
+        stream = GpmStream()
+        try:
+            async with host.stream("gpm-follow", every_s=1) as batches:
+                async for batch in batches:
+                    for item in batch:
+                        sample = stream.push(str(item.get("line", "")))
+                        if sample is not None:
+                            self.deck.look.take_gpm(sample, float(item["mono_s"]), self.deck.mono())
+        except HostLostError:
+            return
+        except AgentError as error:
+            self.deck.note("info", f"what limits the GPUs is told without GPM: {error.what}")
 
     def _gpu_trouble(self, text: str) -> None:
         if text not in self._said:
@@ -136,18 +170,91 @@ class Collector:
         take_lines(self.deck, feed, lines)
 
     async def _kernel_log(self, host: Host) -> None:
-        async with host.stream("kernel-follow", after_cursor=None) as batches:
+        """Goes on where it stopped, so that what the kernel said during a cut is joined to its cell as well."""
+        boot = host.hello.boot.split("/")[0].replace("-", "")
+        async with host.stream(
+            "kernel-follow", after_cursor=self.deck.look.kernel_cursor, anchor=True
+        ) as batches:
             async for batch in batches:
                 for item in batch:
-                    fact = parse_kernel_line(str(item.get("text", "")))
-                    if fact is not None and fact.severity in ("error", "critical"):
-                        self.deck.emit(
-                            KernelFault, kind=fact.what, text=fact.text[:500], code=fact.code,
-                            severity=fact.severity, advice=fact.advice, cell_id=running_cell_id(self.deck),
-                        )  # fmt: skip
+                    if str(item.get("boot") or boot).replace("-", "") != boot:
+                        item = {**item, "mono_us": None}  # noqa: PLW2901  another boot's clock
+                    self.take_kernel(item)
+
+    def take_kernel(self, item: dict[str, Any]) -> None:
+        """One line of the kernel's log: a fault is written down at once, with the cell that it hit."""
+        deck, look = self.deck, self.deck.look
+        look.units = tuple(deck.sweep.units) if deck.sweep is not None else ()
+        look.pids = frozenset(
+            f.reading.main_pid for f in deck.feeds.values() if f.reading is not None and f.reading.main_pid
+        )
+        mono = item.get("mono_us")
+        cell = cell_at(deck, mono / 1e6 if isinstance(mono, int) and mono else None)
+        noted = look.take_kernel(item, deck.mono(), cell)
+        if noted is not None:
+            fault = noted.fault
+            deck.emit(
+                KernelFault, kind=fault.fact.what, text=fault.fact.text[:500], code=fault.fact.code,
+                severity=fault.severity, advice=fault.advice, cell_id=cell,
+            )  # fmt: skip
+            deck.wake()
+
+    async def _settle(self) -> None:
+        """Judges kernel faults once the GPU has been asked, doubts the cells they hit, and raises what concerns all."""
+        while True:
+            for noted in self.deck.look.settle(self.deck.mono()):
+                settled(self.deck, noted)
+            lonely = self.deck.look.grave(0.0)
+            if lonely is not None and not busy(self.deck):
+                raise_host_alert(self.deck, lonely)
+            await asyncio.sleep(SETTLE_S)
 
 
-def running_cell_id(deck: Deck) -> str | None:
+def settled(deck: Deck, noted: Noted) -> None:
+    """A kernel fault is judged: what the driver asks for is said, and a cell that is measured already is doubted."""
+    fault = noted.fault
+    if fault.asked is not None:
+        deck.note("info", f"kernel: {fault.text}: {fault.advice}")
+    cell = deck.state.cells.get(cell_at(deck, fault.host_mono_s) or noted.cell_id or "")
+    if cell is not None and fault.severity in ("error", "critical"):
+        amend(deck, cell, fault)
+    deck.wake()
+
+
+def busy(deck: Deck) -> bool:
+    """Whether the sweep measures or starts a server: then it answers for a fault itself."""
+    return any(c.state == "running" for c in deck.state.cells.values()) or deck.state.restarting is not None
+
+
+def raise_host_alert(deck: Deck, noted: Noted) -> None:
+    """The alert for a fault of the host that no cell and no start answers for."""
+    noted.told = True
+    fault = noted.fault
+    units = tuple(deck.feeds)
+    ident = alert_id(
+        deck.run_id, "host-fault", fault.fact.what, str(fault.fact.code), str(fault.fact.bus), str(fault.at_s)
+    )
+    text = host_alert(deck.host_name, units, fault)
+    deck.emit(
+        AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
+        cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
+        unit=units[0] if len(units) == 1 else None, policy="the next cell is measured only once a probe is clean"
+        if deck.sweep is not None else None,
+    )  # fmt: skip
+
+
+def cell_at(deck: Deck, host_mono_s: float | None) -> str | None:
+    """The cell that was measured at a moment of the host's clock: by the windows of the results that are there, else
+    the one that runs now."""
+    for cell in deck.state.cells.values():
+        window = cell.attempts[-1].raw.get("window") if cell.attempts and cell.attempts[-1].raw else None
+        if not isinstance(window, dict):
+            continue
+        zero = window.get("zero_mono_ns")
+        if host_mono_s is not None and isinstance(zero, int):
+            begin = zero / 1e9
+            if begin <= host_mono_s <= begin + float(window.get("wall_s") or 0.0):
+                return cell.id
     return next((c.id for c in deck.state.cells.values() if c.state == "running"), None)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ddtop import events as ev
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.journal.views import RestartView
 from ddtop.services.base import Launch
-from ddtop.sweep.alerts import alert_id, stage_alert, start_alert
+from ddtop.sweep.alerts import alert_id, fault_judgement, stage_alert, start_alert
 from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
 from ddtop.sweep.measurer import MeasureEnd, Subject
@@ -59,6 +60,7 @@ class Conductor:
                 )  # fmt: skip
             if isinstance(result, BrokenOff):
                 return None
+            result = self._with_kernel(launch, result)
             decision, by = await self._failed(host, launch, result)
             if decision.act == "wait":
                 attach = self.deck.state.restart
@@ -119,7 +121,7 @@ class Conductor:
         past = self._past.get(launch.key) or self._earlier(launch)
         decision = decide(deck.sweep.policy, j.verdict, j.kind, j.cause, past, launch.config)
         ident = self._alert_id(launch, j.cause)
-        text = start_alert(j, launch.config, ident, host=deck.host_name)
+        text = start_alert(j, launch.config, ident, host=deck.host_name, unit=launch.unit)
         asks = control.attended
         answer_by = deck.wall() + deck.sweep.policy.answer_s if asks else None
         deck.emit(
@@ -141,6 +143,19 @@ class Conductor:
                 alert_id=ident,
             )
         return decision, by
+
+    def _with_kernel(self, launch: Launch, result: NotStarted) -> NotStarted:
+        """A failed start whose cause the kernel has told: that goes before what the log says."""
+        last, j = self.deck.state.restart, result.judgement
+        if j.verdict not in ("failed", "crash-loop", "stalled", "hung-gpu") or last is None:
+            return result
+        noted = self.deck.look.behind(max(last.started_mono_s, self.deck.mono() - 3600.0))
+        if noted is None:
+            return result
+        noted.told = True
+        return replace(
+            result, judgement=fault_judgement(noted.fault, launch.unit, "did not start", j.evidence)
+        )
 
     def _alert_id(self, launch: Launch, cause: str) -> str:
         """The same trouble is the same alert while it is open; after it was settled it rings anew."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ddtop.events import Event, GpuReading, LogLine, Note
+from ddtop.events import AlertRaised, Event, GpuReading, LogLine, Note
 from ddtop.journal.state import State, apply
 from ddtop.services.base import Launch, Service
 from ddtop.services.command import CommandService
@@ -21,6 +21,7 @@ from ddtop.services.docker import DockerService
 from ddtop.services.process import ProcessService
 from ddtop.services.readings import UnitReading
 from ddtop.services.systemd import SystemdService
+from ddtop.sweep.hostlook import HostLook
 from ddtop.sweep.limits import Limits
 from ddtop.sweep.sweepplan import Sweep
 
@@ -96,13 +97,21 @@ class Deck:
         """Called with each event once it is written down and folded."""
         self.priors: Mapping[str, Limits] = {}
         """What earlier runs taught of starts, by restart key."""
+        self.seen_before: Mapping[str, str] = {}
+        """What earlier runs on this host say of a cause, in a sentence, by cause."""
+        self.look = HostLook()
         self._sink = sink
         self._waiters: set[asyncio.Event] = set()
 
     # ---- events
 
     def emit(self, kind: type[E], /, **fields: Any) -> E:
-        """Writes an event down, then shows it. Raises JournalError where it cannot be written."""
+        """Writes an event down, then shows it. Raises JournalError where it cannot be written.
+
+        An alert whose cause earlier runs have met says so.
+        """
+        if kind is AlertRaised and fields.get("seen_before") is None:
+            fields["seen_before"] = self.seen_before.get(fields["cause"])
         event = kind(at_s=self.wall(), mono_s=self.mono(), host=self.host_name, **fields)
         self._sink(event)
         apply(self.state, event)

@@ -16,15 +16,18 @@ from ddtop.events import CellProgress, CellSpec, CellStateSet, Evidence, Generat
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch
 from ddtop.sweep.answers import wanted
+from ddtop.sweep.alerts import fault_judgement
 from ddtop.sweep.collector import drain_log
 from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
+from ddtop.sweep.hostlook import DEATH_S, Noted
 from ddtop.sweep.outcomes import Committed, attempt_for, begin_cell, commit
 from ddtop.sweep.runlog import HUNG_S, ChunkWatch, RunLog, read_json_file
 from ddtop.sweep.start import CauseReading, Judgement
 from ddtop.sweep.watchdog import exit_slug, exit_words
 
 TICK_S = 0.25
+KERNEL_S = 0.7
 JOB_SPARE_S = 180.0
 
 EndKind = Literal["ended", "restart", "dead", "replan"]
@@ -123,6 +126,7 @@ class Measurer:
         finally:
             if subject is not None and log is not None:
                 self.deck.feed(subject.launch.unit).listeners.remove(log.take)
+            self.deck.look.chunks = None
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
 
@@ -148,6 +152,7 @@ class Measurer:
     ) -> MeasureEnd:  # fmt: skip
         deck = self.deck
         watch = ChunkWatch(deck.mono())
+        deck.look.chunks, began = watch, deck.mono()
         results = 0
         stop_after = False
         while True:
@@ -184,6 +189,9 @@ class Measurer:
                 continue
             if watch.hung(deck.mono()):
                 return await self._hung(host, job, subject, results)
+            noted = deck.look.grave(began) if subject is not None else None
+            if noted is not None and subject is not None:
+                return await self._host_fault(host, job, subject, noted, results)
             wish = await self._wishes(host, job, cell_ids)
             if wish is not None:
                 if wish == "now":
@@ -280,9 +288,25 @@ class Measurer:
                 text=f"{unit} {words} while it was measured",
                 evidence=(why,),
             )
+        # The kernel's line may come half a second after the death it explains, and explains it best.
+        await deck.wait_until(lambda: deck.look.behind(deck.mono() - DEATH_S) is not None, KERNEL_S)
+        noted = deck.look.behind(deck.mono() - DEATH_S)
+        if noted is not None:
+            noted.told = True
+            j = fault_judgement(noted.fault, unit, "died while it was measured", j.evidence)
         seen = deck.since_fault_s(u.changed_mono_s) if u else None
         flight = cell_id or next((c.id for c in deck.state.cells.values() if c.state == "running"), None)
         return MeasureEnd(kind="dead", judgement=j, cell_id=flight, fault_seen_s=seen, results=results)
+
+    async def _host_fault(
+        self, host: Host, job: str, subject: Subject, noted: Noted, results: int
+    ) -> MeasureEnd:
+        """The kernel or the driver says that nothing measured here counts until somebody has looked."""
+        noted.told = True
+        await self._stop_job(host, job)
+        flight = next((c.id for c in self.deck.state.cells.values() if c.state == "running"), None)
+        j = fault_judgement(noted.fault, subject.launch.unit, "was stopped while it was measured")
+        return MeasureEnd(kind="dead", judgement=j, cell_id=noted.cell_id or flight, results=results)
 
     async def _hung(self, host: Host, job: str, subject: Subject | None, results: int) -> MeasureEnd:
         flight = next((c.id for c in self.deck.state.cells.values() if c.state == "running"), None)

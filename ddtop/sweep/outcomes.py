@@ -33,6 +33,7 @@ from ddtop.journal.views import AttemptView, CellView
 from ddtop.sweep import answers
 from ddtop.sweep.alerts import AlertText, alert_id, cell_alert
 from ddtop.sweep.deck import Deck
+from ddtop.sweep.hostdoubts import with_host
 from ddtop.sweep.policy import Decision, decide_cell
 
 KEEP_B = 250_000
@@ -123,7 +124,7 @@ def commit(
     return commit_judged(
         deck,
         cell,
-        judged,
+        with_host(deck, cell, judged, raw),
         slim(kept),
         job=job,
         generation=generation,
@@ -153,6 +154,8 @@ def commit_judged(
     """Writes down a judged result, then what it makes of the cell."""
     assert deck.sweep is not None
     number = begin_cell(deck, cell, job, generation)
+    if "bound" not in judged.metrics:
+        judged = with_host(deck, cell, judged, raw)
     deck.emit(
         CellMeasured, cell_id=cell.id, attempt=number, validity=judged.validity, reasons=judged.reasons,
         metrics=judged.metrics, raw=raw, engine=engine, engine_version=engine_version, driver=driver_of(deck),
@@ -213,7 +216,7 @@ def break_siblings(deck: Deck, cell: CellView, words: str, cause: str, engine_ve
     if any(c.state == "done" for c in family):
         return
     for other in family:
-        if other.state in ("planned", "interrupted"):
+        if other.state in ("planned", "interrupted", "running"):
             deck.emit(
                 CellStateSet, cell_id=other.id, state="broken", reason=f"{words} ({cell_name(cell)})", cause=cause,
                 engine_version=engine_version, by="policy",
@@ -239,13 +242,20 @@ def raise_cell_alert(
         evidence,
         ident,
         advice,
+        unit or unit_of(deck, cell),
     )
     deck.emit(
         AlertRaised, alert_id=ident, title=words.title, verdict=words.verdict, cause=words.cause,
         cause_text=words.cause_text, kind=words.kind, advice=words.advice, evidence=words.evidence,
         actions=words.actions, cell_ids=(cell.id,), policy=decision.words, signature_id=signature_id,
-        fault_seen_s=fault_seen_s, unit=unit,
+        fault_seen_s=fault_seen_s, unit=unit or unit_of(deck, cell) or None,
     )  # fmt: skip
+
+
+def unit_of(deck: Deck, cell: CellView) -> str:
+    """The unit that serves a cell; empty where the plan no longer has it."""
+    launch = deck.sweep.launches.get(cell.spec.restart_key) if deck.sweep is not None else None
+    return launch.unit if launch is not None else ""
 
 
 def resolve_cell_alerts(deck: Deck, cell_id: str, how: str, by: str = "policy") -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from ddtop.hosts.base import Host
 from ddtop.services.base import Service, read_listener
 from ddtop.services.readings import UnitReading
+from ddtop.sources.kernelfault import quiet
 from ddtop.sweep.sweepplan import Sweep
 
 PROBE_S = 10.0
@@ -68,13 +69,15 @@ def is_clean(probe: Mapping[str, Any], sweep: Sweep) -> list[str]:
     """What is wrong with the host, in words; empty when a sweep can go on."""
     wrong: list[str] = []
     gpus = probe.get("gpus")
-    if isinstance(gpus, Mapping) and "error" in gpus:
+    if isinstance(gpus, Mapping) and "error" in gpus and "no nvidia-smi" not in str(gpus["error"]):
         wrong.append(f"GPUs: {gpus['error']}")
     elif isinstance(gpus, Mapping) and any(
         word in str(gpus.get("csv", ""))
         for word in ("requires reset", "ERR!", "Unknown Error", "GPU is lost")
     ):
         wrong.append("a GPU needs a reset or is lost")
+    if isinstance(gpus, Mapping):
+        wrong += [f"GPU {index}: the driver asks for {action}" for index, action in asking(gpus)]
     model = probe.get("model")
     if (
         sweep.model is not None
@@ -95,6 +98,20 @@ def is_clean(probe: Mapping[str, Any], sweep: Sweep) -> list[str]:
             if row.get("pid") is not None and row.get("unit") not in ours and row.get("port") == sweep.port
         ]
     return wrong
+
+
+def asking(gpus: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(index, gpu_recovery_action) of GPUs that need something done, from the probe's CSV."""
+    fields = [str(f) for f in gpus.get("fields", ())]
+    if not {"index", "gpu_recovery_action"} <= set(fields):
+        return []
+    at_index, at_action = fields.index("index"), fields.index("gpu_recovery_action")
+    rows = [[c.strip() for c in line.split(",")] for line in str(gpus.get("csv", "")).splitlines()]
+    return [
+        (row[at_index], row[at_action])
+        for row in rows
+        if len(row) == len(fields) and row[at_index].isdigit() and not quiet(row[at_action])
+    ]
 
 
 def _any_plain(sweep: Sweep) -> bool:

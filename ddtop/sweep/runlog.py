@@ -36,6 +36,10 @@ class ChunkWatch:
             self._last, self._since = now, at
         self._busy = item.get("phase") == "running" and bool(item.get("in_flight"))
 
+    def quiet_s(self, now: float) -> float | None:
+        """Seconds without a chunk while requests run; None while none do."""
+        return now - self._since if self._busy else None
+
     def hung(self, now: float) -> bool:
         return self._busy and now - self._since >= HUNG_S
 

@@ -13,9 +13,9 @@ QUIET = (
     ev.RttMeasured,
     ev.CellProgress,
     ev.ViewersSeen,
-    ev.BoundDiagnosed,
     ev.ProbeTaken,
 )
+SPOILING = ("throttled", "power-capped", "wedged-collective")
 
 
 def _seconds(value: float | None) -> str:
@@ -80,7 +80,9 @@ def line_for(event: ev.Event, state: State) -> str | None:
             what = f"  policy: {event.policy}" if event.policy else ""
             seen = f"  ({event.fault_seen_s:.2f} s after the fault)" if event.fault_seen_s is not None else ""
             proof = "".join(f"\n    {e.source}: {e.text.strip()[:300]}" for e in event.evidence[:4])
-            return f"! {event.title} [{event.verdict}/{event.cause}] {event.cause_text}{seen}{what}{proof}"
+            advice = f"\n    advice: {event.advice}" if event.advice else ""
+            before = f"\n    {event.seen_before}" if event.seen_before else ""
+            return f"! {event.title} [{event.verdict}/{event.cause}] {event.cause_text}{seen}{what}{proof}{advice}{before}"
         case ev.AlertResolved():
             return f"alert over: {event.how} ({event.by})"
         case ev.CellMeasured():
@@ -89,7 +91,9 @@ def line_for(event: ev.Event, state: State) -> str | None:
             words = f"{speed:.1f} tok/s" if isinstance(speed, int | float) else "no rate"
             more = f", acceptance {length:.2f}" if isinstance(length, int | float) else ""
             doubts = f" [{', '.join(event.reasons)}]" if event.reasons else ""
-            return f"{_cell(state, event.cell_id)}: {words}{more} {event.validity}{doubts}"
+            weak = " (weak)" if event.metrics.get("bound_strength") == "weak" else ""
+            bound = f", {event.metrics['bound']}{weak}" if event.metrics.get("bound") else ""
+            return f"{_cell(state, event.cell_id)}: {words}{more}{bound} {event.validity}{doubts}"
         case ev.CellStateSet():
             if event.state == "running":
                 return f"{_cell(state, event.cell_id)} begins"
@@ -105,7 +109,11 @@ def line_for(event: ev.Event, state: State) -> str | None:
                 f" ({event.reason})" if event.reason else ""
             )
         case ev.KernelFault():
-            return f"kernel: {event.text}"
+            hit = f"  (hit {_cell(state, event.cell_id)})" if event.cell_id else ""
+            return f"kernel: {event.text}{hit}" + (f"\n    advice: {event.advice}" if event.advice else "")
+        case ev.BoundDiagnosed():
+            # What limits a healthy GPU stands with each cell; these spoil results, so they are said as they come.
+            return f"GPUs: {event.why}: {event.meaning}" if event.verdict in SPOILING else None
         case ev.LogGap():
             return f"log of {event.unit}: {event.reason}"
         case ev.Note():

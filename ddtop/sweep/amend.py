@@ -1,0 +1,37 @@
+"""A cell that is measured already, and then the kernel's line comes: its result is doubted after the fact."""
+
+from __future__ import annotations
+
+from ddtop.bench.validity import judge_reasons
+from ddtop.events import CellMeasured
+from ddtop.journal.views import CellView
+from ddtop.sources.kernelfault import Fault
+from ddtop.sweep.alerts import fault_evidence
+from ddtop.sweep.deck import Deck
+from ddtop.sweep.outcomes import cell_name, raise_cell_alert, settle_cell, tried_before
+from ddtop.sweep.policy import decide_cell
+
+
+def amend(deck: Deck, cell: CellView, fault: Fault) -> None:
+    """The kernel's line came after the cell's result: the result is doubted all the same, and measured again where
+    the fault makes it worthless."""
+    attempt = cell.attempts[-1] if cell.attempts else None
+    if attempt is None or attempt.measured_at_s is None or fault.reason in cell.reasons or deck.sweep is None:
+        return
+    reasons = (*cell.reasons, fault.reason)
+    judged = judge_reasons(reasons)
+    deck.emit(
+        CellMeasured, cell_id=cell.id, attempt=attempt.number, validity=judged.validity, reasons=reasons,
+        metrics=dict(cell.metrics), raw=dict(attempt.raw), engine=cell.engine, engine_version=cell.engine_version,
+        driver=cell.driver, generation=cell.generation,
+    )  # fmt: skip
+    if judged.state == "rerun" and cell.state == "done":
+        decision = decide_cell(
+            deck.sweep.policy, "not-server", False, tried_before(cell, attempt.number, "not-server")
+        )
+        raise_cell_alert(
+            deck, cell, "measuring-failed", fault.fact.cause or fault.fact.what, "host",
+            f"{cell_name(cell)} was hit by a fault of the host: {fault.text}", fault_evidence(fault), decision,
+            advice=fault.advice,
+        )  # fmt: skip
+        settle_cell(deck, cell, decision, fault.fact.cause or fault.fact.what, number=attempt.number)
