@@ -168,7 +168,7 @@ def read_container(name: str, rc: int, shown: str, at: float) -> tuple[UnitReadi
 def stamped_lines(text: str, stamp: str, count: int) -> list[LogLine]:
     """Lines of `docker logs --timestamps --since STAMP`, less the `count` of that very instant already had."""
     rows = sorted(
-        (line.partition(" ") for line in text.splitlines() if line[:4].isdigit()), key=lambda row: row[0]
+        (line.partition(" ") for line in text.split("\n") if line[:4].isdigit()), key=lambda row: row[0]
     )
     found: list[LogLine] = []
     number, last = 0, ""

@@ -7,6 +7,8 @@ watched all the while: if it dies under a cell, the cause comes from its log, no
 from __future__ import annotations
 
 import asyncio
+import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,8 +17,8 @@ from ddtop.errors import AgentError
 from ddtop.events import CellProgress, CellSpec, CellStateSet, Evidence, Generation
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch
-from ddtop.sweep.answers import wanted
 from ddtop.sweep.alerts import fault_judgement
+from ddtop.sweep.answers import wanted
 from ddtop.sweep.collector import drain_log
 from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
@@ -84,13 +86,9 @@ class Measurer:
         return self.deck.sweep.bench
 
     def job_id(self, launch: Launch) -> str:
-        """A name that no earlier job of this run has."""
-        names = {a.job for c in self.deck.state.cells.values() for a in c.attempts if a.job}
-        base, n = f"{self.deck.run_id}-{launch.config}-tp{launch.tp}", 1
-        stamp = int(self.deck.wall()) % 1_000_000
-        while f"{base}-{stamp}-{n}" in names:
-            n += 1
-        return f"{base}-{stamp}-{n}"[-80:].lstrip("-._")
+        """A name that no earlier job has: it becomes a folder and a unit on the host."""
+        config = re.sub(r"[^A-Za-z0-9_.-]+", "_", launch.config)[:40]
+        return f"{self.deck.run_id}-{config}-tp{launch.tp}-{secrets.token_hex(3)}"
 
     def job_spec(self, subject: Subject, cells: Sequence[CellSpec]) -> dict[str, Any]:
         """The job for the load generator (agent/loadgen)."""
@@ -169,7 +167,8 @@ class Measurer:
                         if subject is not None and self._died(subject):
                             return await self._dead(host, job, subject, log, str(item["id"]), results)
                         return MeasureEnd(kind="restart", cell_id=str(item["id"]), results=results)
-                    if stop_after:
+                    if stop_after or (done is not None and done.no_tokens and done.state == "broken"):
+                        # Where a whole configuration is broken, the job must not go on with its other cells.
                         await self._stop_job(host, job)
                         return MeasureEnd(kind="replan", results=results)
                 elif "state" in item and item["state"].get("state") != "running":

@@ -68,7 +68,8 @@ def units_of(probe: Mapping[str, Any]) -> dict[str, UnitReading]:
 
 def unreadable(probe: Mapping[str, Any]) -> list[str]:
     """Sections of the probe that failed or that this login may not read, in words."""
-    words = [f"{w}: this login may not read it" for w in probe.get("unknown", ())]
+    # `gpm` is unknown until its stream was tried once in this boot: no matter of rights.
+    words = [f"{w}: this login may not read it" for w in probe.get("unknown", ()) if w != "gpm"]
     for name in ("gpus", "units", "model", "jobs", "overrides", "listeners", "disks"):
         section = probe.get(name)
         if isinstance(section, Mapping) and isinstance(section.get("error"), str):
@@ -296,10 +297,9 @@ def _restart_step(
     state: State, probe: Mapping[str, Any], config: str, unit: str, sweep: Sweep, resumed: bool
 ) -> Step:
     reading = units_of(probe).get(unit)
-    before = state.restart
-    rebooted = (
-        before is not None and before.generation is not None and before.generation.boot != probe.get("boot")
-    )
+    last = state.restart
+    before = (last.generation or last.generation_before) if last is not None else None
+    rebooted = before is not None and before.boot != probe.get("boot")
     if rebooted:
         reason = "the host was rebooted: the run-time override is gone and must be written again"
     elif reading is None:
@@ -315,7 +315,7 @@ def _restart_step(
 
 def _warnings(state: State, probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
     """What changed on the host since the run began, and what cannot be read."""
-    steps = [_step("warn", f"unknown: {word}", "it cannot be read with these rights", key=f"unknown-{i}")
+    steps = [_step("warn", f"unknown: {word}", "it could not be read", key=f"unknown-{i}")
              for i, word in enumerate(unreadable(probe))]  # fmt: skip
     old = state.probe
     if not old:

@@ -54,7 +54,9 @@ class StartLog:
             self.skipped = text
         name = line.invocation or self.generation_part() or ""
         if name and self.before and self.before.startswith(name):
-            return progress, phases  # the old process's last words
+            if phases.current == "stopping":  # a drain says how many requests are left
+                progress = evidence(progress, at, f"log: {text.strip()[:80]}")
+            return progress, phases  # the old process's last words say nothing of the new one
         self.tail.append(text)
         if name not in self._scanners:
             self._scanners[name] = LogScanner(self.engine.name)

@@ -50,8 +50,8 @@ def judge(r: StartReadings, now: float) -> Judgement:
 def quiet_limit_s(r: StartReadings, now: float) -> float:
     """The quiet the present phase may have now. CPU time that counts stretches it to CPU_GRACE_S."""
     limit = r.limits.quiet_limit_s(r.phase)
-    if r.phase == "stopping" and r.unit is not None and r.unit.stop_limit_s:
-        limit = max(limit, r.unit.stop_limit_s + 5.0)
+    if r.last_is_nccl and r.gpu is not None and r.gpu.busy_low_since is not None:
+        limit = max(limit, HUNG_GPU_S)  # the rule for a hung collective says more, and decides at that time
     return max(limit, CPU_GRACE_S) if cpu_counts(r.progress, now) else limit
 
 

@@ -147,6 +147,7 @@ def reboot_trial(host: Any, tmp_path: Path, moment: str, by_hand: bool) -> None:
 
 
 @pytest.mark.bed
+@pytest.mark.stories
 @pytest.mark.parametrize("moment", ("loading", "mid-cell"))
 def test_reboot(ct200: Any, tmp_path: Path, moment: str) -> None:
     reboot_trial(ct200, tmp_path, moment, by_hand=moment == "mid-cell")
@@ -190,6 +191,7 @@ def kill_trial(host: Any, tmp_path: Path, moment: str, by_hand: bool) -> None:
 
 
 @pytest.mark.bed
+@pytest.mark.stories
 @pytest.mark.parametrize("moment", ("stopping", "mid-cell"))
 def test_runner_killed(ct200: Any, tmp_path: Path, moment: str) -> None:
     kill_trial(ct200, tmp_path, moment, by_hand=moment == "stopping")
@@ -204,6 +206,7 @@ def test_runner_killed_at_all_moments(ct200: Any, tmp_path: Path, moment: str, b
 
 
 @pytest.mark.bed
+@pytest.mark.stories
 def test_link_cut_over_a_whole_configuration(ct200: Any, tmp_path: Path) -> None:
     """Cut from the first cell of a configuration until after its last: all are there when it heals."""
     host = ct200

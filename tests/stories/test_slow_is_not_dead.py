@@ -49,7 +49,7 @@ def run(host: Any, tmp_path: Path, shape: str) -> tuple[Runner, int]:
     text = plan_text(
         "shapes",
         configs=CONFIGS,
-        policy='transient = "fail-and-go-on"\nbug = "fail-and-go-on"\nhost = "fail-and-go-on"',
+        policy='transient = "fail-and-go-on"\nbug = "fail-and-go-on"',
     )
     with Runner(host.bed, text, tmp_path / "run.ddtop", tmp_path / "home") as runner:
         return runner, runner.wait(330)
