@@ -6,7 +6,6 @@ JSON by content); aliases are folded by each engine's table.
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import re
@@ -14,6 +13,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from ddtop.engines.literal import literal_eval
 
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 _NEGATIVE_NUMBER = re.compile(r"^-\d+(?:\.\d+)?$|^-\.\d+$")
@@ -124,7 +125,7 @@ def normal(value: Any) -> Any:
     except ValueError:
         pass
     if text[:1] in "{[(":
-        for read in (json.loads, ast.literal_eval):
+        for read in (json.loads, literal_eval):
             try:
                 return normal(read(text))
             except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):

@@ -6,10 +6,11 @@ have cut or dropped it), may have been wrapped at a fixed width, and may end any
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from typing import Any
+
+from ddtop.engines.literal import literal_eval
 
 _BEGIN = re.compile(r"(?:server_args=(?:\w+)?|non-default args: |(?:^|\s)args: Namespace)(?=[({])")
 _KEY = re.compile(r"""^\s*(?:(?P<k>[A-Za-z_]\w*)\s*=|(?P<q>['"])(?P<qk>[^'"]{1,80})(?P=q)\s*:)\s*""")
@@ -52,7 +53,7 @@ def _split_top(body: str) -> Iterator[tuple[str, bool]]:
 def _literal(text: str) -> Any:
     text = text.strip()
     try:
-        value = ast.literal_eval(text)
+        value = literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return text  # an object's repr such as `<Enum.X: 1>` or `inf` is kept as written
     return value

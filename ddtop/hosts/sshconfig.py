@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 from asyncssh.config import ConfigParseError
+from asyncssh.misc import IllegalUserName
 
 from ddtop.errors import HostUnreachableError
 from ddtop.hosts.sshparse import ExecRule, TeachableConfig, expand_home, read_config, run_exec
@@ -139,7 +140,15 @@ def resolve_target(
     )
     try:
         return scope.target(name, user or given_user, port or given_port, trail=())
-    except (ConfigParseError, OSError, UnicodeDecodeError, RecursionError, ValueError, IndexError) as error:
+    except (
+        ConfigParseError,
+        IllegalUserName,
+        OSError,
+        UnicodeDecodeError,
+        RecursionError,
+        ValueError,
+        IndexError,
+    ) as error:
         what = (
             str(error).removeprefix("[Errno 2] ")
             if not isinstance(error, IndexError)

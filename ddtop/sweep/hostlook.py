@@ -190,6 +190,8 @@ class HostLook:
 def _same(one: Fault, other: Fault) -> bool:
     """The kernel says most things twice: an OOM kill in two lines, an Xid once for each channel."""
     a, b = one.fact, other.fact
+    if {(a.what, a.code), (b.what, b.code)} <= {("xid", 79), ("gpu-lost", None)}:
+        return bus_key(a.bus) == bus_key(b.bus) or not (a.bus and b.bus)
     if a.what != b.what or (a.pid is not None and b.pid is not None and a.pid != b.pid):
         return False
     near = (
