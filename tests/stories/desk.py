@@ -32,9 +32,10 @@ from ddtop.events import AlertRaised, CellMeasured, CellStateSet, Command, Event
 from ddtop.journal.commands import append_command
 from ddtop.journal.locks import holder, recording_lock
 from ddtop.journal.reader import JournalReader
-from ddtop.journal.state import State, fold
+from ddtop.journal.state import State, apply
 from tests.bed.config import REPO
 
+BASELINE = "a"
 COLUMNS, LINES = 120, 40
 FRAME_S = 0.05
 
@@ -125,7 +126,8 @@ class Desk:
             "COLORTERM": "truecolor",
         }  # fmt: skip
         self.env.pop("NO_COLOR", None)
-        self._runners: set[int] = set()
+        self._events: list[Event] = []
+        self._state, self._seq = State(), 0
 
     def sit(self, *, plan: bool) -> Terminal:
         """Types `ddtop connect HOST`, with the plan or without."""
@@ -193,12 +195,18 @@ class Desk:
             return []
         try:
             with JournalReader(path, check=False) as reader:
-                return [event for _, event in reader.since()]
+                for seq, event in reader.since(self._seq):
+                    self._seq = seq
+                    self._events.append(event)
+                    apply(self._state, event, seq)
         except JournalError:  # its first page is not there yet
-            return []
+            pass
+        return list(self._events)
 
     def state(self) -> State:
-        return fold(self.events())
+        """The fold of it; one object for the life of the desk."""
+        self.events()
+        return self._state
 
     def until(self, found: Callable[[list[Event]], Any], timeout_s: float, what: str) -> Any:
         """Polls the recording until `found(events)` is true; returns what it gave."""
@@ -225,7 +233,7 @@ class Desk:
 
     def until_end(self, timeout_s: float) -> State:
         """Waits until the runner has said how it ended, and is gone."""
-        self.until(lambda es: fold(es).run.ended is not None, timeout_s, "end of the run")
+        self.until(lambda _: self.state().run.ended is not None, timeout_s, "end of the run")
         deadline = time.monotonic() + 10
         while self.runner_pid() is not None:
             assert time.monotonic() < deadline, f"the runner says that it ended, and lives\n{self.log()}"
@@ -243,7 +251,9 @@ class Served:
     times: Counter[tuple[str, str]]
 
     def repeated(self) -> dict[tuple[str, str], int]:
-        return {key: n for key, n in self.times.items() if n > 1}
+        """What was asked for more often than one measurement does. The baseline's first requests are asked for twice in its
+        own job: how far the server agrees with itself."""
+        return {key: n for key, n in self.times.items() if n > (2 if key[0] == BASELINE else 1)}
 
     def of(self, config: str) -> int:
         """How many different requests of the configuration were answered."""

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ddtop.events import Event
-from ddtop.journal.state import fold
+from ddtop.journal.state import State
 from tests.stories.desk import Desk
 from tests.stories.harness import plan_text
 
@@ -28,8 +27,8 @@ TOKENS, REQUESTS = (40, 56, 72), 5
 CELLS = len(TOKENS)
 # a is quick; z never gives a token, and is slow to stop; b is slow to load and to warm up.
 FAULTS = (
-    "SPEED=10", "LOAD_S=5", "WARM_S=3", "WHEN=--context-length 2048", "ZERO_TOKENS=1", "STOP_S=50",
-    "WHEN=--context-length 8192", "SPEED=4", "LOAD_S=16", "WARM_S=14", "STOP_S=1",
+    "SPEED=10", "LOAD_S=5", "WARM_S=3", "WHEN=--context-length 2048", "ZERO_TOKENS=1", "STOP_S=40",
+    "WHEN=--context-length 8192", "SPEED=4", "LOAD_S=12", "WARM_S=10", "STOP_S=1",
 )  # fmt: skip
 AFTERWARDS = ("SPEED=10", "LOAD_S=5", "WARM_S=3")
 
@@ -40,9 +39,8 @@ def plan(name: str, answer_s: float) -> str:
     return plan_text(name, configs=CONFIGS, tokens=tokens, requests=REQUESTS, answer_s=answer_s)
 
 
-def is_there(events: list[Event], moment: str) -> bool:
+def is_there(state: State, moment: str) -> bool:
     """Whether configuration b has come to `moment`, as the recording tells it."""
-    state = fold(events)
     last = state.restart
     phases = last.phases if last is not None and last.config == "b" else {}
     cells = [c for c in state.plan_cells if c.spec.config == "b"]
@@ -72,7 +70,7 @@ def at_moment(desk: Desk, moment: str, seed: int) -> Iterator[None]:
     at the end of the block.
     """
     rng = random.Random(f"{moment}{seed}")
-    desk.until(lambda es: is_there(es, moment), 120, f"moment: {moment}")
+    desk.until(lambda _: is_there(desk.state(), moment), 120, f"moment: {moment}")
     if moment != "collecting":
         time.sleep(rng.random() * (0.1 if "cell" in moment else 1.0))
         yield

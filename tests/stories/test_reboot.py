@@ -16,6 +16,8 @@ from tests.stories.harness import states_of, took
 from tests.stories.moments import AFTERWARDS, CELLS, FAULTS, MARKS, MOMENTS, REQUESTS, at_moment, plan
 
 LOSS_LIMIT_S = 15.0
+DARK_S = 16.0
+"""A power loss gives no sign at all for so long: the silence itself must be noticed."""
 LOSS = "from the loss of the host to the dashboard's screen"
 BACK = "from the host's sshd being back to the reboot on the dashboard's screen"
 LOST = "cells of finished requests that had to be measured again"
@@ -32,7 +34,10 @@ def trial(host: Any, tmp_path: Path, moment: str, seed: int, *, power_loss: bool
         desk.mark_broken_at_alert("z")
         with at_moment(desk, moment, seed):
             had, gone = finished(desk.state()), host.bed.now()
-            (host.bed.crash if power_loss else host.bed.reboot)(host.name, wait=False)
+            if power_loss:
+                host.bed.crash(host.name, dark_s=DARK_S, wait=False)
+            else:
+                host.bed.reboot(host.name, wait=False)
         shown = screen.until(lambda: screen.shows("HOST LOST"), 40, "loss on the screen")
         took(LOSS, kind, (shown - gone) / 1e9)
         assert (shown - gone) / 1e9 <= LOSS_LIMIT_S
