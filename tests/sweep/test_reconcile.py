@@ -89,6 +89,7 @@ TABLE = [
     ("override of a dead run", remembered(), probed(overrides=[{"unit": "z.service", "run": "old", "expires_at_s": 1.0, "path": "/run/z"}]), ["restore", "go-on"]),
     ("override of our own run", remembered(), probed(overrides=[{"unit": "s.service", "run": "r", "expires_at_s": 1.0, "path": "/run/s"}]), ["go-on"]),
     ("something cannot be read", remembered(), probed(unknown=["ports"]), ["warn", "go-on"]),
+    ("GPM not tried yet in this boot", remembered(), probed(unknown=["gpm"]), ["go-on"]),
     ("a section failed", remembered(), probed(model={"error": "no answer within 9 s"}, units=DEAD), ["warn", "warn", "restart"]),
     ("no source for the model", remembered(), probed(units=DEAD, model={**GONE, "sources": []}), ["ask", "restart"]),
     ("everything done", remembered(done=("a0", "a1", "b0", "b1", "c0", "c1")), probed(units=DEAD, model=GONE), []),
@@ -119,6 +120,25 @@ def test_a_broken_cell_is_not_run_again() -> None:
     broken = ev.CellStateSet(**at(cell_id="a1", state="broken"))
     steps = reconcile(remembered(broken), probed(), SWEEP, run_id="r")
     assert [s.title for s in steps] == ["restart s.service for b"]
+
+
+def test_a_restart_after_a_reboot_says_so_whatever_the_reboot_broke_off() -> None:
+    """A start that was broken off has no generation yet: the one before it tells."""
+    loading = ev.RestartStarted(
+        **at(
+            attempt_id="r-b-1",
+            config="b",
+            tp=1,
+            unit="s.service",
+            cell_ids=("b0",),
+            generation_before=GENERATION,
+        )
+    )
+    rebooted = probed(boot="boot-2/1", units=DEAD)
+    for state in (remembered(), remembered(loading)):
+        assert "the host was rebooted" in reconcile(state, rebooted, SWEEP, run_id="r")[-1].reason
+        same_boot = reconcile(state, probed(units=DEAD), SWEEP, run_id="r")[-1]
+        assert same_boot.reason == "s.service is inactive"
 
 
 def test_changed_hardware_is_warned_of() -> None:
