@@ -28,7 +28,7 @@ from ddtop.errors import DdtopError, HostError, HostUnreachableError, RefusedErr
 from ddtop.events import CellsPlanned, CellStateSet, Event, RunEnded, RunStarted, encode
 from ddtop.journal.history import History
 from ddtop.journal.locks import live_recording
-from ddtop.journal.reader import read_state
+from ddtop.journal.reader import JournalReader, read_state
 from ddtop.journal.runs import check_continues, find_run, new_path
 from ddtop.journal.state import State
 from ddtop.journal.writer import JournalWriter
@@ -46,6 +46,8 @@ EXIT_CODES = {
     "done": 0, "some-failed": 10, "host-lost": 11, "refused": 12, "stopped": 130, "interrupted": 130, "crashed": 1,
 }  # fmt: skip
 SPAWN_WAIT_S = 20.0
+PASSING = ("lost-host", "interrupted", "rebooted")
+"""What a run goes through, and not a cause: that it was seen before helps nobody."""
 Printer = Callable[[Event, State], None]
 
 
@@ -128,7 +130,11 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     connector = make_connector(options)
     run_id = state.run.run_id or secrets.token_hex(4)
     printers = _printers(options)
-    notifier = Notifier(sweep.notify_command if sweep else (), sweep.webhook_env if sweep else None)
+    notifier = (
+        Notifier(sweep.notify_command, sweep.webhook_env, sweep.name)
+        if sweep is not None
+        else Notifier((), None)
+    )
 
     def sink(event: Event) -> None:
         writer.append(event)
@@ -142,6 +148,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         plan_toml=sweep.plan_toml if sweep else None, plan_path=sweep.plan_path if sweep else None, pid=os.getpid(),
         attended=options.attended, simulated=options.simulated,
     )  # fmt: skip
+    _recall_causes(deck)
     if sweep is not None:
         deck.emit(CellsPlanned, cells=sweep.cells, baseline=sweep.baseline)
         _recall(deck, sweep)
@@ -169,6 +176,13 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     await notifier.drain()
     _learn(state)
     return EXIT_CODES[outcome.word]
+
+
+def _recall_causes(deck: Deck) -> None:
+    """What earlier runs on this host met, for AlertRaised.seen_before. A history that cannot be read is said below."""
+    with contextlib.suppress(DdtopError), History() as history:
+        seen = history.causes_seen(deck.host_name)
+        deck.seen_before = {cause: s.sentence for cause, s in seen.items() if cause not in PASSING}
 
 
 def _recall(deck: Deck, sweep: Sweep) -> None:
@@ -262,7 +276,7 @@ def spawn_runner(options: RunOptions) -> Spawned:
     until = time.monotonic() + SPAWN_WAIT_S
     while time.monotonic() < until:
         path = live_recording(options.host)
-        if path is not None:
+        if path is not None and _has_begun(path):
             return Spawned(pid=process.pid, path=path)
         if process.poll() is not None:
             words = log.read_text(errors="replace").strip() or f"it ended with exit code {process.returncode}"
@@ -273,6 +287,15 @@ def spawn_runner(options: RunOptions) -> Spawned:
             )
         time.sleep(0.05)
     raise DdtopError(f"the runner for {options.host} does not answer", do=f"see {log}", host=options.host)
+
+
+def _has_begun(path: Path) -> bool:
+    """Whether a recording can be read: its lock is taken a moment before its first event is written."""
+    try:
+        with JournalReader(path, check=False) as reader:
+            return reader.last_seq() > 0
+    except DdtopError:
+        return False
 
 
 def _spawn_env() -> dict[str, str]:

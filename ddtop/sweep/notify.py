@@ -15,7 +15,8 @@ LIMIT_S = 15.0
 class Notifier:
     """`see` events, `run` beside the sweep. A hook that fails costs the sweep nothing; its last failure is kept."""
 
-    def __init__(self, command: tuple[str, ...], webhook_env: str | None) -> None:
+    def __init__(self, command: tuple[str, ...], webhook_env: str | None, plan: str = "") -> None:
+        self._plan = plan
         self._command = command
         self._url = os.environ.get(webhook_env) if webhook_env else None
         self._told: set[str] = set()
@@ -28,26 +29,23 @@ class Notifier:
             return
         if isinstance(event, AlertRaised) and event.alert_id not in self._told:
             self._told.add(event.alert_id)
-            self._queue.put_nowait(
-                {
-                    "title": event.title,
-                    "cause": event.cause_text,
-                    "verdict": event.verdict,
-                    "host": event.host,
-                    "advice": event.advice,
-                }
+            self._put(
+                event,
+                title=event.title,
+                cause=event.cause_text,
+                verdict=event.verdict,
+                advice=event.advice,
+                unit=event.unit or "",
+                alert=event.alert_id,
             )
         elif isinstance(event, RunEnded):
             words = event.reason or event.outcome
-            self._queue.put_nowait(
-                {
-                    "title": "RUN ENDED",
-                    "cause": words,
-                    "verdict": event.outcome,
-                    "host": event.host,
-                    "advice": "",
-                }
-            )
+            self._put(event, title="RUN ENDED", cause=words, verdict=event.outcome)
+
+    def _put(self, event: Event, **words: str) -> None:
+        """Every name that a plan may use is there; what does not apply is empty."""
+        empty = dict.fromkeys(("title", "cause", "verdict", "advice", "unit", "alert"), "")
+        self._queue.put_nowait({**empty, "host": event.host, "plan": self._plan, **words})
 
     async def run(self) -> None:
         while True:
@@ -93,7 +91,7 @@ class Notifier:
                 answer = await client.post(self._url or "", json=message)
                 if answer.status_code >= 400:
                     self.failure = f"the webhook answered HTTP {answer.status_code}"
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             self.failure = f"the webhook could not be reached: {type(error).__name__}"
 
 
