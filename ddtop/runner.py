@@ -48,6 +48,8 @@ EXIT_CODES = {
 SPAWN_WAIT_S = 20.0
 PASSING = ("lost-host", "interrupted", "rebooted")
 """What a run goes through, and not a cause: that it was seen before helps nobody."""
+PASSING = ("lost-host", "interrupted", "rebooted")
+"""What a run goes through, and not a cause: that it was seen before helps nobody."""
 Printer = Callable[[Event, State], None]
 
 
@@ -149,6 +151,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         attended=options.attended, simulated=options.simulated,
     )  # fmt: skip
     _recall_causes(deck)
+    _recall_causes(deck)
     if sweep is not None:
         deck.emit(CellsPlanned, cells=sweep.cells, baseline=sweep.baseline)
         _recall(deck, sweep)
@@ -176,6 +179,13 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     await notifier.drain()
     _learn(state)
     return EXIT_CODES[outcome.word]
+
+
+def _recall_causes(deck: Deck) -> None:
+    """What earlier runs on this host met, for AlertRaised.seen_before. A history that cannot be read is said below."""
+    with contextlib.suppress(DdtopError), History() as history:
+        seen = history.causes_seen(deck.host_name)
+        deck.seen_before = {cause: s.sentence for cause, s in seen.items() if cause not in PASSING}
 
 
 def _recall_causes(deck: Deck) -> None:

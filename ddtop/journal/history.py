@@ -10,7 +10,7 @@ import sqlite3
 from pathlib import Path
 from statistics import median
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ddtop import paths
 from ddtop.errors import DdtopError
@@ -50,6 +50,12 @@ def _first(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
+@HISTORY.step
+def _versions_of_causes(db: sqlite3.Connection) -> None:
+    for column in ("engine TEXT", "engine_version TEXT", "driver TEXT"):
+        db.execute(f"ALTER TABLE causes ADD COLUMN {column}")
+
+
 class Broken(NamedTuple):
     """A cell known to be broken on a host. A new engine version reopens it."""
 
@@ -68,13 +74,19 @@ class CauseSeen(NamedTuple):
     times: int
     last_how: str | None
     """What the last resolution was that let the sweep go on; None where none did."""
+    engine: str = ""
+    """Engine and version when it was last met, such as `sglang 0.5.16`; empty where not known."""
+    driver: str = ""
 
     @property
     def sentence(self) -> str:
-        """For AlertRaised.seen_before: `seen twice on this host; last time fixed by re-staging`."""
+        """For AlertRaised.seen_before: `seen twice on this host (last with sglang 0.5.16, driver 580.95.05); last time
+        fixed by re-staging the model`."""
         often = {1: "once", 2: "twice"}.get(self.times, f"{self.times} times")
-        fixed = f"; last time fixed by: {self.last_how}" if self.last_how else ""
-        return f"seen {often} on this host{fixed}"
+        told = [word for word in (self.engine, f"driver {self.driver}" if self.driver else "") if word]
+        versions = f" ({'last ' if self.times > 1 else ''}with {', '.join(told)})" if told else ""
+        fixed = f"; last time fixed by {self.last_how}" if self.last_how else ""
+        return f"seen {often} on this host{versions}{fixed}"
 
 
 class History:
@@ -197,12 +209,18 @@ class History:
 
     def cause_seen(self, host: str, cause: str) -> CauseSeen | None:
         """How often `cause` raised an alert on `host`; None where never."""
+        return self.causes_seen(host).get(cause)
+
+    def causes_seen(self, host: str) -> dict[str, CauseSeen]:
+        """Every cause that raised an alert on `host`, with how often and what ended it last."""
         rows = self._db.execute(
-            "SELECT how, worked FROM causes WHERE host = ? AND cause = ? ORDER BY at_s DESC", (host, cause)
+            "SELECT cause, how, worked, engine, engine_version, driver FROM causes WHERE host = ? ORDER BY at_s DESC",
+            (host,),
         ).fetchall()
-        if not rows:
-            return None
-        return CauseSeen(len(rows), next((how for how, worked in rows if worked and how), None))
+        found: dict[str, list[tuple[Any, ...]]] = {}
+        for cause, *rest in rows:
+            found.setdefault(cause, []).append(tuple(rest))
+        return {cause: _seen(times) for cause, times in found.items()}
 
     def close(self) -> None:
         self._db.close()
@@ -214,3 +232,11 @@ class History:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _seen(times: list[tuple[Any, ...]]) -> CauseSeen:
+    """From rows (how, worked, engine, version, driver), the newest first."""
+    how = next((how for how, worked, *_ in times if worked and how), None)
+    engine = next((f"{name or ''} {version}".strip() for _, _, name, version, _ in times if version), "")
+    driver = next((driver for *_, driver in times if driver), "")
+    return CauseSeen(len(times), how, engine, driver)

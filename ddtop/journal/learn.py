@@ -12,6 +12,27 @@ from ddtop.journal.views import AlertView, RestartView
 
 Row = tuple[Any, ...]
 
+REMEDIES = {
+    "retry": "starting it again",
+    "restage": "re-staging the model",
+    "restart-service": "restarting the service",
+    "wait": "waiting longer",
+    "skip": "skipping it",
+    "mark-broken": "marking it broken",
+}
+"""Commands of people, as they follow "fixed by"."""
+POLICY_REMEDIES = (
+    ("re-stage", "re-staging the model"),
+    ("start ", "starting it again"),
+    ("restart the server", "restarting the server"),
+    ("measure it again", "measuring it again"),
+    ("wait until a probe", "waiting until the host was clean"),
+    ("wait up to", "waiting until the port was free"),
+    ("wait", "waiting"),
+    ("reconnect", "connecting again"),
+)
+"""Beginnings of the policy's words (sweep/policy.py), in order."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
@@ -74,21 +95,65 @@ def lessons(state: State) -> Lessons:
             what = (cell.reason, cell.cause, cell.signature_id, cell.engine_version, cell.state_at_s)
             out.broken.append((host, cell.id, spec.config, *what))
     for alert in state.alerts.values():
-        how = alert.resolved.how if alert.resolved is not None else None
         raised = alert.raised
-        out.causes.append(
-            (host, raised.alert_id, raised.cause, raised.verdict, how, int(_worked(state, alert)), alert.at_s)
+        how = remedy(state, alert) if alert.resolved is not None else None
+        seen = (
+            host,
+            raised.alert_id,
+            raised.cause,
+            raised.verdict,
+            how,
+            int(_worked(state, alert)),
+            alert.at_s,
         )
+        out.causes.append((*seen, *_versions(state, alert)))
     return out
 
 
-def _worked(state: State, alert: AlertView) -> bool:
-    """True where what resolved the alert led to the next start coming up (or, without a start, was enough)."""
+def remedy(state: State, alert: AlertView) -> str | None:
+    """What was done about an alert between its begin and its end, as it follows "fixed by". A person's command goes
+    before the policy's words; None for an alert that is open."""
     if alert.resolved is None:
-        return False
-    after: list[RestartView] = [r for r in state.restarts if r.started_at_s >= alert.resolved.at_s]
+        return None
+    for command in reversed(state.commands):
+        if (
+            command.outcome == "obeyed"
+            and command.command in REMEDIES
+            and alert.at_s <= command.at_s <= alert.resolved.at_s
+        ):
+            return REMEDIES[command.command]
+    policy = alert.raised.policy or ""
+    for begin, words in POLICY_REMEDIES:
+        if policy.startswith(begin):
+            return words
+    return alert.resolved.how
+
+
+def _versions(state: State, alert: AlertView) -> tuple[str | None, str | None, str | None]:
+    """(engine, its version, driver) when the alert was raised, as far as the run knew them: of its cell, else of the
+    server of its attempt, else of the last one that was ready."""
+    cells = [state.cells[i] for i in alert.raised.cell_ids if i in state.cells]
+    known = [r for r in state.restarts if r.engine_version]
+    mine = [r for r in known if r.attempt_id == alert.raised.attempt_id] or known[-1:]
+    engine = next((c.engine for c in cells if c.engine_version), None) or (mine[0].engine if mine else None)
+    version = next((c.engine_version for c in cells if c.engine_version), None)
+    version = version or (mine[0].engine_version if mine else None)
+    driver = next((c.driver for c in (*cells, *state.cells.values()) if c.driver), None)
+    return engine or None, version, driver
+
+
+def _worked(state: State, alert: AlertView) -> bool:
+    """True where what ended the alert led to the next start coming up (or, without a start, was enough). An alert of
+    a start ends when the next one is ready, or at the moment when a person or the policy starts it."""
+    if alert.resolved is None or "marked" in alert.resolved.how:
+        return False  # its cells were given up
     failed = next((r for r in state.restarts if r.attempt_id == alert.raised.attempt_id), None)
-    same = [r for r in after if failed is None or (r.config, r.tp) == (failed.config, failed.tp)]
     if failed is None:
         return True
-    return bool(same) and same[0].outcome == "ready"
+    same: list[RestartView] = [
+        r
+        for r in state.restarts
+        if r.started_at_s >= alert.at_s and (r.config, r.tp) == (failed.config, failed.tp)
+    ]
+    while_open = [r for r in same if r.started_at_s < alert.resolved.at_s]
+    return any(r.outcome == "ready" for r in while_open or same[:1])

@@ -201,7 +201,9 @@ def test_history_teaches_durations_and_remembers_what_broke_and_what_helped(tmp_
         broken = history.broken("ct200")
         assert broken["b1"].engine_version == "0.5.9" and broken["b1"].signature_id == "zero-tokens"
         seen = history.cause_seen("ct200", "nccl-unhandled")
-        assert seen is not None and seen.sentence == "seen once on this host; last time fixed by: retry"
+        assert seen is not None and seen.sentence == (
+            "seen once on this host (with sglang 0.5.9); last time fixed by starting it again"
+        )
         assert history.cause_seen("b300", "nccl-unhandled") is None
         prior = history.prior(host="ct200", model="Qwen3.6-27B", engine="sglang")
         assert prior.restart_s("b15", 1) == 55.0 and prior.cell_s(cell) == 90.0

@@ -1,0 +1,84 @@
+"""A cause that an earlier run met on this host says so in its alert: how often, with what, and what helped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddtop import events as ev
+from ddtop.journal.history import CauseSeen, History
+from ddtop.runner import _learn, _recall_causes
+from ddtop.sweep.deck import Deck
+from tests.sweep import test_controller
+from tests.sweep.test_controller import Rig
+
+
+def one_run(run_id: str, fault: str, limit: int | None = 1) -> list[ev.AlertRaised]:
+    """A run whose configuration b fails at its first start(s); its alerts. What it taught is kept."""
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": fault}
+    if limit is not None:
+        rig.world.limits = {"--context-length 8192": limit}
+    rig.run()
+    state = rig.state
+    state.run.run_id = run_id
+    _learn(state)
+    return [e for e in rig.events if isinstance(e, ev.AlertRaised)]
+
+
+@pytest.fixture(autouse=True)
+def recalling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every run begins as the runner begins it: by recalling."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+    def make(**fields: Any) -> Deck:
+        deck = Deck(**fields)
+        _recall_causes(deck)
+        return deck
+
+    monkeypatch.setattr(test_controller, "Deck", make)
+
+
+def test_the_second_run_knows_what_helped_in_the_first() -> None:
+    (first,) = one_run("one", "hang")
+    assert first.cause == "hang-asleep" and first.seen_before is None
+    (second,) = one_run("two", "hang")
+    assert (
+        second.seen_before
+        == "seen once on this host (with sglang 0.5.16); last time fixed by starting it again"
+    )
+    (third,) = one_run("three", "hang")
+    assert third.seen_before == (
+        "seen twice on this host (last with sglang 0.5.16); last time fixed by starting it again"
+    )
+
+
+def test_what_never_helped_is_not_said_to_have_helped() -> None:
+    one_run("one", "crash", None)
+    alerts = one_run("two", "crash", None)
+    assert {a.cause for a in alerts} == {"oom-loading-weights"}
+    assert {a.seen_before for a in alerts} == {"seen once on this host (with sglang 0.5.16)"}
+
+
+def test_another_cause_was_not_seen() -> None:
+    one_run("one", "hang")
+    assert all(a.seen_before is None for a in one_run("two", "crash", None))
+
+
+def test_an_older_history_file_takes_the_new_columns(tmp_path: Path) -> None:
+    """The file of a version before causes had engine and driver is migrated, and its causes stay."""
+    import sqlite3
+
+    from ddtop.journal import history as module
+
+    path = tmp_path / "history.db"
+    db = sqlite3.connect(path, isolation_level=None)
+    module._first(db)
+    db.execute("INSERT INTO causes VALUES ('r', 'h', 'a', 'c', 'failed', 'retry', 1, 1.0)")
+    db.execute(f"PRAGMA application_id = {module.HISTORY.application_id}")
+    db.execute("PRAGMA user_version = 1")
+    db.close()
+    with History(path) as history:
+        assert history.cause_seen("h", "c") == CauseSeen(1, "retry")
