@@ -260,7 +260,7 @@ class Served:
         return sum(1 for name, _ in self.times if name == config)
 
 
-def served(host: Any, marks: dict[str, str], since_ns: int, until_ns: int | None = None) -> Served:
+def served(host: Any, marks: dict[str, str], since_ns: int) -> Served:
     """`marks`: configuration → part of its command line ("" for the one with none of the others'). Requests for one token
     are the gate's own."""
     ledger = host.ledger(since_ns=since_ns)
@@ -268,8 +268,6 @@ def served(host: Any, marks: dict[str, str], since_ns: int, until_ns: int | None
     times: Counter[tuple[str, str]] = Counter()
     for e in ledger:
         if e["event"] != "request" or e["outcome"] not in ("length", "stop") or e["tokens"] <= 1:
-            continue
-        if until_ns is not None and e["t_ns"] > until_ns:
             continue
         line = argv.get((e["boot"], e["pid"]), "")
         config = next((c for c, mark in marks.items() if mark and mark in line), None)

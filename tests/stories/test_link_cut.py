@@ -23,9 +23,8 @@ a = {}
 b = { args = ["--context-length", "8192"] }
 """
 MARKS = {"a": "", "b": "--context-length 8192"}
-CELLS, REQUESTS = 3, 4
+CELLS, REQUESTS = 3, 3
 TOKENS = "40, 56, 72"
-CUT_S = 40.0
 
 
 def cut_over_a_configuration(
@@ -96,7 +95,8 @@ def test_link_cut_over_a_whole_configuration(ct200: Any, tmp_path: Path, seed: i
 
 
 @pytest.mark.bed
-def test_forty_seconds_without_a_login(ct200: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut_s", (24.0, pytest.param(40.0, marks=pytest.mark.stories)))
+def test_a_user_is_logged_out_by_a_cut(ct200: Any, tmp_path: Path, cut_s: float) -> None:
     """User bench, KillUserProcesses=yes and RemoveIPC=yes; the model was staged by ddtop."""
     host = ct200
     trouble.kill_user_processes(host.bed, host.name)
@@ -116,7 +116,7 @@ def test_forty_seconds_without_a_login(ct200: Any, tmp_path: Path) -> None:
         assert not host.sh("find /dev/shm -user bench").strip()
 
     with Desk(host, tmp_path, text, user="bench") as desk, desk.sit(plan=True) as screen:
-        healed, loss_s = cut_over_a_configuration(host, desk, screen, began, CUT_S, log_out)
+        healed, loss_s = cut_over_a_configuration(host, desk, screen, began, cut_s, log_out)
         took(LOSS, "bench", loss_s)
         judge(host, desk, began, healed, "bench")
     model = host.spec.model

@@ -14,17 +14,17 @@ import pytest
 from ddtop.events import AlertRaised, StepTaken
 from tests.stories.desk import Desk, Terminal, assert_once_each, finished, served
 from tests.stories.harness import states_of, took
-from tests.stories.moments import CELLS, FAULTS, MARKS, MOMENTS, REQUESTS, at_moment, plan
+from tests.stories.moments import CELLS, MARKS, MOMENTS, REQUESTS, at_moment, faults, plan
 
 BACK = "from typing `ddtop connect` again to the run going on"
-AGAIN = "requests asked for again after the runner was killed"
+AGAIN = "answered requests that were asked for again (not seconds)"
 
 
 def trial(host: Any, tmp_path: Path, moment: str, seed: int, *, by_hand: bool) -> None:
     """One sweep, one kill -9, one `ddtop connect` again: answered by r and enter, or left to the countdown."""
     host.stage()
     before = host.snapshot()
-    host.fault(*FAULTS)
+    host.fault(*faults(moment))
     began = host.bed.now()
     rng = random.Random(f"killed{moment}{seed}")
     with Desk(host, tmp_path, plan(f"killed-{seed}", 60 if by_hand else 3)) as desk:
