@@ -35,6 +35,7 @@ from ddtop.journal.writer import JournalWriter
 from ddtop.plan import Plan, parse_plan
 from ddtop.sweep.controller import Controller, Outcome
 from ddtop.sweep.deck import Deck
+from ddtop.sweep.former import restore_all
 from ddtop.sweep.fromplan import sweep_from
 from ddtop.sweep.limits import prior_limits
 from ddtop.sweep.monitor import Monitor
@@ -46,8 +47,6 @@ EXIT_CODES = {
     "done": 0, "some-failed": 10, "host-lost": 11, "refused": 12, "stopped": 130, "interrupted": 130, "crashed": 1,
 }  # fmt: skip
 SPAWN_WAIT_S = 20.0
-PASSING = ("lost-host", "interrupted", "rebooted")
-"""What a run goes through, and not a cause: that it was seen before helps nobody."""
 PASSING = ("lost-host", "interrupted", "rebooted")
 """What a run goes through, and not a cause: that it was seen before helps nobody."""
 Printer = Callable[[Event, State], None]
@@ -151,7 +150,6 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         attended=options.attended, simulated=options.simulated,
     )  # fmt: skip
     _recall_causes(deck)
-    _recall_causes(deck)
     if sweep is not None:
         deck.emit(CellsPlanned, cells=sweep.cells, baseline=sweep.baseline)
         _recall(deck, sweep)
@@ -179,13 +177,6 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     await notifier.drain()
     _learn(state)
     return EXIT_CODES[outcome.word]
-
-
-def _recall_causes(deck: Deck) -> None:
-    """What earlier runs on this host met, for AlertRaised.seen_before. A history that cannot be read is said below."""
-    with contextlib.suppress(DdtopError), History() as history:
-        seen = history.causes_seen(deck.host_name)
-        deck.seen_before = {cause: s.sentence for cause, s in seen.items() if cause not in PASSING}
 
 
 def _recall_causes(deck: Deck) -> None:
@@ -252,6 +243,49 @@ def _printers(options: RunOptions) -> list[Printer]:
 def _print_json(event: Event, state: State) -> None:
     sys.stdout.buffer.write(encode(event) + b"\n")
     sys.stdout.flush()
+
+
+def put_back(options: RunOptions) -> tuple[str, ...]:
+    """Puts the host back as it was before a run whose runner is dead, and ends that run. Returns what could not be undone.
+
+    `options.record` is its recording. Raises RefusedError where a runner lives, HostError where the host is not reached.
+    """
+    return asyncio.run(_put_back(options))
+
+
+async def _put_back(options: RunOptions) -> tuple[str, ...]:
+    assert options.record is not None
+    state = read_state(options.record, check=False)
+    plan = (
+        parse_plan(state.run.plan_toml, name=state.run.plan_path or "the recording's plan")[0]
+        if state.run.plan_toml
+        else None
+    )
+    writer = JournalWriter.open(options.record, host=options.host)
+    try:
+        deck = Deck(
+            run_id=state.run.run_id, host_name=options.host, sink=writer.append, state=state,
+            sweep=sweep_from(plan) if plan is not None else None,
+        )  # fmt: skip
+        host = await make_connector(options).connect()
+        try:
+            deck.emit(
+                RunStarted, run_id=state.run.run_id, name=state.run.name, mode=state.run.mode, segment=state.run.segment + 1,
+                ddtop_version=__version__, pid=os.getpid(),
+            )  # fmt: skip
+            left = tuple(await restore_all(deck, host, by="stop"))
+        finally:
+            await host.close()
+        deck.emit(
+            RunEnded,
+            outcome="stopped",
+            exit_code=EXIT_CODES["stopped"],
+            reason="stopped after its runner's death",
+            left_behind=left,
+        )
+        return left
+    finally:
+        writer.close()
 
 
 # ---- a runner of its own

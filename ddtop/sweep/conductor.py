@@ -6,40 +6,35 @@ configuration was given up (its cells are then failed, broken or skipped) or a p
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ddtop import events as ev
-from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.journal.views import RestartView
 from ddtop.services.base import Launch
-from ddtop.sweep.alerts import alert_id, fault_judgement, stage_alert, start_alert
+from ddtop.sweep.alerts import alert_id, fault_judgement, start_alert
 from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
 from ddtop.sweep.measurer import MeasureEnd, Subject
 from ddtop.sweep.outcomes import cell_name, raise_cell_alert, settle_cell
 from ddtop.sweep.policy import Act, Decision, Past, decide
-from ddtop.sweep.prober import foreign_on_port, is_clean, probe
 from ddtop.sweep.reconcile import key_of, start_under_way
 from ddtop.sweep.restarter import BrokenOff, NotStarted, Restarter, Started
-from ddtop.sweep.stager import stage
 from ddtop.sweep.sweepplan import OPEN_STATES
+from ddtop.sweep.waits import Waits
 
 STOP_AFTER = ("stalled", "hung-gpu", "crash-loop", "no-tokens", "wrong-arguments", "old-server")
 """Verdicts that leave something running which must not go on holding the GPUs."""
-CLEAN_S = 10.0
 RETRY_PAUSE_S = 2.0
 AGAIN: tuple[Act, ...] = ("retry", "restage", "wait-clean", "wait-foreign")
 
 
-class Conductor:
+class Conductor(Waits):
     """See the module."""
 
     def __init__(self, deck: Deck, control: Control) -> None:
-        self.deck = deck
-        self.control = control
+        super().__init__(deck, control)
         self.restarter = Restarter(deck, self._interrupted, lambda attempt: control.waits.get(attempt, 0.0))
         self._past: dict[str, list[Past]] = {}
         self._cell_past: dict[str, list[Past]] = {}
@@ -52,6 +47,7 @@ class Conductor:
         while True:
             result = await self.restarter.run(host, launch, cells, attach=attach)
             if isinstance(result, Started):
+                self._new_version(launch, result)
                 self._past.pop(launch.key, None)
                 self._resolve(launch, f"{launch.config} is ready")
                 return Subject(
@@ -71,6 +67,34 @@ class Conductor:
             )
             if not await self._do(host, launch, result, decision, by):
                 return None
+
+    def _new_version(self, launch: Launch, started: Started) -> None:
+        """Another engine build than the one that earlier results are from: said, and what was broken gets another chance."""
+        now, program = started.engine_version, launch.argv[:1]
+        if now is None or self.deck.sweep is None:
+            return
+        same = {
+            x.key
+            for x in self.deck.sweep.launches.values()
+            if x.unit == launch.unit and x.argv[:1] == program
+        }
+        cells = [
+            c
+            for c in self.deck.state.plan_cells
+            if c.spec.restart_key in same and c.engine_version not in (None, now)
+        ]
+        old = sorted({str(c.engine_version) for c in cells if c.state == "done"})
+        if old:
+            self.deck.note(
+                "warn",
+                f"{launch.unit} is {launch.engine} {now} now; earlier results of this run are from {', '.join(old)}",
+            )
+        for cell in cells:
+            if cell.state == "broken":
+                self.deck.emit(
+                    ev.CellStateSet, cell_id=cell.id, state="planned", by="sweep",
+                    reason=f"it was broken with {launch.engine} {cell.engine_version}; this is {now}",
+                )  # fmt: skip
 
     def _under_way(self, launch: Launch) -> RestartView | None:
         deck = self.deck
@@ -219,7 +243,7 @@ class Conductor:
         if decision.act == "wait-clean":
             await self.wait_clean(host)
         elif decision.act == "wait-foreign":
-            await self._wait_port(host, launch, decision.wait_s or 600.0)
+            await self.wait_port(host, launch, decision.wait_s or 600.0)
         elif by == "policy":
             # What is wrong may just be going away (a port, GPU memory, a colleague's systemctl).
             await deck.wait_until(lambda: self._interrupted(launch) is not None, RETRY_PAUSE_S)
@@ -293,87 +317,3 @@ class Conductor:
             await self.stage(host)
         elif decision.act == "wait-clean":
             await self.wait_clean(host)
-
-    # ---- waiting and staging
-
-    async def stage(self, host: Host) -> bool:
-        """Stages the model; asks or obeys the policy where it cannot be. True when it is whole."""
-        deck, control = self.deck, self.control
-        assert deck.sweep is not None
-        model = deck.sweep.model
-        if model is None:
-            deck.note("warn", "the plan names no model to stage")
-            return True
-        why = await stage(deck, host, model)
-        ident = alert_id(deck.run_id, "stage", model.path)
-        if why is None:
-            if ident in deck.state.alerts and deck.state.alerts[ident].open:
-                deck.emit(ev.AlertResolved, alert_id=ident, how="the model is whole", by="sweep")
-            return True
-        text = stage_alert(deck.host_name, model.path, why, ident)
-        answer_s = deck.sweep.policy.answer_s
-        deck.emit(
-            ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
-            cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
-            answer_by_s=deck.wall() + answer_s if control.attended else None, policy="the sweep stops",
-        )  # fmt: skip
-        until = deck.mono() + answer_s
-        control.asking.add(ident)
-        try:
-            while control.attended and deck.mono() < until:
-                if isinstance(control.answers.pop(ident, None), ev.Restage | ev.Retry | ev.Resume):
-                    return await self.stage(host)
-                await deck.wait(1.0)
-        finally:
-            control.asking.discard(ident)
-        raise StopSweepError("some-failed", f"the model could not be staged: {why}")
-
-    async def wait_clean(self, host: Host) -> None:
-        """Until a probe shows nothing wrong with the host. A person can go on at once by `resume`."""
-        deck, control = self.deck, self.control
-        assert deck.sweep is not None
-        told = ""
-        control.resume, control.waiting = False, True
-        try:
-            await self._until_clean(host, told)
-        finally:
-            control.resume = control.waiting = False
-        if control.stop is not None:
-            raise StopSweepError("stopped", f"stopped by {control.stop}")
-
-    async def _until_clean(self, host: Host, told: str) -> None:
-        deck, control = self.deck, self.control
-        assert deck.sweep is not None
-        while control.stop is None and not control.resume:
-            found = await probe(host, deck.sweep)
-            deck.emit(ev.ProbeTaken, probe=found)
-            wrong = is_clean(found, deck.sweep)
-            if not wrong:
-                return
-            words = "; ".join(wrong)
-            if words != told:
-                told = words
-                deck.note("warn", f"waiting until the host is clean: {words}")
-            await deck.wait_until(lambda: control.stop is not None or control.resume, CLEAN_S)
-
-    async def _wait_port(self, host: Host, launch: Launch, wait_s: float) -> None:
-        """Until nobody else listens on the port; the sweep stops when that takes too long."""
-        deck, control = self.deck, self.control
-        service = deck.feed(launch.unit).service
-        until = deck.mono() + wait_s
-        while True:
-            if control.stop is not None:
-                raise StopSweepError("stopped", f"stopped by {control.stop}")
-            try:
-                who = foreign_on_port(
-                    await host.call("listeners", port=launch.port), service, deck.feed(launch.unit).reading
-                )
-            except AgentError as error:
-                who = error.what
-            if who is None:
-                return
-            if deck.mono() >= until:
-                raise StopSweepError(
-                    "some-failed", f"port {launch.port} is still taken by {who} after {wait_s / 60:.0f} min"
-                )
-            await asyncio.sleep(1.0)

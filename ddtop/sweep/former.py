@@ -61,7 +61,7 @@ async def remember_former(deck: Deck, host: Host, unit: str, *, run_id: str) -> 
 
 async def restore_all(deck: Deck, host: Host, *, by: str = "automatic") -> list[str]:
     """Puts every touched unit back. Returns, in words, what could not be undone."""
-    left: list[str] = []
+    left = await _stop_jobs(deck, host)
     was = formers(deck.state)
     # What was stopped first comes back last: rivals share a port with the server.
     for former in sorted(was.values(), key=lambda f: f.active):
@@ -78,6 +78,19 @@ async def restore_all(deck: Deck, host: Host, *, by: str = "automatic") -> list[
             words = [f"{former.unit}: {error.what}"]
         left += words
         deck.emit(StepTaken, state="failed" if words else "done", detail="; ".join(words) or None, **step)
+    return left
+
+
+async def _stop_jobs(deck: Deck, host: Host) -> list[str]:
+    """Ends what this run still has running on the host: a load must not go on when its sweep is over."""
+    left: list[str] = []
+    try:
+        jobs = (await host.call("job-list"))["jobs"]
+        for job in jobs:
+            if job.get("run") == deck.run_id and job.get("state") == "running":
+                await host.call("job-stop", job=job["job"], timeout_s=60)
+    except AgentError as error:
+        left.append(f"jobs of this run could not be ended: {error.what}")
     return left
 
 

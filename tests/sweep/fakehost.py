@@ -108,6 +108,7 @@ class World:
         """Cells that give 0 tokens."""
         self.hosts: list[FakeHost] = []
         self.foreign_on_port = False
+        self.version = "0.5.16"
         self.link_up = True
         self._n = itertools.count(1)
         self.changed: list[asyncio.Event] = []
@@ -210,7 +211,7 @@ class World:
                 "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB.",
             )
         elif kind != "hang":
-            loop.call_later(self.load_s, self._up, unit, unit.invocation)
+            loop.call_later(50.0 if kind == "late" else self.load_s, self._up, unit, unit.invocation)
         self.tell()
 
     def _up(self, unit: Unit, invocation: str) -> None:
@@ -494,7 +495,7 @@ class FakeHost:
             return {"error": "refused"}
         path = url.partition("30000")[2]
         if path == "/server_info":
-            facts: dict[str, Any] = {"random_seed": unit.seed, "version": "0.5.16", "port": 30000}
+            facts: dict[str, Any] = {"random_seed": unit.seed, "version": self.world.version, "port": 30000}
             words = unit.argv
             facts |= {
                 w[2:].replace("-", "_"): words[i + 1] for i, w in enumerate(words[:-1]) if w.startswith("--")

@@ -438,3 +438,33 @@ def test_killed_after_any_event_nothing_is_lost_or_repeated(deaths: list[int], r
 
 async def _reboot(world: World) -> None:
     world.reboot()
+
+
+def test_a_new_engine_build_reopens_what_was_broken() -> None:
+    rig = Rig()
+    rig.world.broken_cells = {"a1"}
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.CellStateSet) and event.cell_id == "a1" and event.state == "broken":
+            rig.world.broken_cells, rig.world.version = set(), "0.6.0"
+
+    rig.on_event = see
+    assert rig.run().word == "done"
+    assert rig.states("a") == ["done", "done"]
+    assert any(isinstance(e, ev.Note) and "is sglang 0.6.0 now" in e.text for e in rig.events)
+
+
+def test_a_person_gives_a_stalled_start_more_time() -> None:
+    rig = Rig(answer_s=30.0)
+    rig.world.faults = {"--context-length 8192": "late"}
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.RestartStarted | ev.PhaseSeen):
+            rig.give(ev.Attend)
+        if isinstance(event, ev.AlertRaised):
+            rig.give(ev.Wait, alert_id=event.alert_id)
+
+    rig.on_event = see
+    assert rig.run().word == "done"
+    assert rig.alerts() == [("stalled", "hang-asleep")]
+    assert len(rig.world.starts) == 3, "it was waited for, not started again"
