@@ -142,15 +142,15 @@ def from_draft_counters(deltas: Mapping[str, float], engine: str) -> Acceptance 
 
 
 def from_llamacpp_timings(records: Iterable[Mapping[str, Any]]) -> Acceptance | None:
-    """Σ predicted_n / Σ (predicted_n − draft_n_accepted): an accepted draft token costs no step of its own. Steps that
-    drafted nothing count as steps of length 1."""
+    """Σ (predicted_n − 1) / Σ (predicted_n − 1 − draft_n_accepted): the first token comes from the prompt's own pass, and
+    an accepted draft token costs no step of its own. Steps that drafted nothing count as steps of length 1."""
     tokens = steps = 0.0
     for record in records:
         timings = record.get("timings") or {}
         predicted, accepted = timings.get("predicted_n"), timings.get("draft_n_accepted")
         if record.get("class") == "ok" and predicted and accepted is not None and timings.get("draft_n"):
-            tokens += predicted
-            steps += predicted - accepted
+            tokens += predicted - 1
+            steps += predicted - 1 - accepted
     return Acceptance(tokens / steps, "llama.cpp timings", True, tokens, steps) if steps > 0 else None
 
 

@@ -92,14 +92,14 @@ def test_llamacpp_counters_come_before_its_timings() -> None:
     }
     got = acceptance(raw)
     assert got is not None and got.source == "llamacpp counters" and got.length == pytest.approx(1 + 167 / 87)
-    assert got.others == {"llama.cpp timings": pytest.approx(256 / 89)}
+    assert got.others == {"llama.cpp timings": pytest.approx(255 / 88)}
 
 
 def test_llamacpp_timings() -> None:
-    """C13: 256 tokens with 167 accepted of 259 drafted → 256 / 89."""
+    """C13: 256 tokens, the first from the prompt, 167 of them accepted of 259 drafted → 255 / 88."""
     record = {"class": "ok", "timings": {"predicted_n": 256, "draft_n": 259, "draft_n_accepted": 167}}
     got = from_llamacpp_timings([record])
-    assert got is not None and got.length == pytest.approx(256 / 89)
+    assert got is not None and got.length == pytest.approx(255 / 88)
     assert from_llamacpp_timings([{"class": "ok", "timings": {"predicted_n": 256}}]) is None
 
 
