@@ -171,7 +171,7 @@ def as_json(body: str | bytes | Mapping[str, Any] | None) -> Any:
 
 
 _SAMPLE = re.compile(
-    r"^(?P<name>[A-Za-z_:][\w:]*)(?P<labels>\{[^\n]*\})? +(?P<value>\S+)(?: +\d+)?\s*$", re.MULTILINE
+    r"^(?P<name>[A-Za-z_:][\w:]*)(?P<labels>\{[^\n]*\})? +(?P<value>\S+)(?: +\d+)?[^\S\n]*$", re.MULTILINE
 )
 
 

@@ -241,7 +241,9 @@ def _of_target(
 def _uses_tagged(texts: Mapping[str, str], file: str | None, folder: str) -> bool:
     place = Path(folder, file) if file and folder else None
     return bool(
-        place and place.is_file() and re.search(rb"^\s*Match\s.*\btagged\b", place.read_bytes(), re.I | re.M)
+        place
+        and place.is_file()
+        and re.search(rb"^[^\S\n]*Match[^\S\n].*\btagged\b", place.read_bytes(), re.I | re.M)
     )
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ddtop.services.showprops import UnitProps
 
 _LISTEN = re.compile(
-    r"^\s*(?:tcp\s+)?LISTEN\s+\d+\s+\d+\s+(?P<addr>\S+):(?P<port>\d+)\s+\S+(?P<rest>.*)$", re.MULTILINE
+    r"^[^\S\n]*(?:tcp[^\S\n]+)?LISTEN[^\S\n]+\d+[^\S\n]+\d+[^\S\n]+(?P<addr>\S+):(?P<port>\d+)[^\S\n]+\S+(?P<rest>.*)$",
+    re.MULTILINE,
 )
 _USER = re.compile(r'\("(?P<comm>[^"]{1,64})",pid=(?P<pid>\d+)')
 _CGROUP = re.compile(r"cgroup:(?P<path>\S+)")

@@ -115,7 +115,7 @@ def parse_show(text: str) -> list[dict[str, str]]:
 
 def looks_like_show(text: str) -> bool:
     """Whether text is `systemctl show` output: at least two KEY=VALUE lines with names of unit properties."""
-    keys = set(re.findall(r"^\s*([A-Z][A-Za-z0-9]+)=", text[:60_000], re.MULTILINE))
+    keys = set(re.findall(r"^[^\S\n]*([A-Z][A-Za-z0-9]+)=", text[:60_000], re.MULTILINE))
     return (
         len(
             keys
@@ -223,13 +223,13 @@ def parse_units(text: str) -> list[UnitProps]:
     return [unit_props(raw) for raw in parse_show(text)]
 
 
-_ACTIVE = re.compile(r"^\s*Active: (?P<a>[\w-]+)(?: \((?P<s>[^)]*)\))?", re.MULTILINE)
-_LOADED = re.compile(r"^\s*Loaded: (?P<l>[\w-]+)(?: \((?P<d>[^)]*)\))?", re.MULTILINE)
+_ACTIVE = re.compile(r"^[^\S\n]*Active: (?P<a>[\w-]+)(?: \((?P<s>[^)]*)\))?", re.MULTILINE)
+_LOADED = re.compile(r"^[^\S\n]*Loaded: (?P<l>[\w-]+)(?: \((?P<d>[^)]*)\))?", re.MULTILINE)
 _MAIN = re.compile(
-    r"^\s*(?:Main PID|Process): (?P<pid>\d+)(?P<what> \S*?=?[^\n(]*)?\((?:code=(?P<c>\w+), (?:status|signal)=(?P<st>\d+)?/?(?P<n>\w+)?|(?P<comm>[^)]+))\)",
+    r"^[^\S\n]*(?:Main PID|Process): (?P<pid>\d+)(?P<what> \S*?=?[^\n(]*)?\((?:code=(?P<c>\w+), (?:status|signal)=(?P<st>\d+)?/?(?P<n>\w+)?|(?P<comm>[^)]+))\)",
     re.MULTILINE,
 )
-_HEAD = re.compile(r"^\s*[●○×*↻]\s+(?P<id>[\w@.\\:\-]+\.(?:service|scope))", re.MULTILINE)
+_HEAD = re.compile(r"^[^\S\n]*[●○×*↻][^\S\n]+(?P<id>[\w@.\\:\-]+\.(?:service|scope))", re.MULTILINE)
 
 
 def looks_like_status(text: str) -> bool:

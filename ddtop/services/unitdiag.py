@@ -27,10 +27,11 @@ _SUPPRESSED = re.compile(r"Suppressed (?P<n>\d+) messages from")
 _LEFTOVER = re.compile(r"Found left-over process (?P<pid>\d+) \((?P<comm>[^)]*)\)")
 _NUMBER = re.compile(r"^[A-Za-z_]+?(?P<n>\d*)\.")
 _RC = re.compile(
-    r"^\s*(?:rc|exit(?: ?code| ?status)?|\$\?) *[=:] *(?P<rc>-?\d{1,3})\s*$", re.MULTILINE | re.IGNORECASE
+    r"^[^\S\n]*(?:rc|exit(?: ?code| ?status)?|\$\?) *[=:] *(?P<rc>-?\d{1,3})[^\S\n]*$",
+    re.MULTILINE | re.IGNORECASE,
 )
 _COMMAND = re.compile(
-    r"^\s*(?:[$#>] *)?(?:sudo (?:-\w )*)?systemctl (?:--\S+ )*(?P<verb>start|restart|reload-or-restart|try-restart|stop)\b",
+    r"^[^\S\n]*(?:[$#>] *)?(?:sudo (?:-\w )*)?systemctl (?:--\S+ )*(?P<verb>start|restart|reload-or-restart|try-restart|stop)\b",
     re.MULTILINE,
 )
 _FAILED_JOB = re.compile(r"Job for \S+ failed because|Failed to (?:re)?start ")
