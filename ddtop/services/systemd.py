@@ -7,11 +7,12 @@ has a container too: its generation and its port are then told by inspect, never
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,8 @@ from ddtop.services.base import Called, Former, Launch, journal_line
 from ddtop.services.readings import UnitReading, read_unit
 
 _ARGV = re.compile(r"argv\[\]=(?P<argv>.*?) ; ")
+CONTAINER_POLL_S = 0.5
+"""How often a unit whose `docker run` has not made its container yet is looked at again."""
 
 
 class SystemdService:
@@ -39,7 +42,9 @@ class SystemdService:
         return await self._reading(host, answer["props"])
 
     async def _reading(self, host: Host, props: Mapping[str, Any]) -> UnitReading:
-        reading = read_unit(self.unit, props, time.monotonic())
+        return await self._with_container(host, read_unit(self.unit, props, time.monotonic()))
+
+    async def _with_container(self, host: Host, reading: UnitReading) -> UnitReading:
         name = container_name(exec_argv(reading.argv))
         if name is None or not reading.running:
             return reading
@@ -52,12 +57,39 @@ class SystemdService:
     @asynccontextmanager
     async def watch(self, host: Host) -> AsyncIterator[AsyncIterator[list[UnitReading]]]:
         async with host.stream("unit-watch", unit=self.unit, user=self.user, poll_s=5) as batches:
+            async with aclosing(self._watched(host, aiter(batches))) as readings:
+                yield readings
 
-            async def readings() -> AsyncIterator[list[UnitReading]]:
-                async for batch in batches:
-                    yield [await self._reading(host, item["props"]) for item in batch if "props" in item]
-
-            yield readings()
+    async def _watched(
+        self, host: Host, batches: AsyncIterator[list[dict[str, Any]]]
+    ) -> AsyncGenerator[list[UnitReading], None]:
+        """A reading after each change, and one when the container of a `docker run` appears: systemd tells of the
+        client alone, which is there before its container is."""
+        coming: asyncio.Future[list[dict[str, Any]] | None] | None = None
+        last: UnitReading | None = None
+        try:
+            while True:
+                coming = coming or asyncio.ensure_future(anext(batches, None))
+                waits = last is not None and lacks_container(last)
+                await asyncio.wait([coming], timeout=CONTAINER_POLL_S if waits else None)
+                if coming.done():
+                    batch, coming = coming.result(), None
+                    if batch is None:
+                        return
+                    found = [await self._reading(host, item["props"]) for item in batch if "props" in item]
+                    last = found[-1] if found else last
+                    yield found
+                elif last is not None:
+                    now = await self._with_container(host, last)
+                    if now is not last:
+                        last = now
+                        yield [now]
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.wait([coming])
+                if not coming.cancelled():
+                    coming.exception()  # the loss of the host is told by whoever else waits on it
 
     @asynccontextmanager
     async def follow(self, host: Host, cursor: str | None) -> AsyncIterator[AsyncIterator[list[LogLine]]]:
@@ -134,6 +166,12 @@ class SystemdService:
                 return ours.startswith(str(theirs)[:12]) or str(theirs).startswith(ours[:12])
             if listener.get("proxy_to"):
                 return True if listener["proxy_to"] in unit.container.split("@")[-1].split(",") else None
+        elif (
+            unit is not None
+            and lacks_container(unit)
+            and (listener.get("docker") or listener.get("proxy_to"))
+        ):
+            return None  # a container, and the unit's own is not known yet
         if listener.get("unit"):
             same_manager = self.user == ("/user@" in str(listener.get("cgroup", "")))
             return listener["unit"] == self.unit and same_manager
@@ -192,9 +230,19 @@ def exec_argv(shown: str | None) -> list[str]:
     return match["argv"].split() if match else []
 
 
+def runs_container(argv: list[str]) -> bool:
+    """Whether a command is `docker run` or `podman run`."""
+    return len(argv) > 1 and argv[0].rsplit("/", 1)[-1] in ("docker", "podman") and "run" in argv[1:3]
+
+
+def lacks_container(unit: UnitReading) -> bool:
+    """Whether a unit is the client of a container that is not known (yet)."""
+    return unit.running and unit.container is None and runs_container(exec_argv(unit.argv))
+
+
 def container_name(argv: list[str]) -> tuple[str, str] | None:
     """(program, container name) where a command is `docker run --name X` or `podman run`; None otherwise."""
-    if len(argv) < 2 or argv[0].rsplit("/", 1)[-1] not in ("docker", "podman") or "run" not in argv[1:3]:
+    if not runs_container(argv):
         return None
     for i, word in enumerate(argv):
         if word == "--name" and i + 1 < len(argv):

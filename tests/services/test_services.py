@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -146,3 +149,76 @@ def test_docker_logs_lose_and_double_nothing() -> None:
     stamp, _, count = (first[1].cursor or "").partition("#")
     assert [line.text for line in stamped_lines(text, stamp, int(count))] == ["100%"]
     assert stamped_lines(text, "2026-01-01T00:00:02.0Z", 1) == []
+
+
+CLIENT = "{ path=/usr/bin/docker ; argv[]=/usr/bin/docker run --name qwen img ; ignore_errors=no ; pid=9 ; }"
+
+
+def test_a_container_that_is_not_known_yet_is_nobody_elses() -> None:
+    """systemd tells of the client as soon as it runs; who owns the port cannot be said until its container is known."""
+    service, unit = SystemdService("s.service"), replace(UNIT, argv=CLIENT)
+    row = {
+        "pid": 5,
+        "docker": "0123456789abcdef0123",
+        "unit": "docker-x.scope",
+        "cgroup": "/system.slice/docker-x.scope",
+    }
+    assert service.owns(row, unit) is None
+    assert service.owns({"pid": 5, "proxy_to": "172.17.0.2", "unit": "docker.service"}, unit) is None
+    assert (
+        service.owns({**row, "docker": None, "unit": "t.service", "cgroup": "/system.slice/t.service"}, unit)
+        is False
+    )
+    # Its client is gone: what still answers is not this unit's.
+    assert service.owns(row, replace(unit, active="failed", main_pid=None)) is False
+
+
+class DockerHost:
+    """Answers like the agent: one change of the unit, and a container from the third inspect on."""
+
+    def __init__(self) -> None:
+        self.inspects = 0
+
+    async def call(self, op: str, **args: object) -> dict[str, object]:
+        assert op == "exec" and args["argv"][1] == "inspect"  # type: ignore[index]
+        self.inspects += 1
+        return (
+            {"rc": 0, "stdout": "cid@2026@\n", "stderr": ""}
+            if self.inspects > 2
+            else {"rc": 1, "stdout": "", "stderr": ""}
+        )
+
+    @asynccontextmanager
+    async def stream(self, op: str, **args: object) -> AsyncIterator[AsyncIterator[list[dict[str, object]]]]:
+        async def batches() -> AsyncIterator[list[dict[str, object]]]:
+            yield [
+                {
+                    "props": {
+                        "ActiveState": "active",
+                        "SubState": "running",
+                        "MainPID": "9",
+                        "InvocationID": "g",
+                        "ExecStart": CLIENT,
+                    }
+                }
+            ]
+            await asyncio.sleep(60)
+
+        yield batches()
+
+
+def test_the_watch_of_a_docker_client_tells_when_its_container_appears(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ddtop.services.systemd.CONTAINER_POLL_S", 0.01)
+
+    async def seen() -> list[str | None]:
+        found = []
+        async with SystemdService("s.service").watch(DockerHost()) as batches:  # type: ignore[arg-type]
+            async for readings in batches:
+                found += [r.generation for r in readings]
+                if len(found) == 2:
+                    break
+        return found
+
+    assert asyncio.run(asyncio.wait_for(seen(), 5)) == ["g", "g/cid@2026@"]
