@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test check unit bed stories fmt bench shots clean
+.PHONY: help demo test check unit bed stories fmt bench shots fuzz clean
 
 help:
 	@echo "make demo     set up, then the dashboard on an embedded SIMULATED host"
@@ -14,6 +14,7 @@ help:
 	@echo "make unit     the tests that need neither root nor the test bed"
 	@echo "make stories  the long form of the stories on the test bed (an hour or so)"
 	@echo "make bench    benchmarks of the load generator against a server with exact truth"
+	@echo "make fuzz     10 minutes of spoilt inputs through every parser (not part of CI)"
 	@echo "make shots    screenshots in assets/, made anew"
 
 # Installing the program alone (demo) takes seconds; the tools of the tests come on top of it.
@@ -58,6 +59,9 @@ fmt: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks
+
+fuzz: $(VENV)/.installed-dev
+	nice $(BIN)/python -m tests.fuzz
 
 shots: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.dashboard.shots

@@ -55,7 +55,7 @@ def _log(files: Mapping[str, bytes]) -> dict[str, Any]:
     except (ValueError, KeyError):
         numbers = {}
     told = {k: v for k, v in numbers.items() if k not in _HEAD and v is not None}
-    if told:
+    if told and numbers.get("lines") != 0:
         got.setdefault("metrics", {**told, "verdict": numbers.get("verdict"), "cause": numbers.get("cause")})
     return got
 

@@ -10,15 +10,29 @@ from typing import Any
 
 _WHAT = {
     "gpu": "the GPUs",
-    "log": "this server",
-    "sse": "this response",
-    "unit": "this service",
-    "model": "this model",
-    "results": "this result",
-    "ssh": "this SSH connection",
+    "log": "the server",
+    "sse": "the response",
+    "unit": "the service",
+    "model": "the model",
+    "results": "the result",
+    "ssh": "the SSH connection",
 }
 _TONE = {"info": "fine", "warn": "look at it", "error": "needs you", "critical": "stop and act"}
-_HEAD = {"schema", "kind", "verdict", "cause", "severity", "advice", "evidence"}
+_HEAD = {"schema", "kind", "verdict", "cause", "severity", "advice", "evidence", "meaning"}
+_SAYS = {
+    # verdict → what one says of it; {is} and {has} follow the number of the subject
+    "failed": "failed",
+    "stalled": "{has} stalled",
+    "ok": "{is} in order",
+    "success": "{is} in order",
+    "error": "{does} not work",
+    "partial": "{is} not the whole story",
+    "degraded": "{is} degraded",
+    "wrong-config": "{has} the wrong configuration",
+    "not-started": "{has} not started",
+    "needs-user-decision": "{needs} your decision",
+    "restage-needed": "must be staged again",
+}
 WIDTH = 100
 
 
@@ -42,11 +56,7 @@ def _clean(value: Any) -> Any:
 
 def render_text(result: Mapping[str, Any]) -> str:
     """Verdict and cause, the evidence with its line numbers, what to do, then the fields, for a terminal."""
-    kind = str(result.get("kind", ""))
-    verb = "are" if kind == "gpu" else "is"
-    head = f"{_WHAT.get(kind, 'it')} {verb} {result['verdict']}: {str(result['cause']).replace('-', ' ')}"
-    tone = _TONE.get(str(result["severity"]), "")
-    lines = [f"{head[:1].upper()}{head[1:]}.  [{result['severity']}{': ' + tone if tone else ''}]"]
+    lines = [_head(result)]
     proof = [item for item in result.get("evidence") or () if str(item.get("text", "")).strip()]
     proof = [item for at, item in enumerate(proof) if item not in proof[:at]]
     if proof:
@@ -73,6 +83,19 @@ def render_text(result: Mapping[str, Any]) -> str:
         lines += ["", "Read"]
         lines += _fields(fields)
     return "\n".join(lines)
+
+
+def _head(result: Mapping[str, Any]) -> str:
+    """`The server failed: GPU memory ran out while CUDA graphs were captured.`, and the same in the words of JSON."""
+    kind, verdict, cause = str(result.get("kind", "")), str(result["verdict"]), str(result["cause"])
+    phrase = _SAYS.get(verdict, "{is} " + verdict.replace("-", " "))
+    for one, many in (("is", "are"), ("has", "have"), ("does", "do"), ("needs", "need")):
+        phrase = phrase.replace("{" + one + "}", many if kind == "gpu" else one)
+    why = str(result.get("meaning") or cause.replace("-", " ")).rstrip(".")
+    tone = _TONE.get(str(result["severity"]), "")
+    head = f"{_WHAT.get(kind, 'it')} {phrase}: {why}."
+    said = textwrap.fill(head[:1].upper() + head[1:], WIDTH, break_on_hyphens=False)
+    return f"{said}\n[{verdict} · {cause} · {result['severity']}{': ' + tone if tone else ''}]"
 
 
 def _proof(item: Mapping[str, Any]) -> str:

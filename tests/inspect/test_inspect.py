@@ -87,7 +87,12 @@ def test_json_is_strict_and_text_reads(folder: Path) -> None:
     for key in ("schema", "kind", "verdict", "cause", "severity", "advice", "evidence"):
         assert key in back
     text = render_text(got)
-    assert got["verdict"] in text.splitlines()[0] and "Because" in text and "Do" in text
+    words = next(line for line in text.splitlines() if line.startswith("["))
+    assert (
+        f"[{got['verdict']} · {got['cause']} · {got['severity']}" in words
+        and "Because" in text
+        and "Do" in text
+    )
     assert all(ch.isprintable() or ch == "\n" for ch in text)
 
 

@@ -1,0 +1,147 @@
+"""Writes docs/diagnosis.md from the program's own tables and from real answers: `python -m tests.inspect.docs`.
+
+A test compares the file with what this gives, so that the page cannot say anything else than the program.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ddtop.bench.importers.verdict import advice as result_advice
+from ddtop.bench.ssediag import ADVICE as SSE_ADVICE
+from ddtop.bench.validity import TABLE
+from ddtop.inspect import inspect_file, render_text
+from ddtop.inspect.vocabulary import as_markdown
+from ddtop.services.causes import causes_markdown
+from ddtop.sources.kernellog import XIDS
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "diagnosis.md"
+CASES = ROOT / "tests" / "cases"
+RESULT_CAUSES = (
+    "complete", "requests-failed-or-missing", "no-request-completed", "tokens-not-visible-to-client",
+    "chunks-counted-as-tokens", "last-line-truncated", "not-a-result",
+)  # fmt: skip
+EXAMPLES = (
+    ("A server that did not start", "ddtop inspect log input.log", "B05-sglang-graph-capture-oom", "log", 14),
+    ("A unit: `systemctl show`, the journal and what `systemctl start` said, in one folder",
+     "ddtop inspect unit FOLDER", "E01-exec-203-start-returned-0", "unit", 14),
+    ("GPUs", "ddtop inspect gpu input.csv", "A09-gpu-requires-reset-csv", "gpu", 16),
+    ("A model's folder, as a listing", "ddtop inspect model FOLDER", "G01-hf-cache-one-shard-incomplete", "model", 20),
+)  # fmt: skip
+
+INTRO = """# Why: what ddtop knows of failures
+
+<!-- Made by `python -m tests.inspect.docs` from the program's own tables; a test keeps it so. -->
+
+ddtop names a cause, the evidence it rests on (line, reading, cursor) and what to do: in the alert bar, in the headless
+output and in `ddtop inspect` in the same words. A cause has a *kind*, and the kind decides what happens without a
+person: `config` is never tried again, `transient` and `bug` once, `host` only after a probe of the host is clean.
+
+## `ddtop inspect`: the same judgement on a file
+
+```
+ddtop inspect FILE                 the kind is guessed
+ddtop inspect KIND FILE [--json]   log gpu sse unit model results ssh
+ssh gpu7 journalctl -u sglang -b -o short-iso | ddtop inspect log -
+ssh gpu7 'systemctl status sglang --no-pager -l' | ddtop inspect unit -
+ssh gpu7 nvidia-smi -q -x | ddtop inspect gpu -
+ssh gpu7 ls -lR /dev/shm/Qwen3.6-27B | ddtop inspect model -
+kubectl logs --timestamps pod/vllm-0 | ddtop inspect log -
+docker logs -t vllm 2>&1 | ddtop inspect log -
+ddtop inspect ssh gpu7             what your own ssh config makes of a host name
+```
+
+Exit status 0: it could be judged (whatever the verdict); 1: it could not, with the reason; 2: wrong usage. With `--json`
+one object with `schema`, `kind`, `verdict`, `cause`, `severity` (info, warn, error, critical), `advice`, `evidence[]`
+(`file`, `line`, `text`) and the fields of its kind. **What is not known is absent**, never 0. A log may be plain, from
+journald in any of its forms, from docker or kubectl, with or without colours; several ranks are told apart, and the
+first failing rank's first true cause wins over what followed from it ("Received sigquit", "Engine core initialization
+failed"). A folder with `input*` files is judged as one.
+
+"""
+
+BOUND = """## What limits the GPUs
+
+In order of trust: DRAM and tensor activity (GPM, by `nvidia-smi dmon --gpm-metrics` on Hopper and newer data-centre
+chips), `utilization.memory`, power. A verdict says how strong it is; `unknown` is an answer. It is told while ddtop
+watches (on change, at most every 2 s), and stands with each cell as `bound`, `bound_strength`, `bound_why`,
+`bound_meaning`.
+
+| verdict | what it means for the sweep |
+|---|---|
+| `memory-bound` | tensor cores have room: a larger tree budget or batch is nearly free |
+| `compute-bound` | a larger budget or batch costs time in full: fewer draft nodes, or more GPUs |
+| `balanced` | memory and arithmetic are both near their limit: about the best batch or budget |
+| `latency-bound` | neither is busy: kernel launches, the host or communication set the pace |
+| `throttled` | heat, power brake or hardware slowdown: results of this time are not comparable |
+| `power-capped` | at the power limit with lowered clocks: compare only at the same limit |
+| `wedged-collective` | busy, low power, nothing moving: no result will come; restart, look at NCCL and the kernel log |
+| `idle` / `unknown` | no work / the readings do not decide |
+
+## The kernel log
+
+Xid errors, OOM kills, lost GPUs, link and disk errors are read as the kernel says them (`_TRANSPORT=kernel`), joined to the
+cell that ran at that moment of the host's own clock (also when the line is read only after a cut), and go before what
+the server's log says. Where nvidia-smi has `gpu_recovery_action`, that decides: an Xid after which the driver asks for
+nothing doubts one cell (`kernel-fault`); one after which it asks for a reset makes the cell invalid (`host-fault`), stops
+the job and waits until a probe of the host is clean.
+
+"""
+
+ADDING = """## Adding a signature
+
+1. Take the real line (with its source) and find the words that no healthy log has.
+2. Add a row to `ddtop/sources/signatures.toml`: `id`, `engine`, `phase`, `kind`, `role` (`cause`, or `pointer` when it only
+   says that something else failed), `anchors` (plain words, one of which is in the line), `regex`, `cause`, `advice`,
+   `sample` (that real line), `source`.
+3. Put the id into the `signatures` of a cause in `ddtop/services/causes.toml` (`id@phase` when it means that only in one
+   phase), or add a `[[cause]]` with verdict, severity, kind, retryable, means and advice.
+4. Copy the input into `tests/cases/X99-short-name/` as `input.log`, with `expect.toml` (what you would have answered) and
+   `source.txt`.
+5. `pytest tests/sources tests/test_cases.py`: every row is tried on its sample, and must be silent on all healthy logs.
+6. `python -m tests.inspect.docs` writes this page anew.
+"""
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def example(title: str, command: str, case: str, kind: str, most: int) -> str:
+    """A command with the beginning of the answer that it really gives."""
+    folder = CASES / case
+    files = [f for f in folder.iterdir() if f.name.startswith("input.")]
+    target = files[0] if "FOLDER" not in command and len(files) == 1 else folder
+    answer = render_text(inspect_file(kind, target)).splitlines()
+    shown = answer[:most] + (["  …"] if len(answer) > most else [])
+    return f"{title}:\n\n```\n$ {command}\n" + "\n".join(shown) + "\n```\n\n"
+
+
+def page() -> str:
+    """The whole page."""
+    out = [INTRO, *(example(*e) for e in EXAMPLES), BOUND]
+    out.append("| Xid | meaning | kind | severity | what to do |\n|---|---|---|---|---|\n")
+    out += [
+        f"| {x.code} | {cell(x.meaning)} | {x.kind} | {x.severity} | {cell(x.advice)} |\n"
+        for x in XIDS.values()
+    ]
+    out.append("\n# Every cause, with its advice\n\n## log, unit\n\n")
+    out.append(causes_markdown().strip() + "\n\n" + as_markdown().strip() + "\n\n")
+    out.append("## sse\n\n| cause | what to do |\n|---|---|\n")
+    out += [f"| `{cause}` | {cell(words)} |\n" for cause, words in sorted(SSE_ADVICE.items())]
+    out.append("\n## results\n\n| cause | what to do |\n|---|---|\n")
+    out += [f"| `{cause}` | {cell(result_advice(cause))} |\n" for cause in RESULT_CAUSES]
+    out.append(
+        "\n## Reasons against a measured cell\n\n| reason | verdict | means | what to do |\n|---|---|---|---|\n"
+    )
+    out += [
+        f"| `{slug}` | {r.verdict} | {cell(r.meaning)} | {cell(r.advice)} |\n" for slug, r in TABLE.items()
+    ]
+    return "".join(out) + "\n" + ADDING
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE.relative_to(ROOT)}: {len(page().splitlines())} lines\n")
