@@ -53,7 +53,7 @@ docker logs -t vllm 2>&1 | ddtop inspect log -
 ddtop inspect ssh gpu7             what your own ssh config makes of a host name
 ```
 
-Exit status 0: it could be judged (whatever the verdict); 1: it could not, with the reason; 2: wrong usage. With `--json`
+Exit status 0: it could be judged (whatever the verdict); 12: it could not, with the reason; 2: wrong usage. With `--json`
 one object with `schema`, `kind`, `verdict`, `cause`, `severity` (info, warn, error, critical), `advice`, `evidence[]`
 (`file`, `line`, `text`) and the fields of its kind. **What is not known is absent**, never 0. A log may be plain, from
 journald in any of its forms, from docker or kubectl, with or without colours; several ranks are told apart, and the
