@@ -128,6 +128,13 @@ def test_pressure_does_not_count_where_the_servers_threads_were_asked() -> None:
     assert reasons(made(pressure={"psi_cpu_some_share": 0.2, "server_wait_share": 0.001})) == ()
 
 
+def test_a_nonce_does_where_no_flush_is_known() -> None:
+    flush = {"asked": False, "ok": False, "text": "no known way to flush the cache of 'llamacpp'"}
+    assert reasons(made(flush=flush, spec={"nonce": "n", "concurrency": 1})) == ()
+    assert reasons(made(flush=flush, spec={"concurrency": 1})) == ("cache-not-flushed",)
+    assert reasons(made(flush={**flush, "asked": True}, spec={"nonce": "n"})) == ("cache-not-flushed",)
+
+
 def test_retractions_and_own_count() -> None:
     def counters(retracted: float, tokens: float) -> dict[str, Any]:
         names = ("sglang:num_retracted_requests_total", "sglang:generation_tokens_total")

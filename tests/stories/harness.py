@@ -277,6 +277,20 @@ def states_of(state: State, config: str) -> set[str]:
     return {c.state for c in state.plan_cells if c.spec.config == config}
 
 
+def left_behind(host: Any, before: dict[str, Any], but: tuple[str, ...], timeout_s: float = 30) -> list[str]:
+    """What is not as it was found, waiting for what is still going down; lines that name one of `but` do not count."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        lines = [
+            x
+            for x in host.oracle.settled(host.name, before, timeout_s=0)
+            if not any(name in x for name in but)
+        ]
+        if not lines or time.monotonic() > deadline:
+            return lines
+        time.sleep(0.3)
+
+
 TABLES: dict[str, list[tuple[str, float]]] = {}
 """Title → (kind, seconds): printed at the end of the test run (conftest.py)."""
 
