@@ -40,7 +40,7 @@ check: $(VENV)/.installed-dev
 test: $(VENV)/.installed-dev
 	bash .ci/packages
 	$(MAKE) check
-	$(PYTEST)
+	$(PYTEST) -m "not stories"
 
 unit: $(VENV)/.installed-dev
 	$(PYTEST) -m "not bed and not stories"
