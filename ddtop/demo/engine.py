@@ -4,8 +4,7 @@ No model runs. One request at a time or many, each stream gets a chunk a verify 
 STEP_S seconds and brings as many tokens as the chosen drafter would have accepted, so throughput, acceptance
 length and GPU load move together as they do on a real host.
 
-Environment: DDTOP_DEMO_DIR (where GPU state goes), SIM_LOAD_S, SIM_FAIL_FIRST_START (a failure of `FAILURES`;
-the first start with it dies, later ones live).
+Environment: DDTOP_DEMO_DIR (where GPU state goes), SIM_LOAD_S (how long a start takes), and the faults of `faults.py`.
 """
 
 from __future__ import annotations
@@ -21,22 +20,11 @@ import time
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
-from ddtop.demo.engine_http import Handler, Model
+from ddtop.demo import faults
+from ddtop.demo.engine_http import Handler
 
 STEP_S = 1 / 26
 """One forward pass: without speculation 26 tok/s, the figure of the real machine this is modelled on."""
-
-FAILURES = {
-    "nccl-watchdog": (
-        "[rank0]:[E730 12:00:00.000000000 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation "
-        "timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=4096, NumelOut=4096, Timeout(ms)=600000) ran for "
-        "600029 milliseconds before timing out."
-    ),
-    "cuda-oom": (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 0 has a total capacity of "
-        "95.59 GiB of which 1.12 GiB is free."
-    ),
-}
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -87,17 +75,13 @@ def log(text: str) -> None:
     print(time.strftime("[%Y-%m-%d %H:%M:%S] ") + text, flush=True)
 
 
-def fail_first_start(gpu: Gpu) -> None:
-    """Dies as SGLang does when a scheduler process fails, if this is the first start that was told to."""
-    name = os.environ.get("SIM_FAIL_FIRST_START")
-    if not name:
+def fail_if_told(gpu: Gpu) -> None:
+    """Dies as SGLang does when a scheduler process fails, if this start is to."""
+    words = faults.failure()
+    if words is None:
         return
-    mark = Path(os.environ["DDTOP_DEMO_DIR"], f"failed-{name}")
-    if mark.exists():
-        return
-    mark.touch()
     log("Scheduler hit an exception: Traceback (most recent call last):")
-    print(FAILURES[name], file=sys.stderr, flush=True)
+    print(words, file=sys.stderr, flush=True)
     log("Received sigquit from a child process. It usually means the child failed.")
     gpu.forget()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -127,7 +111,8 @@ def load(args: argparse.Namespace, gpu: Gpu) -> None:
             flush=True,
         )
         if i == shards // 2:
-            fail_first_start(gpu)
+            fail_if_told(gpu)
+            faults.hang()
         gpu.say("load", 600 + 52_000 * i / shards)
         time.sleep(seconds * 0.5 / (shards + 1))
     log("Load weight end. elapsed=2.00 s, type=Qwen3ForCausalLM, avail mem=43.10 GB, mem usage=51.40 GB.")
@@ -156,7 +141,10 @@ def main(argv: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, stop)
     print("SIMULATED: no model runs here; this is the demo's stand-in for SGLang", flush=True)
     load(args, gpu)
-    model = Model(args=vars(args), acceptance=acceptance(args), step_s=STEP_S, gpu=gpu, log=log)
+    model = faults.FaultyModel(
+        args=vars(args), acceptance=acceptance(args), step_s=float(os.environ.get("SIM_STEP_S", STEP_S)),
+        gpu=gpu, log=log,
+    )  # fmt: skip
     server = ThreadingHTTPServer((args.host, args.port), Handler)
     server.daemon_threads = True
     server.model = model  # type: ignore[attr-defined]  # how http.server hands things to its handlers
@@ -165,6 +153,7 @@ def main(argv: list[str] | None = None) -> None:
     time.sleep(0.5)
     model.ready.set()
     log("The server is fired up and ready to roll!")
+    faults.arm(model)
     while True:
         signal.pause()
 

@@ -25,6 +25,8 @@ class GpuSink(Protocol):
 class Model:
     """What all requests share: counters, speed and the GPU's look."""
 
+    version = "0.5.23+SIMULATED"
+
     def __init__(
         self,
         *,
@@ -131,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path in ("/server_info", "/get_server_info"):
             status = "ready" if ready else "starting"
             self.answer(
-                {**self.model.args, "version": "0.5.23+SIMULATED", "status": status, "internal_states": [{}]}
+                {**self.model.args, "version": self.model.version, "status": status, "internal_states": [{}]}
             )
         elif self.path in ("/model_info", "/get_model_info"):
             self.answer({"model_path": self.model.args["model_path"], "is_generation": True})

@@ -75,8 +75,8 @@ async def _session(process: asyncssh.SSHServerProcess[bytes], world: World) -> N
         await ended
 
 
-async def serve(world: World) -> None:
-    """Listens on a free loopback port until standard input closes; then ends the connections and their sessions."""
+async def serve(world: World, port: int = 0) -> None:
+    """Listens on loopback (port 0: a free one) until standard input closes; then ends the connections and sessions."""
     sessions: set[asyncio.Task[None]] = set()
 
     async def session(process: asyncssh.SSHServerProcess[bytes]) -> None:
@@ -91,7 +91,7 @@ async def serve(world: World) -> None:
     listener = await asyncssh.create_server(
         _Login,
         "127.0.0.1",
-        0,
+        port,
         server_host_keys=[str(world.host_key)],
         authorized_client_keys=str(world.authorized_keys),
         process_factory=session,
@@ -109,15 +109,16 @@ async def serve(world: World) -> None:
 
 
 def main() -> None:
-    """Serves `sys.argv[1]`. With the word `keep` its folder is left; else it goes, whatever became of the demo."""
+    """Serves `sys.argv[1]`. With the word `keep` (and a port, or 0) its folder is left; else it goes, whatever
+    became of the demo."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # standard input says when it is over; then there is work to do
     world = World(Path(sys.argv[1]))
     try:
-        asyncio.run(serve(world))
+        asyncio.run(serve(world, int((sys.argv[3:] or ["0"])[0])))
     finally:
         world.end_processes()
-        if sys.argv[2:] != ["keep"]:
+        if sys.argv[2:3] != ["keep"]:
             shutil.rmtree(world.root, ignore_errors=True)
 
 
