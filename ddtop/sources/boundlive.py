@@ -39,7 +39,8 @@ class GpmStream:
         """A row that has a DRAM or tensor activity; None for all else."""
         head = dmon_head(line)
         if head is not None:
-            self._columns = head
+            if {"dram", "mmaact"} & set(head):
+                self._columns = head
             return None
         sample = parse_dmon_line(self._columns, line)
         if sample is None or (sample.dram_active_pct is None and sample.tensor_active_pct is None):
