@@ -129,7 +129,7 @@ def runs(
             typer.echo(output.export_run(run, Path(target)))
         case other:
             raise UsageError(
-                f"ddtop runs: cannot make sense of `{' '.join(other)}`", do="ddtop runs export RUN FILE"
+                f"runs: cannot make sense of `{' '.join(other)}`", do="ddtop runs export RUN FILE"
             )
 
 
@@ -253,7 +253,7 @@ def inspect(
     from ddtop.inspect import main_inspect
 
     if len(words) not in (1, 2):
-        raise UsageError(f"ddtop inspect: {len(words)} words given", do="ddtop inspect [KIND] FILE")
+        raise UsageError(f"inspect: {len(words)} words given", do="ddtop inspect [KIND] FILE")
     kind = words[0] if len(words) == 2 else None
     raise typer.Exit(main_inspect(kind, words[-1], json_out))
 

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Any, cast
 import msgspec
 
 from ddtop import __version__, paths
-from ddtop.errors import DdtopError, HostError, HostUnreachableError, RefusedError
+from ddtop.errors import DdtopError, HostError, HostUnreachableError, JournalError, RefusedError
 from ddtop.events import CellsPlanned, CellStateSet, Event, RunEnded, RunStarted, encode
 from ddtop.journal.history import History
 from ddtop.journal.locks import live_recording
@@ -41,7 +42,7 @@ from ddtop.sweep.limits import prior_limits
 from ddtop.sweep.monitor import Monitor
 from ddtop.sweep.notify import Notifier
 from ddtop.sweep.sweepplan import OPEN_STATES, Sweep
-from ddtop.sweep.tasks import alongside
+from ddtop.sweep.tasks import alongside, first_of
 
 EXIT_CODES = {
     "done": 0, "some-failed": 10, "host-lost": 11, "refused": 12, "stopped": 130, "interrupted": 130, "crashed": 1,
@@ -111,6 +112,9 @@ def _choose(options: RunOptions) -> tuple[Path, Plan | None]:
         path = new_path(options.host, "")
     if plan is None and path.exists() and path.stat().st_size:
         old = read_state(path, check=False)
+        check_continues(
+            path, options.host, old.run.name
+        )  # another host's recording is refused before its plan is read
         if old.run.mode == "sweep" and old.run.plan_toml:
             plan, _ = parse_plan(old.run.plan_toml, name=old.run.plan_path or "the recording's plan")
     return path, plan
@@ -142,7 +146,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         notifier.see(event)
 
     deck = Deck(run_id=run_id, host_name=options.host, sink=sink, state=state, sweep=sweep)
-    deck.seen = lambda event: [printer(event, state) for printer in printers]
+    deck.seen = lambda event: _show(printers, event, state)
     deck.emit(
         RunStarted, run_id=run_id, name=sweep.name if sweep else "", mode="sweep" if sweep else "monitor",
         segment=state.run.segment + 1 if state.run.run_id else 0, ddtop_version=__version__,
@@ -166,6 +170,8 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         outcome = Outcome(word="host-lost", reason=str(error))
     except HostError as error:
         outcome = Outcome(word="some-failed", reason=str(error))
+    except Exception as error:
+        outcome = _crashed(error)
     word = cast(Any, outcome.word)
     deck.emit(
         RunEnded,
@@ -177,6 +183,25 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     await notifier.drain()
     _learn(state)
     return EXIT_CODES[outcome.word]
+
+
+def _crashed(error: Exception) -> Outcome:
+    """A bug of ours ends the run with a sentence; what a developer needs goes to ddtop's own log.
+
+    An error of the recording itself (a full disk) is not ours to write into it, and is raised.
+    """
+    lost = first_of(error, JournalError)
+    if lost is not None:
+        raise lost from error
+    log = paths.state_dir() / "ddtop.log"
+    with contextlib.suppress(OSError):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as out:
+            out.write(f"{time.strftime('%F %T')} runner {os.getpid()}\n")
+            traceback.print_exception(error, file=out)
+    root = first_of(error, Exception) or error
+    what = f"a bug of ddtop: {type(root).__name__}: {root}"
+    return Outcome(word="crashed", reason=f"{what}; connect again to go on; see {log}")
 
 
 def _recall_causes(deck: Deck) -> None:
@@ -216,16 +241,19 @@ def _learn(state: State) -> None:
 
 
 def _take_signals(main: Controller | Monitor) -> None:
-    """The first SIGTERM or SIGINT ends the run cleanly; a second one at once."""
+    """The first SIGTERM, SIGINT or SIGHUP ends the run cleanly; a second one at once. nohup is respected."""
     loop = asyncio.get_running_loop()
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)  # the terminal of a foreground run was closed
 
     def clean(name: str) -> None:
         main.stop(name)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in numbers:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in numbers:
         loop.add_signal_handler(number, clean, number.name)
 
 
@@ -238,6 +266,15 @@ def _printers(options: RunOptions) -> list[Printer]:
 
         found.append(make_printer(sys.stderr))
     return found
+
+
+def _show(printers: list[Printer], event: Event, state: State) -> None:
+    """Shows an event; a terminal or pipe that is gone costs the run nothing."""
+    for printer in tuple(printers):
+        try:
+            printer(event, state)
+        except (OSError, ValueError):
+            printers.remove(printer)
 
 
 def _print_json(event: Event, state: State) -> None:

@@ -109,6 +109,45 @@ def b300(bed: Bed, oracle: Oracle) -> Iterator[BedHost]:
     yield from _host("b300", bed, oracle)
 
 
+MAY_SKIP = (
+    "no old python",  # Python 3.6 and 3.7, to be told that they are too old
+    "this machine has an NVIDIA driver",
+    "no NVIDIA driver on this machine",
+    "may not mount here",
+)
+"""What a machine of CI need not have. Any other skip there is a hole in what CI shows, and fails the run."""
+
+_skipped: list[str] = []
+
+
+def may_skip(reason: str) -> bool:
+    """Whether a test may be skipped in CI for `reason`, as pytest reports it (`Skipped: …`)."""
+    return any(words in reason for words in MAY_SKIP)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Notes skips that CI may not have."""
+    if not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if not may_skip(reason):
+        _skipped.append(f"{report.nodeid}: {reason}")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """With CI=true a skip that is not on the list is a failure."""
+    if _skipped and os.environ.get("CI") == "true" and exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says which skips made the run fail."""
+    if _skipped and os.environ.get("CI") == "true":
+        terminalreporter.section("skipped in CI, which it may not be (tests/conftest.py: MAY_SKIP)")
+        for line in _skipped:
+            terminalreporter.line(line)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test that uses the bed bears its mark."""
     for item in items:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ddtop.journal.session import Session
     from ddtop.plan import Plan
     from ddtop.runner import RunOptions
+    from ddtop.sources.gpu_sample import GpuSample
 
 UNFINISHED = ("interrupted", "crashed", "host-lost")
 """States of a recording that `ddtop connect HOST` takes up again by itself: its runner did not end by request."""
@@ -205,12 +206,26 @@ def _once(host: str, options: Options, settings: Settings) -> int:
             await reached.close()
 
     found, rtt_ms, target = asyncio.run(ask())
+    if target == "this machine":
+        found = {**found, "gpus": local_gpus() or found.get("gpus")}
     print(
         probe_json(host, target, found, rtt_ms)
         if options.json_out
         else probe_text(host, target, found, rtt_ms)
     )
     return 0
+
+
+def local_gpus() -> tuple[GpuSample, ...]:
+    """This machine's GPUs by NVML, which says more than nvidia-smi; empty where it cannot be asked."""
+    from ddtop.errors import HostError
+    from ddtop.sources.nvml import NvmlSource
+
+    try:
+        with NvmlSource() as source:
+            return source.sample()
+    except HostError:
+        return ()
 
 
 def replay(recording: Path, speed: float) -> int:

@@ -25,7 +25,7 @@ def parse_slo(text: str | None) -> Slo | None:
         return None
     limits: dict[str, float] = {}
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\w+)\s*=\s*([\d.]+)\s*(ms|s)?\s*", part)
+        match = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+(?:\.\d+)?|\.\d+)\s*(ms|s)?\s*", part)
         if match is None or match[1].lower() not in _SLO:
             raise UsageError(
                 f"--slo: cannot make sense of `{part.strip()}`",
@@ -65,17 +65,30 @@ def bench(
     options: dict[str, Any], *, prompt: str | None, prompt_file: Path | None, slo: str | None, as_json: bool
 ) -> int:
     """Measures `options["url"]` and prints the result. 0 VALID, 10 SUSPECT or INVALID."""
-    from ddtop.bench.urlbench import BenchOptions, exit_code, render_bench, run_bench
+    from ddtop.bench.urlbench import BenchOptions, exit_code, render_bench, run_bench, split_url
+    from ddtop.commands.endpoint import ask_endpoint, check_url
 
     if prompt is not None and prompt_file is not None:
         raise UsageError("--prompt and --prompt-file are both given", do="give one of them")
     for name in ("concurrency", "output_tokens"):
         if options[name] < 1:
             raise UsageError(f"--{name.replace('_', '-')} is {options[name]}", do="give 1 or more")
+    for name in ("requests", "rate", "random_input"):
+        if options[name] < 0:
+            raise UsageError(f"--{name.replace('_', '-')} is {options[name]}", do="give 0 or more")
+    if options["endpoint"] not in ("", "chat", "completions", "generate"):
+        raise UsageError(f"--endpoint {options['endpoint']}: unknown", do="chat, completions or generate")
+    if options["time_limit_s"] <= 0:
+        raise UsageError(f"--time-limit is {options['time_limit_s']:g}", do="give more than 0 seconds")
     prompts: tuple[Any, ...] = (prompt,) if prompt is not None else ()
     if prompt_file is not None:
         prompts = read_prompts(prompt_file)
     limits = parse_slo(slo)
+    check_url(options["url"], options["api_key_env"])
+    found = ask_endpoint(split_url(options["url"])[0], options["api_key_env"])
+    for note in found.notes(options["model"]):
+        print(f"ddtop: {options['url']}: {note}", file=sys.stderr)
+    options = {**options, "engine": found.engine}
     with _progress(as_json) as report:
         result = run_bench(BenchOptions(**options, prompts=prompts, slo=limits, progress=report))
     print(json.dumps(result, indent=1, ensure_ascii=False) if as_json else render_bench(result))
@@ -124,9 +137,7 @@ def selftest(*, concurrency: int, chunk_ms: float, tokens_per_chunk: int, as_jso
     from ddtop.bench.urlbench import SelftestOptions, render_selftest, run_selftest
 
     if concurrency < 1 or chunk_ms <= 0 or tokens_per_chunk < 1:
-        raise UsageError(
-            "ddtop selftest: the load must be above zero", do="ddtop selftest -c 64 --chunk-ms 20"
-        )
+        raise UsageError("selftest: the load must be above zero", do="ddtop selftest -c 64 --chunk-ms 20")
     try:
         result = run_selftest(
             SelftestOptions(streams=concurrency, dt_ms=chunk_ms, tokens_per_chunk=tokens_per_chunk)

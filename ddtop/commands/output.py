@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddtop.errors import UsageError
+
+if TYPE_CHECKING:
+    from ddtop.bench.judge import CellJudgement
+    from ddtop.events import CellMeasured
 
 
 def report(
@@ -18,7 +23,7 @@ def report(
 
     if sum((html is not None, md, csv, as_json)) > 1:
         raise UsageError(
-            "ddtop report: more than one form asked for", do="choose one of --html, --md, --csv, --json"
+            "report: more than one form asked for", do="choose one of --html, --md, --csv, --json"
         )
     loaded = [load(resolve_run(str(path)).path) for path in recordings]
     if as_json:
@@ -125,7 +130,7 @@ def export_results(recording: Path, form: str) -> str:
 
     writers = {"sglang": to_sglang, "vllm": to_vllm}
     if form not in writers:
-        raise UsageError(f"ddtop export: no format `{form}`", do="--format sglang or --format vllm")
+        raise UsageError(f"export: no format `{form}`", do="--format sglang or --format vllm")
     path = resolve_run(str(recording)).path
     specs = {cell.spec.id: cell.spec for cell in load(path).state.plan_cells}
     latest: dict[str, CellMeasured] = {}
@@ -134,7 +139,11 @@ def export_results(recording: Path, form: str) -> str:
             if isinstance(event, CellMeasured) and event.raw and event.cell_id in specs:
                 latest[event.cell_id] = event
     rows = [
-        {**writers[form](event.raw), "ddtop_config": specs[cell].config, "ddtop_tp": specs[cell].tp}
+        {
+            **writers[form](event.raw, _judged(event)),
+            "ddtop_config": specs[cell].config,
+            "ddtop_tp": specs[cell].tp,
+        }
         for cell, event in latest.items()
     ]
     if not rows:
@@ -142,3 +151,14 @@ def export_results(recording: Path, form: str) -> str:
             f"{path}: no cell of it was measured by ddtop's own load generator", do="ddtop report FILE"
         )
     return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+
+
+def _judged(event: CellMeasured) -> CellJudgement:
+    """The judgement as it was recorded: a recording keeps the figures, not every lag they were made from."""
+    from ddtop.bench.judge import CellJudgement
+    from ddtop.bench.validity import judge_reasons
+
+    again = judge_reasons(event.reasons)
+    return CellJudgement(
+        event.validity, event.reasons, again.fault, again.state, again.cause, dict(event.metrics)
+    )

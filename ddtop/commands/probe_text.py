@@ -14,8 +14,10 @@ GIB = 1 << 30
 
 
 def gpus_of(probe: Mapping[str, Any]) -> tuple[GpuSample, ...]:
-    """The GPUs of a probe, from nvidia-smi's own text; empty where it could not be asked."""
+    """The GPUs of a probe, from nvidia-smi's own text (or NVML's readings); empty where neither could be asked."""
     gpus = probe.get("gpus")
+    if isinstance(gpus, tuple):
+        return gpus
     if not isinstance(gpus, Mapping) or not isinstance(gpus.get("csv"), str):
         return ()
     return tuple(sample for _, sample in parse_query_csv(gpus["csv"].splitlines(), gpus.get("fields")))

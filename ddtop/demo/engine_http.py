@@ -128,7 +128,10 @@ class Handler(BaseHTTPRequestHandler):
             self.answer("", 200 if ready else 503, "text/plain")
         elif self.path == "/v1/models":
             self.answer(
-                {"object": "list", "data": [{"id": self.model.args["model_path"], "object": "model"}]}
+                {
+                    "object": "list",
+                    "data": [{"id": self.model.args["model_path"], "object": "model", "owned_by": "sglang"}],
+                }
             )
         elif self.path in ("/server_info", "/get_server_info"):
             status = "ready" if ready else "starting"

@@ -19,9 +19,16 @@ def make_printer(out: TextIO) -> Printer:
     return _terminal(out) if out.isatty() else _lines(out)
 
 
+_CONTROL = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+
+
 def stamped(event: Event, text: str) -> str:
-    """A line with its time of day."""
-    return f"{time.strftime('%H:%M:%S', time.localtime(event.at_s))} {text}"
+    """A line with its time of day. Control sequences of a host's log do not reach the terminal.
+
+    >>> print(stamped(Event(at_s=0, mono_s=0, host="h"), "a\x1b[2Jb")[9:])
+    a[2Jb
+    """
+    return f"{time.strftime('%H:%M:%S', time.localtime(event.at_s))} {text.translate(_CONTROL)}"
 
 
 def _lines(out: TextIO) -> Printer:

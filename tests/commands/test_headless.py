@@ -1,0 +1,143 @@
+"""`connect` without a screen: one probe, a recorded sweep, its end by a person, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ddtop.commands.plan_new import plan_text
+from ddtop.errors import RefusedError
+from ddtop.journal.reader import read_state
+
+from .conftest import Cli, DemoHost, DemoRun
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="hosts are Linux machines")
+
+
+def wait_for(process: subprocess.Popen[str], words: str, seconds: float) -> list[str]:
+    """The lines of stderr up to the one with `words`."""
+    assert process.stderr is not None
+    lines: list[str] = []
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        line = process.stderr.readline()
+        if not line:
+            break
+        lines.append(line)
+        if words in line:
+            return lines
+    process.kill()
+    pytest.fail(f"`{words}` was never said:\n{''.join(lines)}")
+
+
+def test_the_demo_without_a_screen(demo_run: DemoRun) -> None:
+    assert demo_run.done.rc == 0, demo_run.done.err
+    said = demo_run.done.err
+    assert "SIMULATED" in said
+    assert "NOT STARTING?" in said and "nccl-collective-timeout" in said
+    assert "6 done, 0 failed, 0 broken, 0 skipped, 0 open" in said
+    assert "cannot be read" not in said, "a process that was never started is no trouble"
+    assert "gate ?" not in said, "an owner that has just gone is not unknown"
+    state = read_state(demo_run.recording)
+    assert state.run.simulated
+    assert {c.state for c in state.plan_cells} == {"done"}
+    assert {c.validity for c in state.plan_cells} <= {"VALID", "SUSPECT"}
+    b16 = [c.metrics["acceptance_length"] for c in state.plan_cells if c.spec.config == "b16"]
+    assert all(4.5 < value < 5.1 for value in b16), "as the stand-in's drafter accepts"
+    (alert,) = state.alerts.values()
+    assert alert.resolved is not None and alert.raised.signature_id == "nccl-watchdog"
+    assert not list(demo_run.recording.parent.glob("ddtop-demo-*")), "its folder is gone"
+
+
+def test_once_on_this_machine(ddtop: Cli) -> None:
+    shown = ddtop("connect", "local", "--once")
+    assert shown.rc == 0
+    assert shown.out.startswith("local (this machine) up ")
+    found = json.loads(ddtop("connect", "local", "--once", "--json").out)
+    assert found["schema"] == 1 and found["host"] == "local"
+    assert found["uptime_s"] > 0 and found["boot"]
+    assert None not in found.values(), "what is not known is absent"
+
+
+def test_once_over_ssh(ddtop: Cli, demo_host: DemoHost) -> None:
+    with demo_host.engine() as url:
+        shown = ddtop("connect", "demo", "--once", "--ssh-config", demo_host.ssh_config)
+        found = ddtop("connect", "demo", "--once", "--json", "--ssh-config", demo_host.ssh_config)
+        plan = ddtop("plan", "new", "--from", "demo", "--ssh-config", demo_host.ssh_config)
+    port = int(url.rsplit(":", 1)[1])
+    assert shown.rc == 0 and "SIMULATED RTX PRO 6000" in shown.out and f"port {port}" in shown.out
+    probe = json.loads(found.out)
+    assert len(probe["gpus"]) == 8 and probe["gpus"][0]["name"].startswith("SIMULATED")
+    mine = [s for s in probe["servers"] if s.get("port") == port]
+    assert mine and mine[0]["engine"] == "sglang"
+    assert probe["target"].startswith("demo@127.0.0.1")
+    assert plan.rc == 0, plan.err
+    path = ddtop.home.parent / "new.toml"
+    path.write_text(plan.out)
+    checked = ddtop("plan", "check", path)
+    assert checked.rc == 0, checked.err
+    assert "in order" in checked.out
+
+
+def test_nothing_serves_there() -> None:
+    with pytest.raises(RefusedError, match=r"no SGLang, vLLM or llama\.cpp server runs there"):
+        plan_text("box", {"servers": []})
+
+
+def test_ctrl_c_ends_a_sweep_and_the_host_is_as_it_was(
+    ddtop: Cli, demo_host: DemoHost, tmp_path: Path
+) -> None:
+    ddtop.env["DDTOP_DEMO_DIR"] = str(demo_host.world.root)
+    file = tmp_path / "run.ddtop"
+    words = ("connect", "demo", "--ssh-config", demo_host.ssh_config, "--plan", demo_host.plan(tmp_path))
+    run = ddtop.begin(*words, "--record", file)
+    wait_for(run, "[1/6]", 60)
+    assert demo_host.engines(), "it runs the plan's server"
+    run.send_signal(signal.SIGINT)
+    _, rest = run.communicate(timeout=60)
+    assert run.returncode == 130, rest
+    assert "put sglang-demo back" in rest and "Traceback" not in rest
+    assert not demo_host.engines(), "the server that was not running before is stopped"
+    state = read_state(file)
+    assert state.run.ended is not None and not state.run.ended.left_behind
+    done = sum(c.state == "done" for c in state.plan_cells)
+    assert done >= 1
+
+    # The same words go on with it; `ddtop stop` ends it, as cleanly.
+    again = ddtop.begin(*words, "--record", file)
+    said = "".join(wait_for(again, "begins", 60))
+    assert "auto fib@24" not in said, "what is done is not run again"
+    stopped = ddtop("stop", file)
+    _, rest = again.communicate(timeout=60)
+    assert stopped.rc == 0 and "as it was found" in stopped.out
+    assert again.returncode == 130, rest
+    assert not demo_host.engines()
+    assert sum(c.state == "done" for c in read_state(file).plan_cells) >= done
+    assert ddtop("stop", file).rc == 12, "nobody is alive to be stopped"
+
+
+def test_events_as_json_lines(ddtop: Cli, tmp_path: Path) -> None:
+    run = ddtop.begin("connect", "local", "--record", tmp_path / "watch.ddtop", "--json")
+    wait_for(run, "connected", 30)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == 130, err
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert rows[0]["type"] == "run-started" and rows[-1]["type"] == "run-ended"
+    assert all(row["host"] == "local" for row in rows)
+
+
+def test_a_file_of_someone_else_is_refused(ddtop: Cli, tmp_path: Path, recording: Path) -> None:
+    foreign = tmp_path / "notes.txt"
+    foreign.write_text("my notes")
+    done = ddtop("connect", "local", "--record", foreign)
+    assert done.rc == 12 and "not a ddtop recording" in done.err
+    assert foreign.read_text() == "my notes"
+    other = ddtop("connect", "local", "--record", recording)
+    assert other.rc == 12 and "demo" in other.err, "a recording of another host"
