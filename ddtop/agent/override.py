@@ -13,7 +13,7 @@ from .errors import OpError
 from .hostfacts import read_text
 from .run import run
 from .state import write_whole
-from .units import complain, show_unit, systemctl, unit_name
+from .units import complain, need_linger, show_unit, systemctl, unit_name
 
 NAME = "50-ddtop.conf"
 SYSTEM_ROOT = "/run/systemd/system"
@@ -100,7 +100,9 @@ async def override_write(context: Context, args: Dict[str, Any]) -> Dict[str, An
     env = {str(k): str(v) for k, v in (args.get("env") or {}).items()}
     extra = {str(k): str(v) for k, v in (args.get("extra") or {}).items()}
     text = override_text(str(args["run"]), float(args["expires_at_s"]), argv, env, extra)
-    if not user and "override" not in context.rights.can:
+    if user:
+        need_linger(context)
+    elif "override" not in context.rights.can:
         raise OpError(
             "not-permitted",
             f"this login may not write {path_of(unit, user)}",

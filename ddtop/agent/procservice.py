@@ -72,7 +72,8 @@ async def proc_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
         old = read_json(os.path.join(folder, "state.json"))
         if old is None or not same_process(old.get("supervisor"), old.get("supervisor_ticks")):
             break
-        if "exit" in old and time.monotonic() < until:
+        ended = "exit" in old or not same_process(old.get("pid"), old.get("start_ticks"))
+        if ended and time.monotonic() < until:
             await asyncio.sleep(0.02)  # the process has ended; its supervisor is about to
             continue
         raise OpError("failed", f"{args['name']} still runs (pid {old.get('pid')})", "stop it first")

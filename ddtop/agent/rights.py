@@ -125,7 +125,7 @@ async def find_rights() -> Rights:
     else:
         unknown.add("ports")
     can.add("processes") if sees_all_processes() else unknown.add("processes")
-    if systemd and uid != 0 and lingers(user):
+    if systemd and lingers(user):
         if await _quiet_rc(("systemctl", "--user", "--quiet", "show-environment")) == 0:
             can.add("user-units")
     if not systemd or "systemd-run" in root_for or "user-units" in can:

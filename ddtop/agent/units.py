@@ -63,6 +63,18 @@ def need_systemd(context: Context) -> None:
         )
 
 
+def need_linger(context: Context) -> None:
+    """A server in a user's own manager ends with his last session, a cut of the link among them, unless he lingers."""
+    need_systemd(context)
+    if "user-units" not in context.rights.can:
+        user = context.rights.user
+        raise OpError(
+            "not-permitted",
+            f"units of {user}'s own manager end with his last session: linger is off, or his manager cannot be reached",
+            f"as root there: loginctl enable-linger {user}   then connect again",
+        )
+
+
 def complain(done: Done, words: str) -> OpError:
     """A failed systemctl as an OpError: rights and absence are told apart."""
     text = done.err.strip() or done.out.strip()
@@ -152,6 +164,8 @@ async def unit_action(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
         words = ["kill", "--signal=" + re.sub(r"[^A-Z0-9]", "", str(args.get("signal", "TERM")))]
     if action != "daemon-reload":
         words += ["--", unit_name(args["unit"])]
+    if user and action in ("start", "restart"):
+        need_linger(context)
     if action in ("start", "restart"):
         await _remember(context, unit_name(args["unit"]), user)
     done = await systemctl(context, words, user)

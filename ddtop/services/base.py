@@ -49,6 +49,8 @@ class Called:
     rc: int | None
     error: str = ""
     what: str = ""
+    do: str = ""
+    """What the host says would help, where it says so."""
     by_script: bool = False
     timed_out: bool = False
 

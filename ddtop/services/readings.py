@@ -87,10 +87,10 @@ class ListenerReading:
     @property
     def who(self) -> str:
         """The owner in words."""
+        if self.container:
+            return f"container {self.container[:12]}" + (f" (pid {self.pid})" if self.pid else "")
         if self.unit:
             return f"{self.unit} (pid {self.pid})" if self.pid else self.unit
-        if self.container:
-            return f"container {self.container[:12]}"
         if self.pid:
             return f"{self.comm or 'process'} (pid {self.pid})"
         return "an owner this login cannot see"

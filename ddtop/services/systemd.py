@@ -155,7 +155,9 @@ class SystemdService:
         try:
             answer = await host.call("unit-action", unit=self.unit, action=action, user=self.user)
         except AgentError as error:
-            return Called(rc=1, error=f"{error.what}\n{error.code.replace('-', ' ')}", what=words)
+            return Called(
+                rc=1, error=f"{error.what}\n{error.code.replace('-', ' ')}", what=words, do=error.do
+            )
         return Called(rc=answer["rc"], error=answer.get("stderr", ""), what=words)
 
     def owns(self, listener: Mapping[str, Any], unit: UnitReading | None) -> bool | None:

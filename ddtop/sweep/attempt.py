@@ -158,7 +158,7 @@ class Attempt:
         generation = self.unit.generation if self.unit else None
         return GateReadings(
             before=self.before_id, unit=self.unit, listeners=self.listeners, mark=self.log.mark_of(generation),
-            args=self.args, token=self.token,
+            log_unreadable=self.feed.unreadable if self.log.engine.logs_ready_mark else None, args=self.args, token=self.token,
         )  # fmt: skip
 
     def gate(self) -> Gate:

@@ -161,10 +161,16 @@ class Collector:
                     self.deck.emit(ServiceSeen, status=reading.status(host.hello.boot))
 
     async def _log(self, host: Host, feed: UnitFeed) -> None:
-        async with feed.service.follow(host, feed.cursor) as batches:
-            async for lines in batches:
-                async with feed.lock:
-                    self.take_lines(feed, lines)
+        try:
+            async with feed.service.follow(host, feed.cursor) as batches:
+                async for lines in batches:
+                    feed.unreadable = None
+                    async with feed.lock:
+                        self.take_lines(feed, lines)
+        except AgentError as error:
+            if error.code == "not-permitted":
+                feed.unreadable = f"{error.what}: {error.do}" if error.do else error.what
+            raise
 
     def take_lines(self, feed: UnitFeed, lines: Iterable[LogLine]) -> None:
         take_lines(self.deck, feed, lines)

@@ -49,6 +49,8 @@ class UnitFeed:
     reading: UnitReading | None = None
     changes: int = 0
     cursor: str | None = None
+    unreadable: str | None = None
+    """Why this login may not read the log, and what to do; None while it can be read."""
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=RECENT_CURSORS))
     known: set[str] = field(default_factory=set)
     listeners: list[Callable[[LogLine], None]] = field(default_factory=list)

@@ -71,6 +71,8 @@ class GateReadings:
     """None: not read yet."""
     listeners_at: float = 0.0
     mark: MarkReading | None = None
+    log_unreadable: str | None = None
+    """Why the log, where this engine gives its mark, cannot be read; None where it can, or need not."""
     args: ArgsReading | None = None
     token: TokenReading | None = None
     same_generation_ok: bool = False
@@ -172,6 +174,8 @@ def _one_server(listeners: tuple[ListenerReading, ...]) -> bool:
 
 def _mark(r: GateReadings) -> GatePart:
     generation = new_generation(r)
+    if r.mark is None and r.log_unreadable:
+        return _part("mark", "unknown", "log", f"the ready mark stands in the log, and {r.log_unreadable}")
     if r.mark is None:
         return _part("mark", "pending", "log", "no ready mark yet")
     if generation is None or r.mark.generation != generation:

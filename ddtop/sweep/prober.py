@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ddtop.hosts.base import Host
 from ddtop.services.base import Service, read_listener
-from ddtop.services.readings import UnitReading
+from ddtop.services.readings import UnitReading, read_unit
+from ddtop.services.systemd import container_name, exec_argv, inspect_container
 from ddtop.sources.kernelfault import quiet
 from ddtop.sweep.sweepplan import Sweep
 
@@ -49,7 +50,23 @@ async def probe(host: Host, sweep: Sweep | None, services: Iterable[Service] = (
     if plain:
         units = found.get("units")
         found["units"] = {**(units if isinstance(units, dict) and "error" not in units else {}), **plain}
+    if containers := await _containers(host, found):
+        found["containers"] = containers
     return found
+
+
+async def _containers(host: Host, found: Mapping[str, Any]) -> dict[str, str]:
+    """unit → id of the container that its `docker run` holds: what runs in there is the unit's and no stranger."""
+    units = found.get("units")
+    ids: dict[str, str] = {}
+    for unit, props in units.items() if isinstance(units, dict) else ():
+        if not isinstance(props, dict):
+            continue
+        reading = read_unit(unit, props, 0.0)
+        name = container_name(exec_argv(reading.argv))
+        if name is not None and reading.running and (shown := await inspect_container(host, *name)):
+            ids[unit] = shown.partition("@")[0]
+    return ids
 
 
 def as_props(reading: UnitReading) -> dict[str, str]:
@@ -95,9 +112,18 @@ def is_clean(probe: Mapping[str, Any], sweep: Sweep) -> list[str]:
         wrong += [
             f"port {row.get('port')} belongs to {row.get('comm')} (pid {row.get('pid')})"
             for row in (listeners if isinstance(listeners, list) else [])
-            if row.get("pid") is not None and row.get("unit") not in ours and row.get("port") == sweep.port
+            if row.get("pid") is not None
+            and not is_ours(row, ours, probe.get("containers"))
+            and row.get("port") == sweep.port
         ]
     return wrong
+
+
+def is_ours(row: Mapping[str, Any], units: Collection[str], containers: Any) -> bool:
+    """Whether a process or listener of the probe belongs to one of `units`, or to a container of theirs."""
+    unit = str(row.get("unit") or "")
+    ids = containers.values() if isinstance(containers, Mapping) else ()
+    return unit in units or any(c and (c == row.get("docker") or f"-{c}." in unit) for c in ids)
 
 
 def asking(gpus: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from ddtop.events import Generation, Step
 from ddtop.journal.state import State
 from ddtop.journal.views import RestartView
 from ddtop.services.readings import UnitReading, read_unit
+from ddtop.sweep.prober import is_ours
 from ddtop.sweep.sweepplan import Sweep, next_key, open_cells
 
 FOREIGN_MIB = 512.0
@@ -230,7 +231,7 @@ def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
     rows = probe.get("gpu_procs")
     for row in rows if isinstance(rows, list) else []:
         if (
-            row.get("unit") in ours
+            is_ours(row, ours, probe.get("containers"))
             or (row.get("mem_mib") or 0) < FOREIGN_MIB
             or str(row.get("unit", "")).startswith("ddtop-")
         ):
@@ -243,13 +244,12 @@ def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
                   consent=True, detail=f"pid {row.get('pid')}", key=f"pid{row.get('pid')}")
         )  # fmt: skip
     listeners = probe.get("listeners")
+    # Of a plain process or a container the probe knows no pids but the main one: what listens while it runs may be its.
+    plain = {x.unit for x in sweep.launches.values() if x.kind in ("process", "docker")}
+    plain_runs = any(unit in plain and reading.running for unit, reading in units_of(probe).items())
     for row in listeners if isinstance(listeners, list) else []:
         unit = row.get("unit")
-        if (
-            unit in ours
-            or row.get("pid") is None
-            or any(x.kind in ("process", "docker") for x in sweep.launches.values())
-        ):
+        if is_ours(row, ours, probe.get("containers")) or row.get("pid") is None or plain_runs:
             continue
         who = f"{row.get('comm') or 'process'} (pid {row.get('pid')}{', ' + unit if unit else ''})"
         steps.append(

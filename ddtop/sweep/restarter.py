@@ -133,8 +133,9 @@ class Restarter:
                 a,
                 Called(
                     rc=1,
-                    error=f"{error.what}\n{error.do}\n{error.code.replace('-', ' ')}",
+                    error=f"{error.what}\n{error.code.replace('-', ' ')}",
                     what="writing the override",
+                    do=error.do,
                 ),
             )
             return
@@ -156,7 +157,7 @@ class Restarter:
     def _called(self, a: Attempt, called: Called) -> None:
         a.call = CallReading(
             asked_at=a.began, returned_at=self.deck.mono(), rc=called.rc, error=called.error, what=called.what or "the call",
-            by_script=called.by_script, timed_out=called.timed_out,
+            by_script=called.by_script, timed_out=called.timed_out, do=called.do,
         )  # fmt: skip
         self.deck.wake()
 
@@ -213,8 +214,8 @@ class Restarter:
             if a.unit is not None and (a.unit.running or a.call.returned_at is not None):
                 found = await a.keeper.listeners(host, a.unit)
                 a.take_listeners(found)
-                if found:
-                    a.answer = await a.keeper.owner(host, found[0], a.unit, self.deck.mono())
+                # What answered before is no word on the one that answers now.
+                a.answer = await a.keeper.owner(host, found[0], a.unit, self.deck.mono()) if found else None
                 self.deck.wake()
             await asyncio.sleep(PORT_S)
 
@@ -382,7 +383,7 @@ def unproven(result: Gate, launch: Launch) -> Judgement:
     """The gate refuses because something cannot be known with these rights."""
     part = next(p for p in result.parts if p.state == "unknown")
     return Judgement(
-        verdict="refused", cause="not-permitted", kind="host",
+        verdict="refused", cause="not-permitted", kind="config",
         text=f"{launch.unit} cannot be proven ready ({part.part}): {part.evidence.text}",
         advice="give this login the rights named, or use another one", evidence=(part.evidence,),
     )  # fmt: skip

@@ -33,6 +33,7 @@ class CallReading:
     returned_at: float | None = None
     rc: int | None = None
     error: str = ""
+    do: str = ""
     what: str = "the restart"
     by_script: bool = False
     timed_out: bool = False

@@ -132,10 +132,11 @@ def _call_failed(r: StartReadings, now: float) -> Judgement | None:
     )
     low = c.error.lower()
     if any(word in low for word in ("access denied", "authentication", "permission denied", "not permitted")):
+        first = c.error.strip().splitlines()[0][:300]
         return Judgement(
-            verdict="refused", cause="not-permitted", kind="host", evidence=(why,),
-            text=f"this login may not restart {r.unit_name}: {text}",
-            advice="log in as root, or allow `sudo -n systemctl` for this user",
+            verdict="refused", cause="not-permitted", kind="config", evidence=(why,),
+            text=f"this login may not restart {r.unit_name}: {first}",
+            advice=c.do or "log in as root, or allow `sudo -n systemctl` for this user",
         )  # fmt: skip
     if "too quickly" in low or "start-limit" in low or r.start_limit_hit:
         return None

@@ -44,6 +44,7 @@ CASES = [
     ("same pid twice on one address", {"listeners": (MINE, MINE)}, "listener", "no"),
     ("IPv4 and IPv6 of one process", {"listeners": (MINE, replace(MINE, addr="::"))}, "listener", "ok"),
     ("owner unseen", {"listeners": (replace(MINE, owned=None),)}, "listener", "unknown"),
+    ("log not to be read", {"mark": None, "log_unreadable": "this login may not read it: use root"}, "mark", "unknown"),
     ("mark of the old start", {"mark": MarkReading(generation=OLD, text="ready", at=1.0)}, "mark", "pending"),
     ("need reload", {"unit": replace(UNIT, need_reload=True)}, "arguments", "no"),
     ("wrong argument", {"args": ArgsReading(at=1.0, source="server_info", generation=NEW, wrong=("tp is 1",), compared=1)}, "arguments", "no"),
