@@ -48,9 +48,12 @@ def _alert(
     rows = wrap_text(f"{cause}{kind}", width - len(title) - 1, 2) or [""]
     out = [pad(line((title, role), (rows[0], "value")), width)]
     out.extend(pad(line(" " * len(title), (row, "value")), width) for row in rows[1:])
-    advice = raised.seen_before or raised.advice
+    advice = " · ".join(words for words in (raised.advice, raised.seen_before) if words)
     if not narrow and advice:
-        out.append(pad(crop(line(" " * len(title), (advice, "label")), width - 1), width))
+        indent = " " * len(title)
+        out.extend(
+            pad(line(indent, (row, "label")), width) for row in wrap_text(advice, width - len(title) - 1, 2)
+        )
     out.append(spread(keys_line(alert, state), _countdown(state, alert, now_s, width, plan), width))
     return out
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ddtop.dashboard.paint import Item, Line, line, wrap_text
 from ddtop.dashboard.text import clock, duration
 from ddtop.journal.state import State
 from ddtop.journal.views import AlertView, RestartView
 
-Entry = tuple[float, str, Line, list[str]]
+Below = str | tuple[str, str]
+"""Words that stand below an entry; with a key where enter opens something."""
+Entry = tuple[float, str, Line, Sequence[Below]]
 """(wall time, key, line, what stands below it)."""
 
 
@@ -18,9 +22,12 @@ def history_items(state: State, width: int) -> list[Item]:
     out: list[Item] = []
     for at_s, key, text, below in entries:
         out.append(Item(line((f"{clock(at_s)}  ", "dim"), *text), key))
-        for words in below:
+        for one in below:
+            words, below_key = one if isinstance(one, tuple) else (one, None)
+            rows = wrap_text(words, width - 13, 3)
             out.extend(
-                Item(line((" " * 12, "dim"), (row, "label"))) for row in wrap_text(words, width - 13, 3)
+                Item(line((" " * 12, "dim"), (row, "label")), below_key if number == 0 else None)
+                for number, row in enumerate(rows)
             )
     return out
 
@@ -44,17 +51,22 @@ def _end(alert: AlertView) -> str:
     return f"resolved after {duration(resolved.at_s - alert.at_s)} by {resolved.by}: {resolved.how}"
 
 
-def _evidence(alert: AlertView) -> list[str]:
+def _evidence(alert: AlertView) -> list[Below]:
+    """Verdict, evidence, advice, and what is known from earlier. A log line can be opened at its place in the log."""
     raised = alert.raised
     seen = (
         f", {raised.fault_seen_s:.1f} s after the host's first sign"
         if raised.fault_seen_s is not None
         else ""
     )
-    out = [f"verdict {raised.verdict} ({raised.kind}){seen}"]
-    out.extend(f"{evidence.source}: {evidence.text}" for evidence in raised.evidence)
+    out: list[Below] = [f"verdict {raised.verdict} ({raised.kind}){seen}"]
+    for number, evidence in enumerate(raised.evidence):
+        words = f"{evidence.source}: {evidence.text}"
+        out.append((words, f"evidence {alert.id} {number}") if evidence.cursor else words)
     if raised.advice:
         out.append(f"advice: {raised.advice}")
+    if raised.seen_before:
+        out.append(raised.seen_before)
     return out
 
 
@@ -117,7 +129,13 @@ def _notes(state: State) -> list[Entry]:
     for number, fault in enumerate(state.kernel):
         name = fault.kind + (f" {fault.code}" if fault.code is not None else "")
         text = line(("✗ ", "bad"), (f"kernel: {name}", "bad"), (f"  {fault.text}", "text"))
-        out.append((fault.at_s, f"kernel {number}", text, [fault.advice] if fault.advice else []))
+        hit = state.cells.get(fault.cell_id or "")
+        below = (
+            [f"hit {hit.spec.config} {hit.spec.workload}@{hit.spec.output_tokens}"] if hit is not None else []
+        )
+        out.append(
+            (fault.at_s, f"kernel {number}", text, [*below, *([fault.advice] if fault.advice else [])])
+        )
     reboot = state.host.rebooted
     if reboot is not None:
         head = line(("! ", "warn"), ("rebooted", "warn"))

@@ -12,7 +12,7 @@ from ddtop.dashboard.widgets.listpanel import ListPanel
 
 
 class HistoryScreen(DdScreen):
-    """The record in words; enter on an alert opens the log at its evidence."""
+    """The record in words; enter on an alert or on a line of its evidence opens the log there."""
 
     BINDINGS = [keys.BACK]
     HINTS = ("back", "open", "advised", "copy", "help", "leave")
@@ -31,13 +31,15 @@ class HistoryScreen(DdScreen):
         panel.show((), items or [Item(line(("nothing worth a line happened yet", "dim")))])
 
     def on_list_panel_opened(self, event: ListPanel.Opened) -> None:
-        kind, _, identity = event.key.partition(" ")
-        alert = self.here.state.alerts.get(identity) if kind == "alert" else None
+        kind, _, rest = event.key.partition(" ")
+        identity, _, number = rest.partition(" ")
+        alert = self.here.state.alerts.get(identity) if kind in ("alert", "evidence") else None
         if alert is None:
             self.dd.say("Only an alert's evidence can be opened in the log.")
             return
-        cursors = [evidence.cursor for evidence in alert.raised.evidence if evidence.cursor]
-        self.dd.open_log(cursors[0] if cursors else None)
+        proof = alert.raised.evidence
+        chosen = proof[int(number) : int(number) + 1] if kind == "evidence" and number.isdigit() else proof
+        self.dd.open_log(next((evidence.cursor for evidence in chosen if evidence.cursor), None))
 
     def copy_text(self) -> str:
         return "\n".join(plain(item.line).rstrip() for item in self.query_one(ListPanel).items)
