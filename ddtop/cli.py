@@ -308,6 +308,11 @@ def main(argv: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:
+        if error.filename is None:
+            sys.exit(_bug(error))
+        print(f"ddtop: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
     except Exception as error:
         sys.exit(_bug(error))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ddtop.errors import UsageError
+from ddtop.errors import HostUnreachableError, UsageError
 
 LIMIT_S = 5.0
 ENGINES = {"sglang": "sglang", "vllm": "vllm", "llamacpp": "llamacpp", "llama.cpp": "llamacpp"}
@@ -39,7 +40,8 @@ class Endpoint:
 
 
 def check_url(url: str, api_key_env: str) -> None:
-    """Raises UsageError where `url` cannot be one, or the key's variable is not set."""
+    """Raises UsageError where `url` cannot be one or the key's variable is not set, HostUnreachableError where its name
+    does not resolve."""
     whole = url if "://" in url else "http://" + url
     try:
         parts = urlsplit(whole)
@@ -55,6 +57,14 @@ def check_url(url: str, api_key_env: str) -> None:
             f"--api-key-env {api_key_env}: the environment has no such variable",
             do=f"export {api_key_env}=… first; the key itself never stands on a command line",
         )
+    name = parts.hostname or ""
+    try:
+        socket.getaddrinfo(name, parts.port or 80, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise HostUnreachableError(
+            f"the name {name} does not resolve ({error})", host=name,
+            means="there is nobody to ask", do="correct the name, or bring up the VPN that knows it",
+        ) from error  # fmt: skip
 
 
 def ask_endpoint(base: str, api_key_env: str = "") -> Endpoint:

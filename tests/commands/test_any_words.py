@@ -62,7 +62,7 @@ def test_random_words_to_every_command(ddtop: Cli, tmp_path: Path) -> None:
         for argv, code, said in results
         if code not in (0, 2, 10, 11, 12) or "Traceback" in said or "a bug of ddtop" in said
     ]
-    assert not bad, bad
+    assert not bad, "\n".join(map(repr, bad))
     assert sum(code == 2 for _, code, _ in results) > 50
     silent = [argv for argv, code, said in results if code and not said.strip()]
     assert not silent, silent

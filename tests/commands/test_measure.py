@@ -62,6 +62,11 @@ def test_nobody_there(ddtop: Cli) -> None:
     assert "could not be asked" in done.err and "refused" in done.err.lower()
 
 
+def test_a_name_nobody_knows(ddtop: Cli) -> None:
+    done = ddtop("bench", "http://no-such-host.invalid:1", "-n", 1)
+    assert done.rc == 11 and "does not resolve" in done.err and "do:" in done.err
+
+
 class Loading(BaseHTTPRequestHandler):
     """A server whose model still loads: it lists it, and answers 503."""
 
@@ -102,16 +107,16 @@ def test_odd_lists_of_models(body: object) -> None:
         (["ftp://x/"], "no URL"),
         (["http://:80"], "no URL"),
         (["http://h:99999"], "no URL"),
-        (["h", "-c", "0"], "--concurrency"),
-        (["h", "-n", "-1"], "--requests"),
-        (["h", "--endpoint", "tea"], "--endpoint"),
-        (["h", "--time-limit", "0"], "--time-limit"),
-        (["h", "--slo", "speed=3"], "--slo"),
-        (["h", "--slo", "ttft=1.2.3"], "--slo"),
-        (["h", "--prompt", "a", "--prompt-file", "b"], "both given"),
-        (["h", "--prompt-file", "/no/such/file"], "--prompt-file"),
-        (["h", "--api-key-env", "NO_SUCH_KEY_HERE"], "NO_SUCH_KEY_HERE"),
-        (["h", "-c", "many"], "integer"),
+        (["127.0.0.1", "-c", "0"], "--concurrency"),
+        (["127.0.0.1", "-n", "-1"], "--requests"),
+        (["127.0.0.1", "--endpoint", "tea"], "--endpoint"),
+        (["127.0.0.1", "--time-limit", "0"], "--time-limit"),
+        (["127.0.0.1", "--slo", "speed=3"], "--slo"),
+        (["127.0.0.1", "--slo", "ttft=1.2.3"], "--slo"),
+        (["127.0.0.1", "--prompt", "a", "--prompt-file", "b"], "both given"),
+        (["127.0.0.1", "--prompt-file", "/no/such/file"], "--prompt-file"),
+        (["127.0.0.1", "--api-key-env", "NO_SUCH_KEY_HERE"], "NO_SUCH_KEY_HERE"),
+        (["127.0.0.1", "-c", "many"], "integer"),
     ],
 )
 def test_wrong_options(ddtop: Cli, words: list[str], says: str) -> None:
@@ -123,10 +128,10 @@ def test_prompt_files(ddtop: Cli, tmp_path: Path) -> None:
     for name, text in (("empty.txt", "\n\n"), ("bad.jsonl", "{"), ("odd.jsonl", '{"text": 1}')):
         path = tmp_path / name
         path.write_text(text)
-        done = ddtop("bench", "h", "--prompt-file", path)
+        done = ddtop("bench", "127.0.0.1", "--prompt-file", path)
         assert done.rc == 2 and name in done.err
     (tmp_path / "latin.txt").write_bytes(b"\xff\xfe")
-    assert ddtop("bench", "h", "--prompt-file", tmp_path / "latin.txt").rc == 2
+    assert ddtop("bench", "127.0.0.1", "--prompt-file", tmp_path / "latin.txt").rc == 2
 
 
 def test_slo() -> None:

@@ -39,7 +39,7 @@ def test_a_real_sshd(ddtop: Cli, tmp_path: Path) -> None:
 def unknown_key(ddtop: Cli, server: Sshd) -> None:
     done = ddtop("connect", "box", "--once", "--ssh-config", server.config(known=""))
     assert done.rc == 11 and "SHA256:" in done.err and "ssh " in done.err, done.err
-    assert "unknown" in done.err and "ssh-keygen -R" not in done.err, done.err
+    assert "not known" in done.err and "ssh-keygen -R" not in done.err, done.err
 
 
 def changed_key(ddtop: Cli, server: Sshd, tmp_path: Path) -> None:
