@@ -28,6 +28,7 @@ from ddtop.sweep.limits import expected_start_s, learn, merged
 from ddtop.sweep.progress import ActivityReading
 from ddtop.sweep.start import CallReading, Judgement
 from ddtop.sweep.tasks import alongside
+from ddtop.sweep.twins import twin_of
 from ddtop.sweep.watchdog import judge
 
 TICK_S = 0.2
@@ -324,13 +325,19 @@ class Restarter:
         resolved = {
             k: v for k, v in keeper.facts.items() if isinstance(v, str | int | float | bool) or v is None
         }
+        overridden = a.args.overridden
+        twin = twin_of(
+            keeper.engine, a.launch.config, a.launch.tp, a.launch.argv, resolved, deck.state.restarts
+        )
+        if twin is not None:
+            overridden += (f"the same arguments are in effect as for {twin}: its cells are repeats of these",)
         deck.emit(
             RestartReady, attempt_id=a.id, generation=generation, ready_s=round(deck.mono() - a.began, 3),
-            engine=a.launch.engine, engine_version=keeper.version, resolved_args=resolved, overridden=a.args.overridden,
+            engine=a.launch.engine, engine_version=keeper.version, resolved_args=resolved, overridden=overridden,
         )  # fmt: skip
         return Started(
             attempt_id=a.id, generation=generation, engine_version=keeper.version, model=keeper.model or "",
-            main_pid=a.unit.main_pid, overridden=a.args.overridden, resolved=resolved,
+            main_pid=a.unit.main_pid, overridden=overridden, resolved=resolved,
         )  # fmt: skip
 
     def _failed(self, a: Attempt, j: Judgement) -> NotStarted:
