@@ -18,7 +18,7 @@ from ddtop.journal.state import State, fold
 from ddtop.journal.views import CellView
 from ddtop.report.data import report_json
 from tests.bed.config import REPO
-from tests.stories.harness import Runner, alerts, noted, states_of, took
+from tests.stories.harness import Runner, alerts, left_behind, noted, states_of, took
 from tests.stories.test_plans import derived
 
 SHIPPED = (REPO / "plans/b300-kimi-k2.6.toml").read_text()
@@ -93,9 +93,7 @@ def hold_against_ledger(
 
 def as_found(host: Any, before: dict[str, Any], state: State) -> None:
     """All is put back but what the user's own script wrote last, and that is said."""
-    left = host.oracle.settled(host.name, before, timeout_s=30)
-    ours = ("/etc/systemd/system/kimi.service", "/dev/shm/Kimi-K2.6")
-    assert [line for line in left if not any(name in line for name in ours)] == []
+    assert left_behind(host, before, ("/etc/systemd/system/kimi.service", "/dev/shm/Kimi-K2.6")) == []
     ended = state.run.ended
     assert ended is not None and any("keeps the arguments" in words for words in ended.left_behind)
 

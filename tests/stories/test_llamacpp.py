@@ -18,7 +18,7 @@ from ddtop.bench.requests import read_request
 from ddtop.events import CellMeasured, CellOutputs, Event
 from ddtop.journal.state import State, fold
 from ddtop.sweep.answers import answers_of
-from tests.stories.harness import Runner, noted, took
+from tests.stories.harness import Runner, left_behind, noted, took
 
 PLAN = """
 name = "real-llamacpp"
@@ -76,9 +76,7 @@ def sweep(host: Any, tmp_path: Path, tokens: int, requests: int, limit_s: float)
     assert {c.state for c in state.plan_cells} == {"done"}, [
         (c.spec.config, c.state, c.reason) for c in state.plan_cells
     ]
-    left = [
-        line for line in host.oracle.settled(host.name, before, timeout_s=30) if "/dev/shm/models" not in line
-    ]
+    left = left_behind(host, before, ("/dev/shm/models",))
     assert left == [], "as found, but for the model that was staged"
     return state, events
 
@@ -124,7 +122,7 @@ def check(state: State, events: list[Event], tokens: int, requests: int) -> None
         assert accepted > 0 and 1.05 < length <= most + 1.005, (config, length)
         steps = predicted - requests - accepted  # the first token is no step's
         # The counters leave out steps without a draft; a request has at most one, its last.
-        least, greatest = 1 + accepted / steps, 1 + accepted / (steps - requests)
+        least, greatest = 1 + accepted / steps, 1 + accepted / max(1, steps - requests)
         noted(TITLE, f"acceptance length of {config} by {about['source']}", length / least)
         noted("a real llama.cpp: acceptance length", config, length)
         assert 0.99 * least <= length <= 1.01 * greatest, (config, least, length, greatest)
