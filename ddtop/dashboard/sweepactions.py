@@ -65,8 +65,16 @@ class SweepActions(AppBase):
     # ------------------------------------------------------------------------------------- the advice
 
     def action_advised(self) -> None:
-        """`r`: look at proposed steps, else the alert's first advised action."""
-        state = self.here.state
+        """`r`: start a runner where it died, look at proposed steps, else the alert's first advised action."""
+        here, state = self.here, self.here.state
+        if (
+            state.run.mode == "sweep"
+            and state.run.ended is None
+            and not here.session.live
+            and not here.replay
+        ):
+            self.no_runner(here, "No runner holds this recording: nothing goes on until one is started.")
+            return
         if self.here.plan is not None:
             self.push_screen(StepsScreen())
             return

@@ -217,7 +217,8 @@ async def test_a_command_without_a_runner_is_refused_in_words(open_app: Open) ->
         assert "no runner holds this recording" in note.message
 
 
-async def test_without_a_runner_one_can_be_started(open_app: Open) -> None:
+@pytest.mark.parametrize("key", ("space", "r"))
+async def test_without_a_runner_one_can_be_started(open_app: Open, key: str) -> None:
     session, now = session_of(story.running())
     session.live = False
     started = []
@@ -227,7 +228,7 @@ async def test_without_a_runner_one_can_be_started(open_app: Open) -> None:
         return "a runner took it up"
 
     async with open_app(session, now=now, start_runner=start) as (app, pilot):
-        await pilot.press("space")
+        await pilot.press(key)
         await settle(pilot)
         assert "Start a runner?" in screen_text(app)
         await pilot.press("enter")
