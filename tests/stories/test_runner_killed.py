@@ -3,6 +3,7 @@ what is under way on the host is watched, what was measured meanwhile is collect
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import time
@@ -16,30 +17,41 @@ from tests.stories.desk import Desk, Terminal, assert_once_each, finished, serve
 from tests.stories.harness import states_of, took
 from tests.stories.moments import CELLS, MARKS, MOMENTS, REQUESTS, at_moment, faults, plan
 
-BACK = "from typing `ddtop connect` again to the run going on"
+SEEN = "from kill -9 to `no runner` on the open dashboard"
+BACK = "from typing `ddtop connect` (or r, enter) again to the run going on"
 AGAIN = "answered requests that were asked for again (not seconds)"
 
 
 def trial(host: Any, tmp_path: Path, moment: str, seed: int, *, by_hand: bool) -> None:
-    """One sweep, one kill -9, one `ddtop connect` again: answered by r and enter, or left to the countdown."""
+    """One sweep, one kill -9. By hand: the window is closed too, `ddtop connect` is typed again and what it asks is answered by
+    r and enter. Else: a runner is started from the window that is still open, and what it asks is left to the countdown."""
     host.stage()
     before = host.snapshot()
     host.fault(*faults(moment))
     began = host.bed.now()
     rng = random.Random(f"killed{moment}{seed}")
     with Desk(host, tmp_path, plan(f"killed-{seed}", 60 if by_hand else 3)) as desk:
-        with desk.sit(plan=True):
+        with desk.sit(plan=True) as first:
             desk.mark_broken_at_alert("z")
             with at_moment(desk, moment, seed):
                 desk.signal_runner(signal.SIGKILL)
-        had = finished(desk.state())
-        time.sleep(rng.random() * 5)
-        typed = host.bed.now()
-        with desk.sit(plan=False) as screen:
-            desk.until(lambda _: desk.state().run.segment == 1, 20, "second runner")
-            goes_on(desk, screen, typed, moment, by_hand)
-            state = desk.until_end(150)
-            events = desk.events()
+            killed = host.bed.now()
+            had = finished(desk.state())
+            said = first.until(lambda: first.shows("no runner"), 10, "word of the runner's death")
+            took(SEEN, moment, (said - killed) / 1e9)
+            time.sleep(rng.random() * 5)
+            with contextlib.ExitStack() as windows:
+                typed = host.bed.now()
+                if by_hand:
+                    first.kill()
+                    screen = windows.enter_context(desk.sit(plan=False))
+                else:
+                    screen = first
+                    start_anew(screen)
+                desk.until(lambda _: desk.state().run.segment == 1, 20, "second runner")
+                goes_on(desk, screen, typed, moment, by_hand)
+                state = desk.until_end(150)
+                events = desk.events()
     text = f"{state.run.ended}\n" + "\n".join(
         f"{c.spec.config} {c.state} {c.reason}" for c in state.plan_cells
     )
@@ -62,6 +74,13 @@ def trial(host: Any, tmp_path: Path, moment: str, seed: int, *, by_hand: bool) -
         CELLS * REQUESTS,
     ]
     assert host.oracle.settled(host.name, before) == []
+
+
+def start_anew(screen: Terminal) -> None:
+    """On the window that is still open: `r` offers a runner, `enter` starts it."""
+    screen.press("r")
+    screen.until(lambda: screen.shows("Start a runner?"), 10, "offer of a runner")
+    screen.press("\r")
 
 
 def goes_on(desk: Desk, screen: Terminal, typed: int, moment: str, by_hand: bool) -> None:
