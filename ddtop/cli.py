@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ddtop import __version__
+from ddtop.commands import complete
 from ddtop.errors import DdtopError, UsageError
 
 app = typer.Typer(
@@ -43,7 +44,12 @@ def _root(
 
 @app.command()
 def connect(
-    hosts: Annotated[list[str], typer.Argument(help="Host names as in ~/.ssh/config, user@host, or local.")],
+    hosts: Annotated[
+        list[str],
+        typer.Argument(
+            help="Host names as in ~/.ssh/config, user@host, or local.", autocompletion=complete.hosts
+        ),
+    ],
     plan: Annotated[
         Path | None, typer.Option("--plan", help="Run this sweep. Without: watch what runs there.")
     ] = None,
@@ -135,7 +141,9 @@ def runs(
 
 @app.command()
 def stop(
-    run: Annotated[str, typer.Argument(help="Run id, recording, or host.")],
+    run: Annotated[
+        str, typer.Argument(help="Run id, recording, or host.", autocompletion=complete.recordings)
+    ],
     leave_running: Annotated[
         bool, typer.Option("--leave-running", help="Leave the server as it is.")
     ] = False,
@@ -164,7 +172,7 @@ def plan_show(plan: PlanFile) -> None:
 
 @plan_app.command("new")
 def plan_new(
-    host: Annotated[str, typer.Option("--from", help="Host to look at.")],
+    host: Annotated[str, typer.Option("--from", help="Host to look at.", autocompletion=complete.hosts)],
     ssh_config: Annotated[Path | None, typer.Option("--ssh-config", help="Instead of ~/.ssh/config.")] = None,
 ) -> None:
     """A first plan, from what runs on a host now."""
@@ -193,7 +201,14 @@ def bench(
     ] = None,
     random_input: Annotated[int, typer.Option("--random-input", help="Prompts of about N random words.")] = 0,
     model: Annotated[str, typer.Option("--model", help="Else the first that /v1/models names.")] = "",
-    endpoint: Annotated[str, typer.Option("--endpoint", help="chat, completions or generate.")] = "",
+    endpoint: Annotated[
+        str,
+        typer.Option(
+            "--endpoint",
+            help="chat, completions or generate.",
+            autocompletion=complete.one_of("chat", "completions", "generate"),
+        ),
+    ] = "",
     api_key_env: Annotated[
         str, typer.Option("--api-key-env", help="Environment variable with the key.")
     ] = "",
@@ -271,7 +286,10 @@ def import_results(
 @app.command()
 def export(
     recording: Annotated[Path, typer.Argument(help="A recording.")],
-    fmt: Annotated[str, typer.Option("--format", help="sglang or vllm.")],
+    fmt: Annotated[
+        str,
+        typer.Option("--format", help="sglang or vllm.", autocompletion=complete.one_of("sglang", "vllm")),
+    ],
 ) -> None:
     """Write the results of a recording as another tool would."""
     from ddtop.commands import output
