@@ -1,15 +1,17 @@
 """SIMULATED: how the demo's engine can be made to fail, by its environment. Without these it works.
 
-SIM_FAIL_FIRST_START=NAME   dies at load with the log of a failure of `FAILURES`, at its first start
-SIM_FAIL_STARTS=N           … at its first N starts (default 1)
-SIM_HANG=load               stands still in the middle of loading, asleep, at its first start
-SIM_HANG_S=S                … for S seconds (default: for ever)
-SIM_ZERO_TOKENS=N           answers N requests, and gives no token from then on
-SIM_LOG_RATE=R              writes R more log lines a second, numbered, while it is ready
-SIM_LOG_FOR_S=S             … for S seconds (default: for ever)
-SIM_LOG_LONG_B=B            writes one line of B bytes once it is ready
-SIM_VERSION=V               the version that it says it is
-SIM_STEP_S=S                seconds that one forward pass takes
+- SIM_FAIL_FIRST_START=NAME: dies at load with the log of a failure of `FAILURES`, at its first start
+- SIM_FAIL_STARTS=N: … at its first N starts (default 1)
+- SIM_HANG=load: stands still in the middle of loading, asleep, at its first start
+- SIM_HANG_S=S: … for S seconds (default: for ever)
+- SIM_ZERO_TOKENS=N: answers N requests, and gives no token from then on
+- SIM_ZERO_TOKENS_IN=V: … only as version V
+- SIM_LOG_RATE=R: writes R more log lines a second, numbered, while it is ready
+- SIM_LOG_FOR_S=S: … for S seconds (default: for ever)
+- SIM_LOG_LONG_B=B: writes one line of B bytes once it is ready
+- SIM_STEP_S=S: seconds that one forward pass takes
+
+The file `version` in DDTOP_DEMO_DIR is the version that it says it is: another text is an upgrade of the engine.
 """
 
 from __future__ import annotations
@@ -78,8 +80,13 @@ class FaultyModel(Model):
 
 def arm(model: FaultyModel) -> None:
     """Reads what the environment wants of a model that is ready, and begins it."""
-    model.version = os.environ.get("SIM_VERSION", model.version)
-    if "SIM_ZERO_TOKENS" in os.environ:
+    version = Path(os.environ["DDTOP_DEMO_DIR"], "version")
+    if version.exists():
+        model.version = version.read_text().strip()
+    if (
+        "SIM_ZERO_TOKENS" in os.environ
+        and os.environ.get("SIM_ZERO_TOKENS_IN", model.version) == model.version
+    ):
         model.answers_left = int(os.environ["SIM_ZERO_TOKENS"])
     long_b, rate = int(os.environ.get("SIM_LOG_LONG_B", "0")), float(os.environ.get("SIM_LOG_RATE", "0"))
     if long_b or rate:

@@ -35,10 +35,11 @@ def _run_started(state: State, event: ev.RunStarted) -> None:
         run.plan_path = event.plan_path
     run.segment_at_s = event.at_s
     run.ended = None
-    # A new runner knows nothing of the old one's connection, viewers or unanswered question.
+    # A new runner knows nothing of the old one's connection, viewers, pause or unanswered question.
     state.host.link, state.host.since_at_s = "idle", event.at_s
     state.viewers = 0
     state.proposed = None
+    state.paused = None
 
 
 def _run_ended(state: State, event: ev.RunEnded) -> None:

@@ -52,7 +52,7 @@ class Commander:
             self.deck.wake()
 
     def _attend(self, command: ev.Attend) -> None:
-        if self.deck.wall() - command.at_s > ATTEND_S:
+        if abs(self.deck.wall() - command.at_s) > ATTEND_S:
             return
         if command.leaving:
             self.control.viewers.pop(command.viewer, None)
@@ -71,8 +71,9 @@ class Commander:
     def _one(self, command: ev.AnyCommand) -> None:
         deck = self.deck
         age = deck.wall() - command.at_s
-        if age > command.deadline_s:
-            self._answer(command, "late", f"it was {age:.0f} s old; given again, it counts")
+        if abs(age) > command.deadline_s:
+            why = f"it was {age:.0f} s old" if age > 0 else f"the clock was set back by {-age:.0f} s since"
+            self._answer(command, "late", f"{why}; given again, it counts")
             return
         refusal = self._obey(command)
         self._answer(command, "refused" if refusal else "obeyed", refusal or "")

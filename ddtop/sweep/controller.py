@@ -121,12 +121,11 @@ class Controller:
                 raise StopSweepError("stopped", f"stopped by {self.control.stop}")
             if self.link.host is not None:
                 return self.link.host
-            since = self.link.lost_since
-            if since is not None and self.deck.mono() - since > limit_s:
-                what = (
-                    self.link.final.what if self.link.final else f"no connection for {limit_s / 60:.0f} min"
-                )
-                raise StopSweepError("host-lost", what)
+            now, since = self.deck.mono(), self.link.lost_since
+            if self.link.is_over(self.control.attended, self.sweep.policy.answer_s):
+                raise StopSweepError("host-lost", str(self.link.final))
+            if since is not None and now - since > limit_s:
+                raise StopSweepError("host-lost", f"no connection for {limit_s / 60:.0f} min")
             await self.deck.wait(0.5)
 
     async def _session(self, host: Host) -> None:

@@ -35,6 +35,7 @@ class Link:
         """(boot before, boot now), until the sweep has taken note of it."""
         self.lost_since: float | None = None
         self.final: HostUnreachableError | None = None
+        self._final_at = 0.0
         self._backoff = backoff or Backoff()
         self._hurry = asyncio.Event()
         self._ready = asyncio.Event()
@@ -51,6 +52,10 @@ class Link:
         assert self.host is not None
         return self.host
 
+    def is_over(self, attended: bool, answer_s: float) -> bool:
+        """Whether trying again cannot help: at once where nobody looks; else a person has `answer_s` to cure it."""
+        return self.final is not None and (not attended or self.deck.mono() - self._final_at > answer_s)
+
     def hurry(self) -> None:
         """Try again at once: a person said so."""
         self._hurry.set()
@@ -64,8 +69,9 @@ class Link:
             except HostUnreachableError as error:
                 if first:
                     raise
-                self.final = error
+                self.final, self._final_at = error, self.deck.mono()
                 self.deck.emit(HostLost, what=error.what, means=error.means, do=error.do, final=True)
+                self._alert(error.what, error.means, error.do, "nothing is tried again: the run ends")
                 await self._wait(3600.0)
                 continue
             first = False
@@ -142,11 +148,16 @@ class Link:
         self.lost_since = deck.mono()
         do = "ddtop tries again by itself"
         deck.emit(HostLost, what=why, means=LOST_MEANS, do=do)
+        self._alert(why, LOST_MEANS, do, "reconnect, then go on")
+        deck.wake()
+
+    def _alert(self, what: str, means: str, do: str, policy: str) -> None:
+        """One alert for each loss; where the trouble turns out to be final, the same one says so."""
+        deck = self.deck
         alert = alert_id(deck.run_id, "lost-host", str(self._losses), str(deck.state.run.segment))
-        text = lost_alert(deck.host_name, why, LOST_MEANS, do)
+        text = lost_alert(deck.host_name, what, means, do)
         deck.emit(
             AlertRaised, alert_id=alert, title=text.title, verdict=text.verdict, cause=text.cause,
             cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence,
-            actions=text.actions, policy="reconnect, then go on",
+            actions=text.actions, policy=policy,
         )  # fmt: skip
-        deck.wake()

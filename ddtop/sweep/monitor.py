@@ -22,6 +22,7 @@ from ddtop.sweep.tasks import alongside
 
 PROBE_EVERY_S = 60.0
 POLL_S = 0.1
+ANSWER_S = 60.0
 
 
 class Monitor:
@@ -53,6 +54,8 @@ class Monitor:
         deck = self.deck
         while self.control.stop is None:
             host = self.link.host
+            if self.link.is_over(self.control.attended, ANSWER_S):
+                return Outcome(word="host-lost", reason=str(self.link.final))
             if host is None:
                 await deck.wait(0.5)
                 continue

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ddtop.errors import AgentError, HostLostError
-from ddtop.events import Step, StepsPlanned, StepTaken
+from ddtop.events import Step, StepsPlanned, StepTaken, SweepPaused
 from ddtop.hosts.base import Host
 from ddtop.sweep.conductor import Conductor
 from ddtop.sweep.control import Control
@@ -59,6 +59,11 @@ class StepTaker:
                 self._say(plan_id, step, who, "left-out")
                 if step.action == "restart":
                     self.control.paused_by = by
+                    deck.emit(
+                        SweepPaused,
+                        by=by,
+                        reason="the restart was left out: nothing can be measured without it",
+                    )
             else:
                 await self._do(host, plan_id, step, who)
         deck.emit(StepsPlanned, plan_id=plan_id, steps=(), why="")

@@ -15,15 +15,16 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ddtop.commands.demo import free_port
 from ddtop.demo.world import World
-from ddtop.errors import JournalError
-from ddtop.events import Command, CommandSeen, Event
+from ddtop.errors import DdtopError, JournalError
+from ddtop.events import Attend, Command, CommandSeen, Event
 from ddtop.journal.commands import append_command
 from ddtop.journal.reader import JournalReader
 from ddtop.journal.state import State, apply
@@ -262,6 +263,29 @@ class Runner:
         return [c.state for c in self.state().plan_cells if config in ("", c.spec.config)]
 
     # ---- commands
+
+    @contextlib.contextmanager
+    def viewer(self, name: str = "anna", *, says_goodbye: bool = True) -> Iterator[None]:
+        """A dashboard is open: it says so every 4 s, and at the end that it leaves (a killed one does not)."""
+        gone = threading.Event()
+
+        def stay() -> None:
+            while True:
+                with contextlib.suppress(DdtopError):  # no runner yet, or none any more
+                    self.send(Attend, viewer=name)
+                if gone.wait(4.0):
+                    return
+
+        thread = threading.Thread(target=stay, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            gone.set()
+            thread.join()
+            if says_goodbye:
+                with contextlib.suppress(DdtopError):
+                    self.send(Attend, viewer=name, leaving=True)
 
     def send(self, kind: type[Command], *, viewer: str = "anna", at_s: float | None = None, ident: str = "", **args: Any) -> str:  # fmt: skip
         """Puts a command into the recording as a dashboard does; returns its id."""
