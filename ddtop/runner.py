@@ -9,25 +9,22 @@ Exit codes: 0 all done, 10 some cells failed or broken, 11 host lost or never re
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import signal
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from ddtop import __version__, paths
-from ddtop.errors import DdtopError, HostError, HostUnreachableError, JournalError, RefusedError
-from ddtop.events import CellsPlanned, CellStateSet, Event, RunEnded, RunStarted, encode
-from ddtop.journal.history import History
+from ddtop.errors import DdtopError, HostError, HostUnreachableError, RefusedError
+from ddtop.events import CellsPlanned, Event, RunEnded, RunStarted, encode
 from ddtop.journal.locks import live_recording
 from ddtop.journal.reader import JournalReader, read_state
 from ddtop.journal.runs import check_continues, find_run, new_path
@@ -35,21 +32,21 @@ from ddtop.journal.state import State
 from ddtop.journal.writer import JournalWriter
 from ddtop.plan import Plan, parse_plan
 from ddtop.sweep.controller import Controller, Outcome
+from ddtop.sweep.crash import crashed
 from ddtop.sweep.deck import Deck
 from ddtop.sweep.former import restore_all
 from ddtop.sweep.fromplan import sweep_from
-from ddtop.sweep.limits import prior_limits
 from ddtop.sweep.monitor import Monitor
 from ddtop.sweep.notify import Notifier
-from ddtop.sweep.sweepplan import OPEN_STATES, Sweep
-from ddtop.sweep.tasks import alongside, first_of
+from ddtop.sweep.recall import learn_from, recall, recall_causes
+from ddtop.sweep.recorder import Recorder
+from ddtop.sweep.sweepplan import Sweep
+from ddtop.sweep.tasks import alongside
 
 EXIT_CODES = {
     "done": 0, "some-failed": 10, "host-lost": 11, "refused": 12, "stopped": 130, "interrupted": 130, "crashed": 1,
 }  # fmt: skip
 SPAWN_WAIT_S = 20.0
-PASSING = ("lost-host", "interrupted", "rebooted")
-"""What a run goes through, and not a cause: that it was seen before helps nobody."""
 Printer = Callable[[Event, State], None]
 
 
@@ -141,103 +138,56 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         else Notifier((), None)
     )
 
+    recorder = Recorder(writer)
+
     def sink(event: Event) -> None:
-        writer.append(event)
+        recorder.append(event)
         notifier.see(event)
 
     deck = Deck(run_id=run_id, host_name=options.host, sink=sink, state=state, sweep=sweep)
-    deck.seen = lambda event: _show(printers, event, state)
+    # What is not on disk is not shown.
+    deck.seen = lambda event: None if recorder.trouble else _show(printers, event, state)
     deck.emit(
         RunStarted, run_id=run_id, name=sweep.name if sweep else "", mode="sweep" if sweep else "monitor",
         segment=state.run.segment + 1 if state.run.run_id else 0, ddtop_version=__version__,
         plan_toml=sweep.plan_toml if sweep else None, plan_path=sweep.plan_path if sweep else None, pid=os.getpid(),
         attended=options.attended, simulated=options.simulated,
     )  # fmt: skip
-    _recall_causes(deck)
+    recall_causes(deck)
     if sweep is not None:
         deck.emit(CellsPlanned, cells=sweep.cells, baseline=sweep.baseline)
-        _recall(deck, sweep)
+        recall(deck, sweep)
     main = (
-        Controller(deck, connector, writer.pending_commands)
+        Controller(deck, connector, recorder.pending_commands)
         if sweep
-        else Monitor(deck, connector, writer.pending_commands)
+        else Monitor(deck, connector, recorder.pending_commands)
     )
+    recorder.stop = main.stop
+    notifier.failed = lambda what: deck.note("warn", f"a message could not be sent: {what}")
     main.control.leave_running = options.leave_running
     _take_signals(main)
     try:
-        outcome = await alongside(main.run(attended=options.attended), writer.keep_flushed(), notifier.run())
+        outcome = await alongside(
+            main.run(attended=options.attended), recorder.keep_flushed(), notifier.run()
+        )
     except HostUnreachableError as error:
         outcome = Outcome(word="host-lost", reason=str(error))
     except HostError as error:
         outcome = Outcome(word="some-failed", reason=str(error))
     except Exception as error:
-        outcome = _crashed(error)
+        outcome = crashed(error)
+    code, lost = EXIT_CODES[outcome.word], recorder.error(outcome.left_behind)
+    if lost is not None:
+        outcome, code = replace(outcome, word="crashed", reason=lost.what), lost.exit_code
     word = cast(Any, outcome.word)
     deck.emit(
-        RunEnded,
-        outcome=word,
-        exit_code=EXIT_CODES[outcome.word],
-        reason=outcome.reason,
-        left_behind=outcome.left_behind,
-    )
+        RunEnded, outcome=word, exit_code=code, reason=outcome.reason, left_behind=outcome.left_behind
+    )  # fmt: skip
     await notifier.drain()
-    _learn(state)
-    return EXIT_CODES[outcome.word]
-
-
-def _crashed(error: Exception) -> Outcome:
-    """A bug of ours ends the run with a sentence; what a developer needs goes to ddtop's own log.
-
-    An error of the recording itself (a full disk) is not ours to write into it, and is raised.
-    """
-    lost = first_of(error, JournalError)
     if lost is not None:
-        raise lost from error
-    log = paths.state_dir() / "ddtop.log"
-    with contextlib.suppress(OSError):
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as out:
-            out.write(f"{time.strftime('%F %T')} runner {os.getpid()}\n")
-            traceback.print_exception(error, file=out)
-    root = first_of(error, Exception) or error
-    what = f"a bug of ddtop: {type(root).__name__}: {root}"
-    return Outcome(word="crashed", reason=f"{what}; connect again to go on; see {log}")
-
-
-def _recall_causes(deck: Deck) -> None:
-    """What earlier runs on this host met, for AlertRaised.seen_before. A history that cannot be read is said below."""
-    with contextlib.suppress(DdtopError), History() as history:
-        seen = history.causes_seen(deck.host_name)
-        deck.seen_before = {cause: s.sentence for cause, s in seen.items() if cause not in PASSING}
-
-
-def _recall(deck: Deck, sweep: Sweep) -> None:
-    """What earlier runs taught: cells known to be broken, and how long the phases of a start take here."""
-    try:
-        with History() as history:
-            broken = history.broken(deck.host_name)
-            model = sweep.model.name or sweep.model.path if sweep.model else ""
-            deck.priors = {
-                key: prior_limits(history, host=deck.host_name, model=model, tp=x.tp, engine=x.engine)
-                for key, x in sweep.launches.items()
-            }
-    except DdtopError as error:
-        deck.note("warn", f"what earlier runs taught cannot be read: {error.what}")
-        return
-    for cell in deck.state.plan_cells:
-        known = broken.get(cell.id)
-        if known is not None and cell.state in OPEN_STATES and not cell.attempts:
-            deck.emit(
-                CellStateSet, cell_id=cell.id, state="broken", reason=f"known from an earlier run: {known.reason}", by="history",
-                cause=known.cause, signature_id=known.signature_id, engine_version=known.engine_version,
-            )  # fmt: skip
-
-
-def _learn(state: State) -> None:
-    """What this run taught, for later ones. A history that cannot be written costs nothing else."""
-    with contextlib.suppress(DdtopError):
-        with History() as history:
-            history.learn(state)
+        raise lost
+    learn_from(state)
+    return code
 
 
 def _take_signals(main: Controller | Monitor) -> None:

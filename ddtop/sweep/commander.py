@@ -11,6 +11,8 @@ from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck
 
 ATTEND_S = 15.0
+EXPECTED = "(starting)"
+"""Stands for the dashboard that is about to open, until its first sign of life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Commander:
     def _attend(self, command: ev.Attend) -> None:
         if abs(self.deck.wall() - command.at_s) > ATTEND_S:
             return
+        self.control.viewers.pop(EXPECTED, None)  # whoever was expected is here
         if command.leaving:
             self.control.viewers.pop(command.viewer, None)
         else:

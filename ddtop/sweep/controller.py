@@ -17,7 +17,7 @@ from ddtop.hosts.base import Connector, Host
 from ddtop.hosts.reconnect import Backoff
 from ddtop.sweep.alerts import AlertText, alert_id, interrupted_alert, rebooted_alert
 from ddtop.sweep.commandbench import CommandBench
-from ddtop.sweep.commander import Commander
+from ddtop.sweep.commander import ATTEND_S, EXPECTED, Commander
 from ddtop.sweep.conductor import Conductor
 from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
@@ -75,7 +75,7 @@ class Controller:
         """Runs the sweep to its end. Raises HostUnreachableError if the host was never reached."""
         if attended:
             # Whoever started us is about to look: its dashboard's first sign of life is on its way.
-            self.control.viewers["(starting)"] = self.deck.mono() + EXPECT_VIEWER_S - 15.0
+            self.control.viewers[EXPECTED] = self.deck.mono() + EXPECT_VIEWER_S - ATTEND_S
         return await alongside(self._work(), self.link.run(), self._commands())
 
     def stop(self, by: str, *, leave_running: bool = False) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 async def alongside(main: Coroutine[Any, Any, T], *helpers: Coroutine[Any, Any, None]) -> T:
@@ -25,3 +26,14 @@ async def alongside(main: Coroutine[Any, Any, T], *helpers: Coroutine[Any, Any, 
         for task in (work, *tasks):
             task.cancel()
         await asyncio.gather(work, *tasks, return_exceptions=True)
+
+
+def first_of(error: BaseException, kind: type[E]) -> E | None:
+    """The first error of `kind` in a tree of exception groups; None where there is none.
+
+    >>> first_of(ExceptionGroup("x", [ExceptionGroup("y", [OSError(2)]), ValueError(1)]), ValueError)
+    ValueError(1)
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for e in error.exceptions if (found := first_of(e, kind)) is not None), None)
+    return error if isinstance(error, kind) else None

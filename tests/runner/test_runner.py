@@ -137,3 +137,33 @@ def test_the_runner_never_loads_textual() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_bug_is_a_sentence_and_the_run_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise ExceptionGroup("tasks", [ZeroDivisionError("division by zero")])
+
+    monkeypatch.setattr("ddtop.sweep.monitor.Monitor.run", broken)
+    record = tmp_path / "x.ddtop"
+    assert run(RunOptions(host="local", host_dir=str(tmp_path / "agent"), record=record)) == 1
+    ended = fold(events_of(record)).run.ended
+    assert (
+        ended is not None
+        and ended.outcome == "crashed"
+        and "ZeroDivisionError: division by zero" in ended.reason
+    )
+    shown = capsys.readouterr().err
+    assert "a bug of ddtop" in shown and "Traceback" not in shown
+    assert "Traceback" in (tmp_path / "home" / "state" / "ddtop.log").read_text()
+
+
+def test_a_closed_terminal_costs_the_run_nothing(tmp_path: Path) -> None:
+    plan, _ = parse_plan(plan_text("x", host="nowhere.invalid", policy="host_lost_wait_min = 0"))
+    config = tmp_path / "cfg"
+    config.write_text("Host *\n  ProxyCommand /bin/false\n")
+    options = RunOptions(host="nowhere.invalid", plan=plan, record=tmp_path / "x.ddtop", ssh_config=config)
+    code = "import os, sys; os.close(1); os.close(2); from ddtop.runner import _unpack, run; os._exit(run(_unpack(sys.argv[1])))"
+    done = subprocess.run([sys.executable, "-c", code, _pack(options)], timeout=60, check=False)
+    assert done.returncode == 11

@@ -9,8 +9,8 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.journal.history import CauseSeen, History
-from ddtop.runner import _learn, _recall_causes
 from ddtop.sweep.deck import Deck
+from ddtop.sweep.recall import learn_from, recall_causes
 from tests.sweep import test_controller
 from tests.sweep.test_controller import Rig
 
@@ -24,7 +24,7 @@ def one_run(run_id: str, fault: str, limit: int | None = 1) -> list[ev.AlertRais
     rig.run()
     state = rig.state
     state.run.run_id = run_id
-    _learn(state)
+    learn_from(state)
     return [e for e in rig.events if isinstance(e, ev.AlertRaised)]
 
 
@@ -35,7 +35,7 @@ def recalling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     def make(**fields: Any) -> Deck:
         deck = Deck(**fields)
-        _recall_causes(deck)
+        recall_causes(deck)
         return deck
 
     monkeypatch.setattr(test_controller, "Deck", make)
