@@ -17,6 +17,7 @@ import msgspec
 from ddtop.journal.reader import read_state
 from ddtop.journal.state import State
 from ddtop.journal.views import AlertView, AttemptView, CellView, RestartView, StepView
+from ddtop.report.against import against_baseline
 
 SCHEMA = 1
 """Version of this form. Keys are only added; anything else is a new number."""
@@ -54,10 +55,11 @@ def _recording(source: Path | Recording | State) -> Recording:
 def _report(recording: Recording) -> dict[str, Any]:
     state = recording.state
     start = state.run.started_at_s
+    against = against_baseline(state)
     return {
         "schema": SCHEMA,
         "run": _run(recording),
-        "cells": [_cell(c) for c in state.cells.values() if not c.hidden or c.metrics],
+        "cells": [_cell(c, against.get(c.id)) for c in state.cells.values() if not c.hidden or c.metrics],
         "restarts": [_restart(r) for r in state.restarts],
         "alerts": [_alert(a, start) for a in state.alerts.values()],
         "steps": [_step(s) for s in state.steps.values()],
@@ -124,7 +126,7 @@ def _run(recording: Recording) -> dict[str, Any]:
     }
 
 
-def _cell(cell: CellView) -> dict[str, Any]:
+def _cell(cell: CellView, against: dict[str, Any] | None) -> dict[str, Any]:
     spec = cell.spec
     out: dict[str, Any] = {
         "id": spec.id,
@@ -143,6 +145,7 @@ def _cell(cell: CellView) -> dict[str, Any]:
         "metrics": cell.metrics,
         "seconds": cell.seconds,
         "engine_version": cell.engine_version,
+        "against_baseline": against,
         "attempts": [_attempt(a) for a in cell.attempts],
     }
     if cell.hidden:

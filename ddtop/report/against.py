@@ -1,0 +1,45 @@
+"""Each cell against the baseline's, over their repeats: different, not different, or one run that cannot tell. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddtop.bench.compare import compare
+from ddtop.events import CellSpec
+from ddtop.journal.select import DEFAULT_METRIC, metric_value
+from ddtop.journal.state import State
+from ddtop.journal.views import CellView
+
+Asked = tuple[int, str, int, int, int]
+
+
+def _asked(spec: CellSpec) -> Asked:
+    """What is asked of every configuration alike; repeats fall together."""
+    return (spec.tp, spec.workload, spec.output_tokens, spec.context, spec.concurrency)
+
+
+def _value(cell: CellView, metric: str) -> float | None:
+    usable = cell.state not in ("broken", "failed") and cell.validity != "INVALID"
+    return metric_value(cell.metrics, metric) if usable else None
+
+
+def against_baseline(state: State, metric: str = DEFAULT_METRIC) -> dict[str, dict[str, Any]]:
+    """Cell id → {baseline, metric, ratio, low, high, different, why, n, baseline_n}: `ratio` of the means with its 95 %
+    interval; `different` is null where one side has one run only. Cells without a comparison are left out."""
+    base = state.run.baseline
+    values: dict[tuple[str, Asked], list[float]] = {}
+    for cell in state.plan_cells:
+        if (value := _value(cell, metric)) is not None:
+            values.setdefault((cell.spec.config, _asked(cell.spec)), []).append(value)
+    out: dict[str, dict[str, Any]] = {}
+    for cell in state.plan_cells:
+        asked = _asked(cell.spec)
+        mine, theirs = values.get((cell.spec.config, asked)), values.get((base or "", asked))
+        if cell.spec.config == base or not mine or not theirs or _value(cell, metric) is None:
+            continue
+        found = compare(theirs, mine)
+        out[cell.id] = {
+            "baseline": base, "metric": metric, "ratio": found.ratio, "low": found.low, "high": found.high,
+            "different": found.different, "why": found.why, "n": len(mine), "baseline_n": len(theirs),
+        }  # fmt: skip
+    return out

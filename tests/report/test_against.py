@@ -1,0 +1,67 @@
+"""A cell against the baseline's over their repeats, by hand-computed numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ddtop import events as ev
+from ddtop.journal.state import State, fold
+from ddtop.report.against import against_baseline
+from ddtop.report.data import report_json
+from tests.journal.made import Clock, spec
+
+
+def made(values: dict[str, list[float]], **of_last: Any) -> State:
+    """One cell for each value: configuration → tok/s of its repeats; `of_last` changes the last cell's result."""
+    clock = Clock()
+    cells = tuple(
+        spec(f"{config}-{i}", config, repeat=i, baseline=config == "auto")
+        for config, numbers in values.items()
+        for i in range(len(numbers))
+    )
+    events: list[ev.Event] = [ev.CellsPlanned(**clock(), cells=cells, baseline="auto")]
+    numbers = [n for each in values.values() for n in each]
+    for cell, number in zip(cells, numbers, strict=True):
+        fields = {"validity": "VALID", **(of_last if cell is cells[-1] else {})}
+        events += [
+            ev.CellMeasured(
+                **clock(), cell_id=cell.id, attempt=1, metrics={"output_tok_s": number}, **fields
+            ),
+            ev.CellStateSet(**clock(), cell_id=cell.id, state="done", attempt=1),
+        ]
+    return fold(events)
+
+
+def test_clearly_different() -> None:
+    found = against_baseline(made({"auto": [25.0, 26.0, 27.0], "b15": [140.0, 143.0, 146.0]}))
+    assert set(found) == {"b15-0", "b15-1", "b15-2"}
+    one = found["b15-1"]
+    assert (
+        one["different"] is True
+        and one["ratio"] == pytest.approx(5.5)
+        and (one["n"], one["baseline_n"]) == (3, 3)
+    )
+    # Welch: sd 1 and 3 over 3 runs, error sqrt(1/3 + 9/3) = 1.826, 2 degrees of freedom, t 4.303, over 26
+    assert one["low"] == pytest.approx(5.5 - 4.303 * 1.826 / 26, abs=0.01)
+
+
+def test_not_different() -> None:
+    one = against_baseline(made({"auto": [100.0, 110.0], "b15": [104.0, 109.0]}))["b15-0"]
+    assert one["different"] is False and one["low"] < 1 < one["high"] and "overlap" in one["why"]
+
+
+def test_one_run_cannot_tell() -> None:
+    one = against_baseline(made({"auto": [100.0], "b15": [200.0]}))["b15-0"]
+    assert one["different"] is None and one["ratio"] == 2.0 and one["low"] is None
+
+
+def test_what_is_invalid_is_not_compared() -> None:
+    assert against_baseline(made({"auto": [100.0], "b15": [200.0]}, validity="INVALID")) == {}
+
+
+def test_it_is_in_the_report() -> None:
+    report = report_json([made({"auto": [100.0, 101.0], "b15": [200.0, 201.0]})])
+    by_id = {c["id"]: c["against_baseline"] for c in report["cells"]}
+    assert by_id["auto-0"] is None and by_id["b15-0"]["different"] is True
