@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ddtop.agent.loadgen.records import unpack
 from ddtop.bench.accuracy import AccuracyReport
 from ddtop.bench.judge import CellJudgement, judge_cell
 from ddtop.bench.metrics import Slo
@@ -104,11 +105,12 @@ def commit(
         return None
     kept = dict(raw)
     try:
-        found = answers.answers_in(raw)
+        whole = unpack(dict(raw))
+        found = answers.answers_in(whole)
         report, base = compared(deck, cell, found)
         if report is not None and report.suspect:
             known = {**(known or {}), "answers_differ": report.why}
-        judged = judge_cell(raw, slo=slo_of(deck), spec=known)
+        judged = judge_cell(whole, slo=slo_of(deck), spec=known)
         if report is not None:
             judged.metrics["accuracy"] = answers.as_metrics(report, base)
             if report.differences:
@@ -138,7 +140,11 @@ def compared(deck: Deck, cell: CellView, found: answers.Answers | None) -> tuple
     base = answers.reference(deck.state.plan_cells, cell.spec) if found is not None else None
     if found is None or base is None or base.outputs is None:
         return None, ""
-    return answers.compare(answers.answers_of(base.outputs), found), base.id
+    try:
+        kept = answers.answers_of(base.outputs)
+    except ValueError:  # the baseline's answers are damaged: that is no fault of this cell
+        return None, ""
+    return answers.compare(kept, found), base.id
 
 
 def slo_of(deck: Deck) -> Slo | None:
