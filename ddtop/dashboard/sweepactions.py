@@ -67,12 +67,7 @@ class SweepActions(AppBase):
     def action_advised(self) -> None:
         """`r`: start a runner where it died, look at proposed steps, else the alert's first advised action."""
         here, state = self.here, self.here.state
-        if (
-            state.run.mode == "sweep"
-            and state.run.ended is None
-            and not here.session.live
-            and not here.replay
-        ):
+        if here.orphaned:
             self.no_runner(here, "No runner holds this recording: nothing goes on until one is started.")
             return
         if self.here.plan is not None:

@@ -232,6 +232,8 @@ class ViewActions(ReplayActions):
         if identity == "advised":
             alert = self.alert
             action = advised_action(alert) if alert is not None else None
+            if self.here.orphaned:
+                return "Start a runner"
             if self.here.plan is not None:
                 return "Steps"
             if action is not None:
@@ -277,7 +279,8 @@ class ViewActions(ReplayActions):
             waiting = state.run.ended is not None and state.run.ended.outcome != "done"
             alert = self.alert
             offered = alert is not None and bool(alert.raised.actions)
-            return offered or self.here.plan is not None or state.paused is not None or waiting
+            asked = self.here.plan is not None or state.paused is not None
+            return offered or asked or waiting or self.here.orphaned
         return True
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

@@ -66,6 +66,13 @@ class Watched:
         return is_replay(self.session)
 
     @property
+    def orphaned(self) -> bool:
+        """True for a sweep that was begun and not ended, and whose runner is gone: nothing goes on."""
+        run = self.state.run
+        begun = run.mode == "sweep" and run.started_at_s is not None and run.ended is None
+        return begun and not self.replay and not self.session.live
+
+    @property
     def name(self) -> str:
         return self.state.host.name or self.session.path.stem
 
