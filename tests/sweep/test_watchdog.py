@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ddtop.events import Evidence
+from ddtop.services.causes import load_causes
 from ddtop.services.readings import ListenerReading, UnitReading, read_unit
 from ddtop.sweep.gate import ArgsReading, TokenReading
 from ddtop.sweep.limits import Limits
@@ -187,3 +188,25 @@ def test_read_unit_takes_systemd_words() -> None:
     assert unit.need_reload is False and not unit.job and unit.n_restarts == 0
     assert read_unit("x", {}, 0.0).active is None
     assert read_unit("x", {"TimeoutStopUSec": "infinity"}, 0.0).stop_limit_s is None
+
+
+def test_every_cause_is_in_the_one_table() -> None:
+    """And what the table says of retries is what the verdicts say of kinds."""
+    table = load_causes().by_slug
+    for name, r, now, verdict, cause in ALARMS:
+        assert cause in table, name
+        kind = judge(r, now).kind
+        if verdict not in ("failed", "crash-loop") and kind != "unknown":
+            assert (table[cause].kind == "config") == (kind == "config"), (
+                f"{name}: {table[cause].kind} and {kind}"
+            )
+    for cause in (
+        "lost-host",
+        "rebooted",
+        "interrupted",
+        "staging-failed",
+        "measuring-failed",
+        "slow",
+        "engine-hung-zero-throughput",
+    ):
+        assert cause in table
