@@ -105,19 +105,22 @@ def _compressed(path: str) -> bool:
 
 def space_problem(need_b: int, free_b: int, reserve_b: int, tmpfs: bool, mem: Dict[str, Any]) -> str:
     """Why `need_b` more bytes do not fit; empty if they do. A tmpfs's pages are memory of the writer's cgroup."""
-    gib = 1 << 30
     if need_b + reserve_b > free_b:
-        return "%.1f GiB are needed (and %.1f GiB left free), %.1f GiB are free" % (
-            need_b / gib, reserve_b / gib, free_b / gib)  # fmt: skip
+        return "%s are needed (and %s left free), %s are free" % (size(need_b), size(reserve_b), size(free_b))
     if tmpfs and mem.get("available_b") is not None and need_b > mem["available_b"]:
-        return "%.1f GiB of memory are needed, %.1f GiB are available" % (
-            need_b / gib,
-            mem["available_b"] / gib,
-        )
+        return "%s of memory are needed, %s are available" % (size(need_b), size(mem["available_b"]))
     limit = mem.get("cgroup_limit_b")
     if tmpfs and limit is not None and need_b + mem.get("cgroup_used_b", 0) > limit:
-        return "%.1f GiB are needed, and memory.max of this cgroup is %.1f GiB" % (need_b / gib, limit / gib)
+        return "%s are needed, and memory.max of this cgroup is %s" % (size(need_b), size(limit))
     return ""
+
+
+def size(count_b: float) -> str:
+    """
+    >>> size(52 << 30), size(14 << 20)
+    ('52.0 GiB', '14 MiB')
+    """
+    return "%.1f GiB" % (count_b / (1 << 30)) if count_b >= 1 << 30 else "%.0f MiB" % (count_b / MIB)
 
 
 def _memory() -> Dict[str, Any]:

@@ -52,7 +52,8 @@ class SystemdService:
         if found is None:
             return reading
         # Both make the generation: a container may be replaced under a unit that stays.
-        return replace(reading, container=found, generation=f"{reading.generation or ''}/{found}")
+        generation = f"{reading.generation or ''}/{found}"
+        return replace(reading, container=found, generation=generation, at=time.monotonic())
 
     @asynccontextmanager
     async def watch(self, host: Host) -> AsyncIterator[AsyncIterator[list[UnitReading]]]:

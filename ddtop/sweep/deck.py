@@ -185,6 +185,8 @@ class Deck:
     def take_reading(self, reading: UnitReading) -> None:
         """A newer reading of a unit."""
         feed = self.feed(reading.unit)
+        if feed.reading is not None and reading.at < feed.reading.at:
+            return  # two have asked at once, and the older answer came last
         feed.reading = reading
         feed.changes += 1
         self.wake()

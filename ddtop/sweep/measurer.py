@@ -24,12 +24,13 @@ from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
 from ddtop.sweep.hostlook import DEATH_S, Noted
 from ddtop.sweep.outcomes import Committed, attempt_for, begin_cell, commit
-from ddtop.sweep.runlog import HUNG_S, ChunkWatch, RunLog, read_json_file
+from ddtop.sweep.runlog import HUNG_S, ChunkWatch, RunLog, cut_off, read_json_file
 from ddtop.sweep.start import CauseReading, Judgement
 from ddtop.sweep.watchdog import exit_slug, exit_words
 
 TICK_S = 0.25
 KERNEL_S = 0.7
+GONE_S = 0.5
 JOB_SPARE_S = 180.0
 
 EndKind = Literal["ended", "restart", "dead", "replan"]
@@ -160,8 +161,12 @@ class Measurer:
                     self._progress(job, item["progress"], subject, cell_ids)
                     watch.take(item["progress"], deck.mono())
                 elif "id" in item:
+                    raw = await self._raw(host, item)
+                    if subject is not None and cut_off(raw) and await self._gone(host, subject):
+                        # Requests that failed because the server died are no verdict on the cell: its death is.
+                        return await self._dead(host, job, subject, log, str(item["id"]), results)
                     results += 1
-                    done = await self._result(host, job, item, subject)
+                    done = self.take_result(job, str(item["id"]), raw, subject)
                     if done is not None and done.restart:
                         await self._stop_job(host, job)
                         if subject is not None and self._died(subject):
@@ -212,13 +217,20 @@ class Measurer:
         pct = 100.0 * done / total if isinstance(done, int) and isinstance(total, int) and total else None
         self.deck.emit(CellProgress, cell_id=cell.id, requests_done=done, requests_total=total, pct=pct)
 
-    async def _result(
-        self, host: Host, job: str, item: Mapping[str, Any], subject: Subject | None
-    ) -> Committed | None:
+    async def _raw(self, host: Host, item: Mapping[str, Any]) -> dict[str, Any]:
         raw = item.get("result")
         if raw is None and item.get("file"):
             raw = await read_json_file(host, str(item["file"]))
-        return self.take_result(job, str(item["id"]), raw if isinstance(raw, dict) else {}, subject)
+        return raw if isinstance(raw, dict) else {}
+
+    async def _gone(self, host: Host, subject: Subject) -> bool:
+        """Whether the server has died; asked of the host, which may know a moment later than its clients."""
+        for pause_s in (0.0, GONE_S):
+            await asyncio.sleep(pause_s)
+            self.deck.take_reading(await self.deck.feed(subject.launch.unit).service.read(host))
+            if self._died(subject):
+                return True
+        return False
 
     def take_result(
         self, job: str, cell_id: str, raw: dict[str, Any], subject: Subject | None
@@ -370,7 +382,10 @@ class Measurer:
             for item in answer["results"]:
                 known.append(str(item["id"]))
                 count += 1
-                await self._result(host, job, item, None)
+                cell, raw = self.deck.state.cells.get(str(item["id"])), await self._raw(host, item)
+                attempt = attempt_for(cell, job) if cell else None
+                if cell is None or attempt is None or attempt is cell.attempts[-1] or not cut_off(raw):
+                    self.take_result(job, str(item["id"]), raw, None)
             if not answer.get("more") or not answer["results"]:
                 break
         self.interrupted(job, str(answer["job"].get("why") or "its job ended before it"))

@@ -276,10 +276,11 @@ def _model_steps(probe: Mapping[str, Any], sweep: Sweep, *, consent: bool) -> li
     if origin is None:
         reason = f"{model.get('cause', verdict)}, and no whole copy is known: name one in [model] sources"
         return [_step("ask", f"the model is not whole at {path}", reason, consent=True, key="model")]
-    missing = model.get("missing") or model.get("truncated") or []
+    bad = {name for key in ("missing", "truncated", "sparse", "corrupt") for name in model.get(key) or ()}
+    count = len(bad) + int(model.get("pointer_files") or 0)
     part = (
-        f"{len(missing)} files are missing or damaged"
-        if model.get("present_shards")
+        f"{count} {'files are' if count != 1 else 'file is'} missing or damaged"
+        if model.get("present_shards") and count
         else str(model.get("cause", verdict))
     )
     return [

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ddtop.agent.loadgen.records import unpack
 from ddtop.engines import ENGINES
 from ddtop.events import LogLine
 from ddtop.hosts.base import Host
@@ -68,3 +69,15 @@ async def read_json_file(host: Host, path: str) -> Any:
         data += base64.b64decode(part["b64"])
         if part["eof"] or not part["b64"]:
             return msgspec.json.decode(data)
+
+
+CUT_CLASSES = ("refused", "truncated", "aborted")
+
+
+def cut_off(raw: Mapping[str, Any]) -> bool:
+    """Whether a cell's result has requests whose connection was refused, or ended before its answer did."""
+    try:
+        requests = unpack(dict(raw)).get("requests")
+    except ValueError:
+        return False
+    return any(isinstance(r, Mapping) and r.get("class") in CUT_CLASSES for r in requests or ())

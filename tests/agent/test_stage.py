@@ -148,6 +148,7 @@ GIB = 1 << 30
     [
         (52 * GIB, 60 * GIB, 2 * GIB, True, {"available_b": 200 * GIB}, ""),
         (52 * GIB, 53 * GIB, 2 * GIB, True, {"available_b": 200 * GIB}, "53.0 GiB are free"),
+        (14 << 20, 4 << 20, 100 << 20, True, {}, "14 MiB are needed (and 100 MiB left free), 4 MiB are free"),
         (52 * GIB, 90 * GIB, 2 * GIB, True, {"available_b": 40 * GIB}, "40.0 GiB are available"),
         (52 * GIB, 90 * GIB, 2 * GIB, False, {"available_b": 40 * GIB}, ""),
         (52 * GIB, 90 * GIB, 0, True, {"available_b": 99 * GIB, "cgroup_limit_b": 32 * GIB}, "memory.max"),

@@ -1,4 +1,4 @@
-"""Whose a process or a listener of the probe is, and what the gate makes of a container's port."""
+"""What a reading is worth: whose a process or a listener is, which of two readings counts, and results of a dying server."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from ddtop.agent.loadgen.records import pack
+from ddtop.journal.state import State
 from ddtop.services.base import Launch
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.services.systemd import SystemdService
+from ddtop.sweep.deck import Deck
 from ddtop.sweep.gatekeeper import Gatekeeper
 from ddtop.sweep.prober import is_ours
+from ddtop.sweep.runlog import cut_off
 
 CID = "f09716f5088db2716a0f568b010b50ab96b5b8814bb583f816395229ba54585b"
 UNITS = ("q.service",)
@@ -63,3 +67,28 @@ def test_who_answers(owned: bool | None, container: str | None, known: str | Non
     answer = asyncio.run(keeper.owner(Tickets(), item, unit, 1.0))  # type: ignore[arg-type]
     assert answer.owner == owner
     assert answer.who == ("container f09716f5088d (pid 15)" if container else f"docker-{CID}.scope (pid 15)")
+
+
+def test_of_two_readings_asked_at_once_the_younger_counts() -> None:
+    """The older answer may come last: it was asked before the container was there."""
+    deck = Deck(run_id="r", host_name="h", sink=lambda _: None, state=State(), sweep=None)
+    young = UnitReading(unit="q.service", at=2.0, active="active", container=CID)
+    deck.take_reading(young)
+    deck.take_reading(UnitReading(unit="q.service", at=1.0, active="active"))
+    assert deck.feed("q.service").reading is young
+
+
+@pytest.mark.parametrize(
+    ("classes", "cut"),
+    [
+        (["ok", "refused"], True),
+        (["truncated"], True),
+        (["aborted"], True),
+        (["ok", "empty", "http 500"], False),
+        ([], False),
+    ],
+)
+def test_results_whose_connections_ended_early(classes: list[str], cut: bool) -> None:
+    raw = {"id": "c", "requests": [{"class": c, "why": "x" * 9000} for c in classes]}
+    assert cut_off(raw) is cut_off(pack(raw)) is cut
+    assert not cut_off({"requests_z": "damaged"}) and not cut_off({})
