@@ -130,6 +130,16 @@ class Attempt:
         since = max(self._busy_since, self._gpu_flat_since or now) if self._busy_since is not None else None
         return GpuLook(at=now, util_pct=busiest.util_gpu_pct, power_share=share, busy_low_since=since)
 
+    def stopping_words(self) -> str | None:
+        """How far a stop is, while the old process is being stopped; it may answer meanwhile."""
+        u = self.feed.reading
+        if self.phases.current != "stopping" or u is None or u.active != "deactivating":
+            return None
+        took = self.deck.mono() - self.phases.of["stopping"].entered_at
+        of = f" of {u.stop_limit_s:.0f}" if u.stop_limit_s else ""
+        answers = "; the old server still answers" if any(item.owned for item in self.listeners or ()) else ""
+        return f"stopping {took:.0f}{of} s{answers}"
+
     def quiet_death(self, now: float) -> bool:
         """Nothing has run for a moment although the call has returned."""
         returned = self.call.returned_at

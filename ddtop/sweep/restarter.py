@@ -285,7 +285,7 @@ class Restarter:
             a.waited_until = self.extra_wait(a.id)
             result = a.gate()
             verdict = judge(a.readings(), deck.mono())
-            a.tell(result, note=verdict.text if verdict.verdict == "slow" else None)
+            a.tell(result, note=verdict.text if verdict.verdict == "slow" else a.stopping_words())
             if result.ready:
                 return self._ready(host, a)
             if not drained and a.quiet_death(deck.mono()):

@@ -18,6 +18,8 @@ NEVER_BEGAN_S = 5.0
 SETTLE_S = 0.3
 """A unit that will be restarted by systemd passes through `failed` for a moment: one sample is not final."""
 HUNG_GPU_S = 60.0
+STOP_SHARE = 0.75
+"""Share of the unit's TimeoutStopSec that a silent stop may take."""
 HUNG_GPU_POWER_SHARE = 0.45
 """A P2P hang on RTX PRO 6000 draws ~140 W of 600 W at 100 % utilisation; real work draws far more."""
 REFUSED_CODES = {
@@ -50,6 +52,9 @@ def judge(r: StartReadings, now: float) -> Judgement:
 def quiet_limit_s(r: StartReadings, now: float) -> float:
     """The quiet the present phase may have now. CPU time that counts stretches it to CPU_GRACE_S."""
     limit = r.limits.quiet_limit_s(r.phase)
+    if r.phase == "stopping" and r.unit is not None and r.unit.stop_limit_s:
+        # A drain may be silent; told while the manager still waits, not after it has killed.
+        limit = max(limit, STOP_SHARE * r.unit.stop_limit_s)
     if r.last_is_nccl and r.gpu is not None and r.gpu.busy_low_since is not None:
         limit = max(limit, HUNG_GPU_S)  # the rule for a hung collective says more, and decides at that time
     return max(limit, CPU_GRACE_S) if cpu_counts(r.progress, now) else limit

@@ -210,3 +210,16 @@ def test_every_cause_is_in_the_one_table() -> None:
         "engine-hung-zero-throughput",
     ):
         assert cause in table
+
+
+def test_a_silent_drain_may_take_three_quarters_of_what_the_unit_allows() -> None:
+    draining = replace(
+        STILL_OLD, unit=replace(OLD_UNIT, active="deactivating", stop_limit_s=60.0), phase="stopping",
+        limits=Limits(learned={"stopping": 0.1}),
+    )  # fmt: skip
+    assert judge(draining, 44.0).verdict is None
+    assert judge(draining, 45.1).verdict == "stalled"
+    assert (
+        judge(replace(draining, progress=evidence(begin(0.0), 40.0, "log: 3 requests left")), 60.0).verdict
+        is None
+    )
