@@ -148,4 +148,4 @@ def test_draft_speculation_against_none(ct200: Any, tmp_path: Path) -> None:
 @pytest.mark.bed
 @pytest.mark.stories
 def test_draft_speculation_at_length(ct200: Any, tmp_path: Path) -> None:
-    check(*sweep(ct200, tmp_path, 128, 30, 1200), 128, 30)
+    check(*sweep(ct200, tmp_path, 48, 30, 1500), 48, 30)
