@@ -177,7 +177,11 @@ def expected_names(
         (stem, ext, n), (wide_i, wide_n) = max(families.items(), key=lambda kv: kv[0][2])
         n = min(n, 100000)
         first = 0 if any(int(m.group("i")) == 0 for m in map(SHARD.match, files) if m) else 1
-        numbers = range(first, n + first)
+        # Some count 0 to N-1, gpt-oss counts 0 to N.
+        last = max(
+            (int(m.group("i")) for m in map(SHARD.match, files) if m and int(m.group("n")) == n), default=0
+        )
+        numbers = range(first, n + 1 if last >= n else n + first)
         return [f"{stem}{i:0{wide_i}d}-of-{n:0{wide_n}d}{ext}" for i in numbers], counts
     return sorted({*files, *[d for d in dangling if is_weight(d)]}), counts
 

@@ -38,7 +38,7 @@ _RESULT_KEYS = {
 }  # fmt: skip
 _RESULT_TEXT = re.compile(
     r"Serving Benchmark Result|token throughput \(tok/s\)|Successful requests:|Benchmark duration \(s\)|Request throughput \(req/s\)"
-    r"|Mean TTFT \(ms\)|NVIDIA AIPerf|^\|\s*model\s*\|\s*test\s*\|", re.M | re.I,
+    r"|Mean TTFT \(ms\)|NVIDIA AIPerf|LLM Metrics\s|Output token throughput \(per sec\)|^\|\s*model\s*\|\s*test\s*\|", re.M | re.I,
 )  # fmt: skip
 _BY_ENDING = {
     ".sse": "sse", ".http": "sse", ".show": "unit", ".startcmd": "unit", ".journal": "unit", ".lst": "model",
@@ -83,7 +83,7 @@ def guess_text(data: bytes) -> str | None:
         kind = _json_kind(text)
         if kind:
             return kind
-    if _is_gpu(head):
+    if _is_gpu(head) or re.match(r"\S{0,40}:? ?(?:\w{1,12} \d{1,4}: )?nvidia-smi: ", text):
         return "gpu"
     if _RESULT_TEXT.search(text):
         return "results"

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from ddtop.services.journal_forms import journal_fields, journal_form
+
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -123,7 +125,10 @@ def parse_entry(line: bytes | str) -> Entry | None:
 
 
 def looks_like_journal_json(data: bytes) -> bool:
-    """Whether the data begin as a journal in JSON: an object with one of journald's own field names."""
+    """Whether the data begin as a journal with its fields: JSON (an object with one of journald's own field names),
+    `-o export` or `-o verbose`."""
+    if journal_form(data) is not None:
+        return True
     head = data[:16_384].lstrip(b"\xef\xbb\xbf \t\r\n\x1e[")
     return head.startswith(b"{") and any(
         key in head for key in (b'"MESSAGE"', b'"__CURSOR"', b'"__REALTIME_TIMESTAMP"', b'"_SYSTEMD_UNIT"')
@@ -131,10 +136,13 @@ def looks_like_journal_json(data: bytes) -> bool:
 
 
 def parse_journal_json(data: bytes) -> list[Entry]:
-    """All entries of a journal in JSON, one object a line, pretty-printed, in a list, or with record separators.
+    """All entries of a journal in JSON, one object a line, pretty-printed, in a list, or with record separators;
+    or in journalctl's export or verbose form.
 
     A line that is cut or damaged is left out.
     """
+    if journal_form(data) is not None:
+        return [entry_from(fields) for fields in journal_fields(data)]
     found: list[Entry] = []
     pretty: list[bytes] = []
     for line in data.split(b"\n"):

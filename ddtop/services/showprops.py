@@ -247,7 +247,10 @@ def parse_status(text: str) -> UnitProps:
     if active := _ACTIVE.search(text):
         raw["ActiveState"] = active["a"]
         detail = active["s"] or ""
-        result = re.search(r"Result: ([\w-]+)", detail)
+        line = text[active.start() : active.end() + 200].lstrip("\n").split("\n", 1)[0]
+        result = re.search(
+            r"\(Result: ([\w-]+)", line
+        )  # `activating (auto-restart) (Result: exit-code)` has two
         raw["Result"] = result[1] if result else "success"
         sub = re.match(r"[\w-]+", detail)
         raw["SubState"] = sub[0] if sub and not detail.startswith("Result") else active["a"]

@@ -22,6 +22,8 @@ from ddtop.services.unitstate import UnitState, refusal, state_fields, unit_stat
 __all__ = ["UnitVerdict", "diagnose_unit", "unit_verdict"]
 
 NOTHING = {"file": "rule", "line": None, "text": "no reading of the unit was given"}
+_COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\\\))")
+"""Colours and hyperlinks of a systemctl that wrote to a terminal."""
 _STATUS_LOG = re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ", re.MULTILINE)
 _SUPPRESSED = re.compile(r"Suppressed (?P<n>\d+) messages from")
 _LEFTOVER = re.compile(r"Found left-over process (?P<pid>\d+) \((?P<comm>[^)]*)\)")
@@ -85,7 +87,7 @@ def _take(moment: _Moment, name: str, data: bytes) -> None:
             ):
                 _add_line(moment, entry.text, name, number)
         return
-    text = data.decode("utf-8", "replace")
+    text = _COLOURS.sub("", data.decode("utf-8", "replace"))
     if looks_like_show(text):
         units = parse_units(text)
         if units:

@@ -82,7 +82,8 @@ def _sglang(decode: Rows, prefill: Rows) -> dict[str, Any]:
         found["running_total"] = sum(int(running) for _, running in newest.values())
     else:
         _first_line(found, decode, gen)
-        _per_line(found, decode)
+        if not lengths:
+            _per_line(found, decode)
     return found
 
 

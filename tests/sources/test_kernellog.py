@@ -33,6 +33,23 @@ def test_kernel_lines(line: str, what: str, cause: str | None, code: int | None,
     assert cause is None or cause in load_causes().by_slug
 
 
+def test_the_unit_of_an_oom_kill() -> None:
+    line = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,oom_memcg=/system.slice/a.service,task_memcg=/system.slice/a.service/sub,task=python3,pid=99,uid=0"
+    fact = parse_kernel_line(line)
+    assert fact is not None and fact.unit == "a.service" and fact.pid == 99
+    bare = parse_kernel_line("Out of memory: Killed process 8123 (x) total-vm:9kB")
+    assert bare is not None and bare.unit is None
+
+
+def test_a_recovery_action_that_went_back_to_none_is_no_fault() -> None:
+    line = (
+        "NVRM: Xid (PCI:0000:41:00): 154, pid='<unknown>', name=<unknown>, GPU recovery action changed from "
+    )
+    assert parse_kernel_line(line + "0x1 (GPU Reset Required) to 0x0 (None)") is None
+    worse = parse_kernel_line(line + "0x0 (None) to 0x1 (GPU Reset Required)")
+    assert worse is not None and worse.severity == "critical"
+
+
 @pytest.mark.parametrize(
     "line",
     [

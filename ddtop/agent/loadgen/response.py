@@ -135,6 +135,8 @@ class Account:
             content = self._native(message)
         elif "content" in message and "stop" in message:
             content = self._llamacpp(message)
+        elif isinstance(message.get("token"), dict):
+            content = self._tgi(message, message["token"])
         else:
             self._usage(message, [])
         self._extras(message)
@@ -379,6 +381,27 @@ class Account:
         if message.get("stop"):
             kind = message.get("stop_type") or ("limit" if message.get("stopped_limit") else "stop")
             self._finish(choice, {"limit": "length", "eos": "stop", "word": "stop"}.get(str(kind), "stop"))
+        return has
+
+    def _tgi(self, message: dict[str, Any], token: dict[str, Any]) -> bool:
+        """text-generation-inference's own /generate_stream: one token an event, the count with the last one."""
+        choice = self._choice_at(0)
+        piece = token.get("text")
+        has = isinstance(piece, str) and bool(piece) and not token.get("special")
+        if has and isinstance(piece, str):
+            self.content_chars += len(piece)
+            if self.keep_text:
+                choice.text.append(piece)
+        details = message.get("details")
+        if isinstance(details, dict):
+            count = whole(details.get("generated_tokens"))
+            if count is not None:
+                self.source = "usage"
+                self.final_tokens = count
+            kind = str(details.get("finish_reason"))
+            self._finish(
+                choice, {"length": "length", "eos_token": "stop", "stop_sequence": "stop"}.get(kind, "stop")
+            )
         return has
 
     def _extras(self, message: dict[str, Any]) -> None:

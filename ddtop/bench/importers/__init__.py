@@ -12,7 +12,7 @@ from typing import Any
 
 import tomli
 
-from ddtop.bench.importers import engines, others, serving
+from ddtop.bench.importers import engines, others, serving, tables
 from ddtop.bench.importers.common import Fields, ResultFormatError, json_lines, loads, number, peek
 from ddtop.bench.importers.verdict import advice, judge_record, server_cause
 
@@ -108,7 +108,7 @@ def read_records(text: str) -> tuple[list[Fields], list[str]]:
         if not records and not damaged:
             raise ResultFormatError("JSON lines without any known result in them")
         return _newest(records), damaged
-    fields = serving.from_console(text)
+    fields = tables.from_table(text) or serving.from_console(text)
     if fields is None:
         raise ResultFormatError(
             f"neither JSON nor a benchmark's printed result; it begins with {stripped[:60]!r}"
