@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from ddtop.demo.world import World
 from tests.terminal import Terminal
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the demo's host is Linux only")
 
 
@@ -62,19 +64,20 @@ def left_of(root: Path) -> list[str]:
     return found
 
 
-def test_a_newcomer_meets_the_alert_and_sees_the_run_end(demo: Terminal, tmp_path: Path) -> None:
+def newcomer(demo: Terminal, tmp_path: Path, dashboard_s: float) -> Path:
+    """Sees SIMULATED, the first cell done, the alert; presses `r` and enter; sees the run end; leaves. The demo's folder."""
     began = time.monotonic()
-    demo.wait_for("SIMULATED", seconds=30)
+    demo.wait_for("SIMULATED", seconds=dashboard_s)
     print(f"the dashboard after {time.monotonic() - began:.1f} s")
     root = folder(tmp_path)
     demo.wait_for("1/6 cells", seconds=60)
-    seen = demo.wait_for("NOT STARTING?", "r retry b16", seconds=60)
+    seen = demo.wait_for("NOT STARTING?", "r retry b16", seconds=90)
     print(f"the alert after {time.monotonic() - began:.1f} s")
     assert "SIMULATED" in seen
     demo.press("r")
     demo.wait_for("enter", "b16", seconds=10)
     demo.press("\r")
-    done = demo.wait_for("6/6 cells", seconds=60)
+    done = demo.wait_for("6/6 cells", seconds=90)
     print(f"all cells after {time.monotonic() - began:.1f} s")
     assert "NOT STARTING?" not in done
     assert re.search(r"b16\s+\d", done), "the cells of the configuration that was retried are measured"
@@ -85,8 +88,31 @@ def test_a_newcomer_meets_the_alert_and_sees_the_run_end(demo: Terminal, tmp_pat
     assert "Warning" not in said
     assert "The demo has ended" in said
     assert "come back" not in said, "there is nothing to come back to"
+    return root
+
+
+def test_a_newcomer_meets_the_alert_and_sees_the_run_end(demo: Terminal, tmp_path: Path) -> None:
+    root = newcomer(demo, tmp_path, 30)
     assert_nothing_left(root, 5)
     assert not (tmp_path / "home" / ".local").exists(), "nothing is written outside the demo's folder"
+
+
+@pytest.mark.stories
+def test_make_demo_from_a_fresh_clone(tmp_path: Path) -> None:
+    """Installation included (it asks the package index): under 90 s to the dashboard, on a machine that is not busy."""
+    busy = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("DDTOP_HOME", "NO_COLOR", "VIRTUAL_ENV", "MAKEFLAGS", "MAKELEVEL")
+    }
+    terminal = Terminal(["make", "-C", str(clone), "demo"], env={**env, "TMPDIR": str(tmp_path)})
+    try:
+        assert_nothing_left(newcomer(terminal, tmp_path, 400 if busy else 90), 5)
+    finally:
+        terminal.close()
 
 
 @pytest.mark.parametrize("way", ["ctrl-c", "closed", "killed", "terminated"])
