@@ -8,6 +8,7 @@ has a container too: its generation and its port are then told by inspect, never
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shlex
 import time
@@ -256,7 +257,22 @@ def container_name(argv: list[str]) -> tuple[str, str] | None:
 
 
 async def inspect_container(host: Host, program: str, name: str) -> str | None:
-    """`ID@StartedAt@IP,IP` of a running container; None when there is none (yet)."""
-    form = "{{.Id}}@{{.State.StartedAt}}@{{range .NetworkSettings.Networks}}{{.IPAddress}},{{end}}"
-    answer = await host.call("exec", argv=[program, "inspect", "--format", form, name], timeout_s=5)
-    return answer["stdout"].strip() or None if answer["rc"] == 0 else None
+    """`ID@StartedAt@IP,IP` of a container that is there; None when there is none (yet), or it may not be looked at."""
+    answer = await host.call("exec", argv=[program, "inspect", name], timeout_s=5)
+    return container_id(answer["stdout"]) if answer["rc"] == 0 else None
+
+
+def container_id(shown: str) -> str | None:
+    """`ID@StartedAt@IP,IP` of the JSON of `docker inspect`; None where that cannot be read.
+
+    >>> container_id('[{"Id": "ab", "State": {"StartedAt": "t"}, "NetworkSettings": {"Networks": {"n": {"IPAddress": "10.1.1.2"}}}}]')
+    'ab@t@10.1.1.2'
+    """
+    try:
+        value = json.loads(shown)[0]
+        ident, started = str(value["Id"]), str(value["State"]["StartedAt"])
+        networks = (value.get("NetworkSettings") or {}).get("Networks") or {}
+        addresses = [str(n["IPAddress"]) for n in networks.values() if n and n.get("IPAddress")]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    return f"{ident}@{started}@{','.join(addresses)}" if ident else None

@@ -13,7 +13,7 @@ from ddtop.services.command import CommandService, script_result
 from ddtop.services.docker import DockerService, read_container, stamped_lines
 from ddtop.services.process import ProcessService, exit_code, read_proc, split_cursor
 from ddtop.services.readings import UnitReading
-from ddtop.services.systemd import SystemdService, container_name, exec_argv, lines_of
+from ddtop.services.systemd import SystemdService, container_id, container_name, exec_argv, lines_of
 
 UNIT = UnitReading(
     unit="s.service", at=0.0, active="active", main_pid=9, generation="g", cgroup="/system.slice/s.service"
@@ -173,6 +173,17 @@ def test_a_container_that_is_not_known_yet_is_nobody_elses() -> None:
     assert service.owns(row, replace(unit, active="failed", main_pid=None)) is False
 
 
+INSPECTED = """[{"Id": "cid", "State": {"StartedAt": "2026", "Running": true},
+  "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "172.17.0.2"}, "host": {"IPAddress": ""}, "none": null}}}]"""
+
+
+@pytest.mark.parametrize(
+    "shown", ["", "[]", "{}", "[{}]", "null", "[1]", '[{"Id": "x"}]', "Error: no such object"]
+)
+def test_what_cannot_be_read_of_a_container(shown: str) -> None:
+    assert container_id(shown) is None
+
+
 class DockerHost:
     """Answers like the agent: one change of the unit, and a container from the third inspect on."""
 
@@ -183,7 +194,7 @@ class DockerHost:
         assert op == "exec" and args["argv"][1] == "inspect"  # type: ignore[index]
         self.inspects += 1
         return (
-            {"rc": 0, "stdout": "cid@2026@\n", "stderr": ""}
+            {"rc": 0, "stdout": INSPECTED, "stderr": ""}
             if self.inspects > 2
             else {"rc": 1, "stdout": "", "stderr": ""}
         )
@@ -221,4 +232,4 @@ def test_the_watch_of_a_docker_client_tells_when_its_container_appears(
                     break
         return found
 
-    assert asyncio.run(asyncio.wait_for(seen(), 5)) == ["g", "g/cid@2026@"]
+    assert asyncio.run(asyncio.wait_for(seen(), 5)) == ["g", "g/cid@2026@172.17.0.2"]
