@@ -13,9 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ddtop import paths
+from ddtop.agent.state import TMPFS, filesystem_of
 from ddtop.demo.world import World
 from ddtop.errors import DdtopError, UsageError
 from ddtop.paths import shipped
@@ -34,7 +36,7 @@ def run_demo(*, record: Path | None, keep: bool) -> int:
         raise UsageError(
             "the dashboard needs a terminal, and standard output is none", do="ddtop demo --record FILE"
         )
-    root = Path(tempfile.mkdtemp(prefix="ddtop-demo-"))
+    root = demo_folder((Path(tempfile.gettempdir()), Path("/var/tmp"), paths.data_dir().parent, Path.cwd()))
     try:
         world = World(root)
         world.build()
@@ -47,6 +49,18 @@ def run_demo(*, record: Path | None, keep: bool) -> int:
             print(f"the demo's folder is left: {root}", file=sys.stderr)
         else:
             shutil.rmtree(root, ignore_errors=True)
+
+
+def demo_folder(places: Iterable[Path]) -> Path:
+    """A new folder in the first of `places` that lies on a disk: hosts keep their jobs where a reboot leaves them,
+    and the agent refuses a tmpfs, which /tmp is on many machines. Raises UsageError."""
+    for place in places:
+        if filesystem_of(str(place)) not in TMPFS and os.access(place, os.W_OK):
+            return Path(tempfile.mkdtemp(prefix="ddtop-demo-", dir=place))
+    raise UsageError(
+        "the demo needs a folder on a disk", means="those it knows are in memory (tmpfs) or not writable",
+        do="name one: TMPDIR=/some/folder ddtop demo",
+    )  # fmt: skip
 
 
 def _run(world: World, record: Path | None) -> int:
