@@ -115,9 +115,7 @@ def find_hits(text: str, *, limit_lines: int = 100_000) -> list[Hit]:
         channel = _CHANNEL.search(shown)
         if channel and "closed" not in shown:
             # Older sshd and paramiko say "administratively prohibited" for the session limit too.
-            prohibited = channel["code"] == "1" and (
-                forward or bool(_FORWARD.search(shown)) or not sessions
-            )
+            prohibited = channel["code"] == "1" and (forward or bool(_FORWARD.search(shown)) or not sessions)
             out.append(
                 Hit(
                     at,
