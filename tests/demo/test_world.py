@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,34 @@ def test_processes_are_found_by_their_world_and_ended(tmp_path: Path) -> None:
     finally:
         child.kill()
         child.wait()
+
+
+def test_on_a_machine_of_systemd_its_host_has_none(tmp_path: Path) -> None:
+    """systemd runs most machines on which the demo is tried; its host must not start units there."""
+    world = World(tmp_path / "machine")
+    world.build()
+    script = (
+        "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system && "
+        "exec python3 -c 'from ddtop.agent.rights import has_systemd; print(has_systemd())'"
+    )
+    paths = {"the demo's": str(world.bin), "a login's": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    unshare, mount = shutil.which("unshare"), shutil.which("mount")
+    if unshare is None or mount is None or os.getuid() != 0:
+        pytest.skip("may not mount here")
+    said = {}
+    for name, path in paths.items():
+        env = {**world.environment(), "PATH": path, "PYTHONPATH": str(Path(__file__).parents[2])}
+        script_here = script.replace("mount -t", f"{mount} -t", 1)
+        done = subprocess.run(
+            [unshare, "-m", "/bin/sh", "-c", script_here],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode and "mount" in done.stderr:
+            pytest.skip("may not mount here")
+        assert done.returncode == 0, done.stderr
+        said[name] = done.stdout.strip()
+    assert said["the demo's"] == "False"
+    assert said["a login's"] == str(shutil.which("systemctl", path=paths["a login's"]) is not None)
