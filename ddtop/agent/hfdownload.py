@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .jobrun import JobFailedError
+from .state import read_json
 
 if TYPE_CHECKING:
     from .stage import Progress
@@ -61,6 +63,16 @@ def folder_size(path: str) -> int:
     return total
 
 
+def announced_size(target: str) -> Optional[int]:
+    """Bytes of all tensors, as the weights' index says once it is there; None before. The files are a little larger."""
+    for path in glob.glob(os.path.join(glob.escape(target), "*.index.json")):
+        found = read_json(path)
+        size = (found.get("metadata") or {}).get("total_size") if isinstance(found, dict) else None
+        if isinstance(size, (int, float)) and size > 0:
+            return int(size)
+    return None
+
+
 def download(source: str, target: str, progress: Progress) -> Dict[str, Any]:
     """Runs the tool to its end. Raises JobFailedError with its last lines."""
     repo, revision = parse_source(source)
@@ -75,6 +87,7 @@ def download(source: str, target: str, progress: Progress) -> Dict[str, Any]:
     reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
     reader.start()
     while True:
+        progress.total_b = progress.total_b or announced_size(target)
         progress.add(folder_size(target) - progress.done_b)
         try:
             code = process.wait(POLL_S)

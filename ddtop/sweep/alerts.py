@@ -13,6 +13,7 @@ from typing import Any
 from ddtop.events import Action, CauseKind, Evidence, Verdict
 from ddtop.sources.kernelfault import Fault
 from ddtop.sweep.policy import RESTAGE_CAUSES
+from ddtop.sweep.stagecause import stage_cause
 from ddtop.sweep.start import Judgement
 
 TITLES: dict[Verdict, str] = {
@@ -203,9 +204,10 @@ def fault_judgement(fault: Fault, unit: str, what: str, evidence: Sequence[Evide
 
 
 def stage_alert(host: str, path: str, error: str, alert: str) -> AlertText:
+    why = stage_cause(error)
     return AlertText(
-        title=TITLES["staging-failed"], verdict="staging-failed", cause="staging-failed", kind="host",
-        cause_text=f"{host}: {path} could not be staged: {error}", advice="make room or name another source, then re-stage",
+        title=TITLES["staging-failed"], verdict="staging-failed", cause=why.slug, kind=why.kind,
+        cause_text=f"{host}: {path} could not be staged: {error}", advice=why.advice,
         evidence=(Evidence(source="job", text=error[:500]),),
         actions=(_act("r", "re-stage again", "restage", alert_id=alert),),
     )  # fmt: skip

@@ -22,6 +22,10 @@ async def stage(deck: Deck, host: Host, model: ModelWanted) -> str | None:
     """
     job = await _running(host, deck.run_id)
     if job is None:
+        found = await host.call("model-check", path=model.path, timeout_s=600)
+        if found.get("verdict") == "complete":
+            deck.note("info", f"the model is whole at {model.path}: there is nothing to stage")
+            return None
         job = f"{deck.run_id}-stage-{secrets.token_hex(3)}"
         deck.emit(StageProgress, target=model.path, state="checking")
         try:

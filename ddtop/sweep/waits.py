@@ -12,6 +12,7 @@ from ddtop.sweep.alerts import alert_id, stage_alert
 from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
 from ddtop.sweep.prober import foreign_on_port, is_clean, probe
+from ddtop.sweep.stagecause import stage_cause
 from ddtop.sweep.stager import stage
 
 CLEAN_S = 10.0
@@ -33,6 +34,9 @@ class Waits:
             deck.note("warn", "the plan names no model to stage")
             return True
         why = await stage(deck, host, model)
+        if why is not None and stage_cause(why).kind == "transient":
+            deck.note("warn", f"staging was cut off ({why}); it is tried once more")
+            why = await stage(deck, host, model)
         ident = alert_id(deck.run_id, "stage", model.path)
         if why is None:
             if ident in deck.state.alerts and deck.state.alerts[ident].open:

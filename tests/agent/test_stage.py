@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent.hfdownload import download_words, parse_source
+from ddtop.agent.hfdownload import announced_size, download_words, parse_source
 from ddtop.agent.jobrun import JobFailedError
 from ddtop.agent.modeldir import MANIFEST, boot_id
 from ddtop.agent.stage import PARTIAL, Meter, list_files, space_problem, stage
@@ -194,6 +194,14 @@ def test_download_by_the_hosts_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("FAIL", "1")
     with pytest.raises(JobFailedError, match="Repository Not Found"):
         run(tmp_path / "dst2", "hf:org/none")
+
+
+def test_the_index_tells_how_much_is_to_come(tmp_path: Path) -> None:
+    assert announced_size(str(tmp_path)) is None
+    index = tmp_path / "model.safetensors.index.json"
+    for text, size in (("{", None), ("[]", None), ('{"metadata": {"total_size": 52}}', 52), ("{}", None)):
+        index.write_text(text)
+        assert announced_size(str(tmp_path)) == size
 
 
 def test_no_tool_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

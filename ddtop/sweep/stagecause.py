@@ -1,0 +1,70 @@
+"""Why a model could not be staged: what the job said → cause, kind, advice. Pure; the first row that fits counts.
+
+The tool's words are those of huggingface_hub 0.2x to 1.x (errors.py) and of requests and httpx beneath it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ddtop.events import CauseKind
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageCause:
+    """`kind` transient: the same once more goes on where it stopped."""
+
+    slug: str
+    kind: CauseKind
+    advice: str
+
+
+FAILED = StageCause(
+    slug="staging-failed", kind="host", advice="make room or name another source, then re-stage"
+)
+_ROWS: tuple[tuple[str, StageCause], ...] = (
+    (
+        r"no room for the model|No space left on device|disk quota exceeded",
+        StageCause(slug="no-space", kind="host", advice="make room there (or `mount -o remount,size=…`), then re-stage"),
+    ),
+    (
+        r"no hf tool on this host",
+        StageCause(slug="no-download-tool", kind="config",
+                   advice="pip install -U huggingface_hub on the host, or name a directory in [model] sources"),
+    ),
+    (
+        r"\b401\b|\b403\b|Access denied|gated repo|GatedRepo|Invalid (?:user )?token",
+        StageCause(slug="download-not-allowed", kind="config",
+                   advice="log in on the host (hf auth login) as one who may read it, then re-stage"),
+    ),
+    (
+        r"\b404\b|Repository Not Found|RepositoryNotFound|RevisionNotFound|Revision Not Found",
+        StageCause(slug="download-not-found", kind="config", advice="correct the name or revision in [model] sources"),
+    ),
+    (
+        r"LocalEntryNotFound|appropriate cached snapshot|offline mode|OfflineMode|Name or service not known"
+        r"|name resolution|Network is unreachable|No route to host",
+        StageCause(slug="host-offline", kind="host",
+                   advice="let the host out (HTTPS_PROXY), or copy the model to a directory there and name it in [model] sources"),
+    ),
+    (
+        r"Connection ?(?:Reset|Aborted|Error|broken)|timed out|Timeout|IncompleteRead|\b50[0234]\b|\b429\b|Temporary failure",
+        StageCause(slug="download-cut", kind="transient", advice="re-stage: what has come already is kept"),
+    ),
+    (
+        r"no source holds a whole copy",
+        StageCause(slug="no-source", kind="config", advice="name a whole copy, or hf:org/name, in [model] sources"),
+    ),
+)  # fmt: skip
+_TABLE = tuple((re.compile(pattern, re.IGNORECASE), cause) for pattern, cause in _ROWS)
+
+
+def stage_cause(error: str) -> StageCause:
+    """
+    >>> stage_cause("/dev/shm/M: no room for the model: 52.0 GiB are needed").slug
+    'no-space'
+    >>> stage_cause("hf download org/name: exit status 1: 404 Client Error").kind
+    'config'
+    """
+    return next((cause for pattern, cause in _TABLE if pattern.search(error)), FAILED)
