@@ -108,6 +108,7 @@ def _outside(result: Mapping[str, Any], known: Mapping[str, Any], details: dict[
         details[slug] = str(error)
     for key, slug in (
         ("link_lost", "link-lost"),
+        ("server_gone", "server-gone"),
         ("wrong_arguments", "wrong-arguments"),
         ("two_servers", "two-servers"),
         ("arguments_overridden", "arguments-overridden"),

@@ -56,6 +56,10 @@ TABLE: dict[str, Rule] = {
     "link-lost": _ours(
         "the link that carried the load was lost", "run on the host itself, or over a steadier link"
     ),
+    "server-gone": _ours(
+        "the server was gone while the cell was measured",
+        "why it went is another question; run the cell again",
+    ),
     "wrong-arguments": _ours("the server does not run the cell's arguments", "restart it with them"),
     "two-servers": _ours("two servers answer on the port", "stop the other one"),
     "generator-failed": _ours(

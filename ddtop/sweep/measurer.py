@@ -23,7 +23,7 @@ from ddtop.sweep.collector import drain_log
 from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
 from ddtop.sweep.hostlook import DEATH_S, Noted
-from ddtop.sweep.outcomes import Committed, attempt_for, begin_cell, commit
+from ddtop.sweep.outcomes import Committed, attempt_for, begin_cell, commit, generation_of, no_verdict
 from ddtop.sweep.runlog import HUNG_S, ChunkWatch, RunLog, cut_off, read_json_file
 from ddtop.sweep.start import CauseReading, Judgement
 from ddtop.sweep.watchdog import exit_slug, exit_words
@@ -166,6 +166,9 @@ class Measurer:
                         # Requests that failed because the server died are no verdict on the cell: its death is.
                         return await self._dead(host, job, subject, log, str(item["id"]), results)
                     results += 1
+                    if subject is None and cut_off(raw):
+                        no_verdict(self.deck, str(item["id"]), raw, job=job)
+                        continue
                     done = self.take_result(job, str(item["id"]), raw, subject)
                     if done is not None and done.restart:
                         await self._stop_job(host, job)
@@ -239,6 +242,8 @@ class Measurer:
         cell = self.deck.state.cells.get(cell_id)
         attempt = attempt_for(cell, job) if cell else None
         generation = subject.generation if subject else (attempt.generation if attempt else None)
+        if generation is None and cell is not None:
+            generation = generation_of(self.deck.state, job, cell.spec.restart_key)
         launch = subject.launch if subject else None
         if launch is None and cell is not None and self.deck.sweep is not None:
             launch = self.deck.sweep.launches.get(cell.spec.restart_key)
@@ -369,8 +374,9 @@ class Measurer:
 
     # ---- collecting
 
-    async def collect(self, host: Host, job: str) -> int:
-        """Takes the results of an ended job that the journal lacks. Returns how many there were."""
+    async def collect(self, host: Host, job: str, *, alive: bool) -> int:
+        """Takes the results of an ended job that the journal lacks. Returns how many there were. `alive`: the server that
+        was last ready still runs; if not, requests that were cut off are no verdict on their cells."""
         known = [
             c.id
             for c in self.deck.state.cells.values()
@@ -384,7 +390,9 @@ class Measurer:
                 count += 1
                 cell, raw = self.deck.state.cells.get(str(item["id"])), await self._raw(host, item)
                 attempt = attempt_for(cell, job) if cell else None
-                if cell is None or attempt is None or attempt is cell.attempts[-1] or not cut_off(raw):
+                if not alive and cut_off(raw):
+                    no_verdict(self.deck, str(item["id"]), raw, job=job)
+                elif cell is None or attempt is None or attempt is cell.attempts[-1] or not cut_off(raw):
                     self.take_result(job, str(item["id"]), raw, None)
             if not answer.get("more") or not answer["results"]:
                 break

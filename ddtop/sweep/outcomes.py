@@ -30,12 +30,14 @@ from ddtop.events import (
     Generation,
     Verdict,
 )
+from ddtop.journal.state import State
 from ddtop.journal.views import AttemptView, CellView
 from ddtop.sweep import answers
 from ddtop.sweep.alerts import AlertText, alert_id, cell_alert
 from ddtop.sweep.deck import Deck
 from ddtop.sweep.hostdoubts import with_host
 from ddtop.sweep.policy import Decision, decide_cell
+from ddtop.sweep.sweepplan import OPEN_STATES
 
 KEEP_B = 250_000
 BULKY = ("gpu_samples", "gpu_samples_z", "texts", "texts_z", "texts_again", "texts_again_z")
@@ -64,9 +66,23 @@ def attempt_for(cell: CellView, job: str) -> AttemptView | None:
     return next((a for a in reversed(cell.attempts) if a.job == job), None)
 
 
+def generation_of(state: State, job: str, restart_key: str) -> Generation | None:
+    """The server that `job` measured: as its other cells have it, else the one that was last ready for these cells."""
+    for cell in state.cells.values():
+        for attempt in cell.attempts:
+            if attempt.job == job and attempt.generation is not None:
+                return attempt.generation
+    keys = {c.id: c.spec.restart_key for c in state.cells.values()}
+    for restart in reversed(state.restarts):
+        if restart.outcome == "ready" and restart_key in {keys.get(i) for i in restart.cell_ids}:
+            return restart.generation
+    return None
+
+
 def begin_cell(deck: Deck, cell: CellView, job: str, generation: Generation | None) -> int:
     """The cell is being measured: says so once for each job; returns the attempt's number."""
     old = attempt_for(cell, job)
+    generation = generation or generation_of(deck.state, job, cell.spec.restart_key)
     number = old.number if old else max((a.number for a in cell.attempts), default=0) + 1
     if old is None:
         deck.emit(CellStarted, cell_id=cell.id, attempt=number, job=job, generation=generation)
@@ -133,6 +149,30 @@ def commit(
         engine=engine,
         engine_version=engine_version,
     )
+
+
+def no_verdict(deck: Deck, cell_id: str, raw: Mapping[str, Any], *, job: str) -> None:
+    """Takes a result whose requests were cut off by a server that went away while nobody looked: it is kept, INVALID, and
+    the cell is measured again. Neither an alert nor a try of the configuration: nothing is known of why it went."""
+    cell = deck.state.cells.get(cell_id)
+    if cell is None or cell.state not in OPEN_STATES:
+        return
+    old = attempt_for(cell, job)
+    if old is not None and old.measured_at_s is not None:
+        return
+    why = "the server was gone while it was measured"
+    try:
+        judged = judge_cell(unpack(dict(raw)), slo=slo_of(deck), spec={"server_gone": why})
+    except (ValueError, KeyError, TypeError):  # no figures then; that it was cut off is known all the same
+        judged = CellJudgement("INVALID", ("server-gone",), "not-server", "rerun", "server-gone", {}, {})
+    generation = generation_of(deck.state, job, cell.spec.restart_key)
+    launch = deck.sweep.launches.get(cell.spec.restart_key) if deck.sweep is not None else None
+    number = begin_cell(deck, cell, job, generation)
+    deck.emit(
+        CellMeasured, cell_id=cell.id, attempt=number, validity=judged.validity, reasons=judged.reasons,
+        metrics=judged.metrics, raw=slim(raw), engine=launch.engine if launch else "", driver=driver_of(deck), generation=generation,
+    )  # fmt: skip
+    deck.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason=why, attempt=number)
 
 
 def compared(deck: Deck, cell: CellView, found: answers.Answers | None) -> tuple[AccuracyReport | None, str]:

@@ -14,7 +14,7 @@ from ddtop.sweep.deck import Deck, StopSweepError
 from ddtop.sweep.measurer import Measurer
 from ddtop.sweep.policy import parse_rule
 from ddtop.sweep.prober import probe
-from ddtop.sweep.reconcile import reconcile
+from ddtop.sweep.reconcile import reconcile, running_server
 
 GONE_POLL_S = 2.0
 
@@ -132,7 +132,9 @@ class StepTaker:
         """Does one step; returns what is to be said of it."""
         match step.action:
             case "collect":
-                count = await self.measurer.collect(host, step.detail or "")
+                state, sweep = self.deck.state, self.deck.sweep
+                alive = sweep is not None and running_server(state, state.probe, sweep) is not None
+                count = await self.measurer.collect(host, step.detail or "", alive=alive)
                 return f"{count} results"
             case "wait-job":
                 self.live_job = step.detail

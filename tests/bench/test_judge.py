@@ -107,6 +107,7 @@ def test_some_failed_is_kept_half_is_not() -> None:
         ({"gpu": {"error": "no nvidia-smi on this machine"}}, {}, "telemetry-missing"),
         ({"context": {"asked": 8192, "ok": False}}, {}, "context-off"),
         ({}, {"link_lost": "ssh"}, "link-lost"),
+        ({}, {"server_gone": "killed"}, "server-gone"),
         ({}, {"wrong_arguments": "--tp 4"}, "wrong-arguments"),
         ({}, {"two_servers": "pids 1, 2"}, "two-servers"),
         ({}, {"arguments_overridden": "top-k 1"}, "arguments-overridden"),

@@ -1,0 +1,79 @@
+"""A server that went away while nobody looked: what its job could not measure is no verdict on the configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddtop import events as ev
+from ddtop.journal.state import State, fold
+from ddtop.sweep.deck import Deck
+from ddtop.sweep.outcomes import commit, generation_of, no_verdict
+from tests.sweep.test_controller import make_sweep
+
+SWEEP = make_sweep()
+OLD, NEW = (ev.Generation(boot="boot-1/1", id=word * 32, main_pid=9) for word in "ab")
+ASKED = {"start": 0, "end": 10**6, "tokens": 0, "chunks": 0}
+REFUSED = {"id": "b1", "requests": [{"i": n, "class": "refused", **ASKED} for n in range(3)]}
+
+
+def at(**fields: Any) -> dict[str, Any]:
+    return {"at_s": 1.0, "mono_s": 1.0, "host": "fake", **fields}
+
+
+def ready(attempt: str, config: str, generation: ev.Generation) -> list[ev.Event]:
+    cells = (f"{config}0", f"{config}1")
+    return [
+        ev.RestartStarted(**at(attempt_id=attempt, config=config, tp=1, unit="s.service", cell_ids=cells)),
+        ev.RestartReady(**at(attempt_id=attempt, generation=generation, ready_s=1.0, engine="sglang")),
+    ]
+
+
+def remembered(*more: ev.Event) -> State:
+    begun: list[ev.Event] = [
+        ev.RunStarted(**at(run_id="r", name="t", mode="sweep", segment=0)),
+        ev.CellsPlanned(**at(cells=SWEEP.cells)),
+        *ready("r-b-1", "b", OLD),
+    ]
+    return fold([*begun, *more])
+
+
+def deck_of(state: State) -> tuple[Deck, list[ev.Event]]:
+    events: list[ev.Event] = []
+    return Deck(run_id="r", host_name="fake", sink=events.append, state=state, sweep=SWEEP), events
+
+
+def test_requests_refused_by_a_dead_server_are_no_verdict() -> None:
+    deck, events = deck_of(remembered())
+    no_verdict(deck, "b1", REFUSED, job="job-1")
+    assert not [e for e in events if isinstance(e, ev.AlertRaised)]
+    cell = deck.state.cells["b1"]
+    assert cell.state == "interrupted" and [a.validity for a in cell.attempts] == ["INVALID"]
+    assert "server-gone" in cell.attempts[0].reasons and cell.attempts[0].generation == OLD
+    no_verdict(deck, "b0", {"id": "b0", "requests": [{"class": "refused"}]}, job="job-1")
+    assert deck.state.cells["b0"].attempts[0].reasons == ("server-gone",), "damaged, and cut off all the same"
+    before = len(events)
+    no_verdict(deck, "b1", REFUSED, job="job-1")
+    assert len(events) == before, "a result is taken once"
+
+
+def test_a_finished_cell_is_not_touched_by_an_old_job() -> None:
+    deck, events = deck_of(remembered(ev.CellStateSet(**at(cell_id="b1", state="done"))))
+    no_verdict(deck, "b1", REFUSED, job="job-1")
+    assert events == [] and deck.state.cells["b1"].state == "done"
+
+
+def test_it_is_no_try_of_the_configuration() -> None:
+    """After it, a server that gives no token for the first time is still restarted once, and not broken at once."""
+    deck, _ = deck_of(remembered())
+    no_verdict(deck, "b1", REFUSED, job="job-1")
+    empty = {"id": "b1", "requests": [{"i": 0, "class": "empty", **ASKED}]}
+    done = commit(deck, "b1", empty, job="job-2", generation=NEW, engine="sglang", engine_version=None)
+    assert done is not None and done.no_tokens and done.state == "interrupted" and done.restart
+
+
+def test_the_server_a_job_measured() -> None:
+    started = ev.CellStarted(**at(cell_id="b0", attempt=1, job="job-1", generation=OLD))
+    state = remembered(started, *ready("r-b-2", "b", NEW))
+    assert generation_of(state, "job-1", "key-b") == OLD, "as its other cells have it"
+    assert generation_of(state, "job-2", "key-b") == NEW, "else the last one that was ready for these cells"
+    assert generation_of(state, "job-2", "key-c") is None
