@@ -47,8 +47,8 @@ class Gatekeeper:
             return Answer(at=at, owner="foreign", who=item.who)
         if unit is None or item.pid is None or item.owned is None:
             return Answer(at=at, owner="unknown", who=item.who)
-        if unit.container and item.container:  # owned, so it is the very container that the generation names
-            return Answer(at=at, owner="new", who=item.who)
+        if item.container:  # owned: the very container that the generation names, unless its client has died meanwhile
+            return Answer(at=at, owner="new" if unit.container else "unknown", who=item.who)
         if item.pid == unit.main_pid:
             return Answer(at=at, owner="new", who=item.who)
         if item.pid not in self._starts:

@@ -37,11 +37,13 @@ async def stage(deck: Deck, host: Host, model: ModelWanted) -> str | None:
             deck.emit(StageProgress, target=model.path, state="failed", error=error.what)
             return error.what
     end: dict[str, Any] = {}
+    last: dict[str, Any] = {}
     async with host.stream("job-watch", job=job, known=[]) as batches:
         async for batch in batches:
             for item in batch:
                 if "progress" in item:
-                    _tell(deck, model, item["progress"])
+                    last = item["progress"]
+                    _tell(deck, model, last)
                 elif "state" in item:
                     end = item["state"]
     if not end or end.get("state") == "running":
@@ -52,7 +54,11 @@ async def stage(deck: Deck, host: Host, model: ModelWanted) -> str | None:
         why = str(end.get("why") or f"the job ended {end.get('state')}")
     elif check.get("verdict") != "complete":
         why = f"{model.path} is {check.get('verdict')} ({check.get('cause')}) after staging"
-    deck.emit(StageProgress, target=model.path, state="failed" if why else "done", error=why)
+    # A quick copy has told nothing on its way: its end says whence, and how much.
+    deck.emit(
+        StageProgress, target=model.path, state="failed" if why else "done", error=why, source=last.get("source"),
+        bytes_done=last.get("bytes_done"), bytes_total=last.get("bytes_total"),
+    )  # fmt: skip
     return why
 
 

@@ -247,6 +247,8 @@ def _port(r: StartReadings, now: float) -> Judgement | None:
     u = r.unit
     if u is not None and (u.active == "deactivating" or u.job):
         return None
+    if u is not None and u.gone and r.seen_new:
+        return None  # that it died is the news, not that something of it (a container) still answers
     foreign = [item for item in r.listeners if item.owned is False]
     old = r.answer is not None and r.answer.owner == "old"
     if old and _is_new(r) and r.answer is not None:

@@ -50,6 +50,7 @@ class Tickets:
     ("owned", "container", "known", "owner"),
     [
         (True, CID, CID, "new"),  # the very container of this generation, whatever its environment says
+        (True, CID, None, "unknown"),  # owned a moment ago; then its client died
         (None, CID, None, "unknown"),  # the unit's container is not known yet: no old server
         (True, None, None, "old"),
         (False, CID, CID, "foreign"),

@@ -44,6 +44,7 @@ GONE = replace(BASE, unit=replace(OLD_UNIT, active="inactive", sub="dead", main_
 ALARMS = [
     ("crash with a known cause", replace(BASE, unit=FAILED, cause=OOM), 10.0, "failed", "oom-loading-weights"),
     ("crash without one", replace(BASE, unit=FAILED), 10.0, "failed", "main-process-killed"),
+    ("its container still answers", replace(BASE, unit=FAILED, listeners=(FOREIGN,)), 10.0, "failed", "main-process-killed"),
     ("oom kill", replace(BASE, unit=replace(FAILED, result="oom-kill")), 10.0, "failed", "oom-killed"),
     ("start timeout", replace(BASE, unit=replace(FAILED, result="timeout")), 10.0, "failed", "start-timeout"),
     ("203", replace(BASE, unit=replace(FAILED, exit_code="exited/203")), 10.0, "refused", "exec-not-found"),
