@@ -9,6 +9,7 @@ Exit codes: 0 all done, 10 some cells failed or broken, 11 host lost or never re
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
@@ -23,7 +24,7 @@ from typing import Any, cast
 import msgspec
 
 from ddtop import __version__, paths
-from ddtop.errors import DdtopError, HostError, HostUnreachableError, RefusedError
+from ddtop.errors import DdtopError, HostError, HostUnreachableError, JournalError, RefusedError
 from ddtop.events import CellsPlanned, Event, RunEnded, RunStarted, encode
 from ddtop.journal.locks import live_recording
 from ddtop.journal.reader import JournalReader, read_state
@@ -91,9 +92,13 @@ async def _run(options: RunOptions) -> int:
     writer = JournalWriter.open(path, host=options.host, log_mib=sweep.log_mib if sweep else 512.0)
     try:
         state = read_state(path, check=False) if info is not None else State()
-        return await _record(options, writer, state, sweep)
-    finally:
-        writer.close()
+        code = await _record(options, writer, state, sweep)
+    except BaseException:
+        with contextlib.suppress(JournalError):  # what went wrong before says more
+            writer.close()
+        raise
+    writer.close()
+    return code
 
 
 def _choose(options: RunOptions) -> tuple[Path, Plan | None]:

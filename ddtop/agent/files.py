@@ -18,6 +18,7 @@ POLL_S = 0.1
 IDLE_POLL_S = 0.25
 PARTIAL_S = 0.5
 MAX_LINE_B = 256 << 10
+CUT = b" [cut: the line is longer than 256 KiB]"
 TYPES = ((stats.S_ISREG, "file"), (stats.S_ISDIR, "dir"), (stats.S_ISLNK, "link"), (stats.S_ISFIFO, "fifo"))
 
 
@@ -42,7 +43,7 @@ class Follower:
         self.handle: Optional[int] = None
         self.inode = 0
         self.offset = 0
-        self._splitter = ClippingSplitter(MAX_LINE_B)
+        self._splitter = ClippingSplitter(MAX_LINE_B, CUT)
         self._line_at = 0
 
     def open(self, offset: Optional[int], inode: Optional[int]) -> bool:
@@ -59,7 +60,7 @@ class Follower:
             offset = 0
         self.offset = self._line_at = offset
         os.lseek(self.handle, offset, os.SEEK_SET)
-        self._splitter = ClippingSplitter(MAX_LINE_B)
+        self._splitter = ClippingSplitter(MAX_LINE_B, CUT)
         return rotated
 
     def read(self) -> List[Tuple[bytes, int]]:

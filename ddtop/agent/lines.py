@@ -32,10 +32,14 @@ class LineSplitter:
 
 
 class ClippingSplitter:
-    """Like LineSplitter, for text of foreign programs: a line over `limit` bytes is clipped, never an error."""
+    """Like LineSplitter, for text of foreign programs: a line over `limit` bytes is clipped, never an error.
 
-    def __init__(self, limit: int) -> None:
+    A clipped line ends in `mark`, so that nobody takes its beginning for the whole.
+    """
+
+    def __init__(self, limit: int, mark: bytes = b"") -> None:
         self._limit = limit
+        self._mark = mark
         self._rest = b""
         self._skipping = False
 
@@ -45,15 +49,18 @@ class ClippingSplitter:
         if lines and self._skipping:  # its beginning was given already
             lines = lines[1:]
             self._skipping = False
-        out = [line[: self._limit] for line in lines]
+        out = [self._clip(line) for line in lines]
         if self._skipping:
             rest = b""
         elif len(rest) > self._limit:
-            out.append(rest[: self._limit])
+            out.append(self._clip(rest))
             self._skipping = True
             rest = b""
         self._rest = rest
         return out
+
+    def _clip(self, line: bytes) -> bytes:
+        return line if len(line) <= self._limit else line[: self._limit - len(self._mark)] + self._mark
 
     def flush(self) -> list[bytes]:
         """The last line, if it had no newline."""

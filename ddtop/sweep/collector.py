@@ -32,6 +32,8 @@ from ddtop.sweep.amend import amend
 from ddtop.sweep.deck import Deck, UnitFeed
 from ddtop.sweep.hostlook import Noted
 
+GPU_MS = 1000
+"""Between two samples of the GPUs."""
 RETRY_S = 2.0
 REFUSED_RETRY_S = 30.0
 RTT_S = 3.0
@@ -86,8 +88,8 @@ class Collector:
 
     async def _gpus(self, host: Host) -> None:
         fields: Sequence[str] = ()
-        grouper = TickGrouper(period_ms=1000)
-        async with host.stream("gpu-follow", every_ms=1000) as batches:
+        grouper = TickGrouper(period_ms=GPU_MS)
+        async with host.stream("gpu-follow", every_ms=GPU_MS) as batches:
             async for batch in batches:
                 for item in batch:
                     if "fields" in item:

@@ -65,5 +65,5 @@ class Recorder:
         return JournalError(
             f"the run was ended: {self.trouble.what}",
             means=f"everything recorded before is kept; {host}",
-            do=f"{self.trouble.do}; then go on with the same recording".lstrip("; "),
+            do=self.trouble.do,
         )

@@ -37,3 +37,13 @@ def test_clipping_goes_on_with_the_next_line(step: int) -> None:
     for at in range(0, len(data), step):
         found += splitter.feed(data[at : at + step])
     assert found == [b"a", b"x" * 20, b"b"]
+
+
+@given(st.integers(1, 13))
+def test_a_clipped_line_says_so(step: int) -> None:
+    data = b"a\n" + b"x" * 50 + b"\n" + b"y" * 20 + b"\n"
+    splitter = ClippingSplitter(20, b"[cut]")
+    found: list[bytes] = []
+    for at in range(0, len(data), step):
+        found += splitter.feed(data[at : at + step])
+    assert found == [b"a", b"x" * 15 + b"[cut]", b"y" * 20]
