@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ddtop.events import AlertRaised, StepTaken
+from ddtop.events import AlertRaised, Event, StepTaken
+from ddtop.journal.state import State
 from tests.stories.desk import Desk, Terminal, assert_once_each, finished, served
 from tests.stories.harness import states_of, took
 from tests.stories.moments import CELLS, MARKS, MOMENTS, REQUESTS, at_moment, faults, plan
@@ -20,6 +21,8 @@ from tests.stories.moments import CELLS, MARKS, MOMENTS, REQUESTS, at_moment, fa
 SEEN = "from kill -9 to `no runner` on the open dashboard"
 BACK = "from typing `ddtop connect` (or r, enter) again to the run going on"
 AGAIN = "answered requests that were asked for again (not seconds)"
+
+WHOLE = [0 if config == "z" else CELLS * REQUESTS for config in MARKS]
 
 
 def trial(host: Any, tmp_path: Path, moment: str, seed: int, *, by_hand: bool) -> None:
@@ -52,6 +55,15 @@ def trial(host: Any, tmp_path: Path, moment: str, seed: int, *, by_hand: bool) -
                 goes_on(desk, screen, typed, moment, by_hand)
                 state = desk.until_end(150)
                 events = desk.events()
+    judge(host, before, events, state, had)
+    times = served(host, MARKS, began)
+    took(AGAIN, moment, float(len(times.repeated())))
+    assert not times.repeated(), times.times
+    assert [times.of(c) for c in MARKS] == WHOLE
+
+
+def judge(host: Any, before: Any, events: list[Event], state: State, had: set[str]) -> None:
+    """What the recording must hold, and the host."""
     text = f"{state.run.ended}\n" + "\n".join(
         f"{c.spec.config} {c.state} {c.reason}" for c in state.plan_cells
     )
@@ -64,15 +76,6 @@ def trial(host: Any, tmp_path: Path, moment: str, seed: int, *, by_hand: bool) -
     ] == [("no-tokens", "zero-tokens")]
     assert state.run.ended is not None and state.run.ended.exit_code == 10 and not state.run.ended.left_behind
     assert not state.open_alerts
-    times = served(host, MARKS, began)
-    took(AGAIN, moment, float(len(times.repeated())))
-    assert not times.repeated(), times.times
-    assert [times.of(c) for c in ("a", "z", "b", "c")] == [
-        CELLS * REQUESTS,
-        0,
-        CELLS * REQUESTS,
-        CELLS * REQUESTS,
-    ]
     assert host.oracle.settled(host.name, before) == []
 
 
@@ -112,3 +115,44 @@ def test_runner_killed(ct200: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_runner_killed_at_all_moments(ct200: Any, tmp_path: Path, moment: str, by_hand: bool) -> None:
     trial(ct200, tmp_path, moment, 1 + by_hand, by_hand=by_hand)
+
+
+@pytest.mark.bed
+@pytest.mark.stories
+@pytest.mark.parametrize("by_hand", (True, False), ids=("r-enter", "countdown"))
+@pytest.mark.parametrize("how", ("killed", "stopped"))
+def test_runner_and_server_are_gone(ct200: Any, tmp_path: Path, how: str, by_hand: bool) -> None:
+    """The server dies too while nobody looks: what its job measured before counts, what it could not measure is no verdict
+    on the configuration, and the restart is asked about."""
+    host = ct200
+    host.stage()
+    before = host.snapshot()
+    host.fault(*faults("mid-cell"))
+    began = host.bed.now()
+    with Desk(host, tmp_path, plan(f"both-{how}", 60 if by_hand else 3)) as desk:
+        with desk.sit(plan=True):
+            desk.mark_broken_at_alert("z")
+            with at_moment(desk, "between cells", 5):
+                desk.signal_runner(signal.SIGKILL)
+        had = finished(desk.state())
+        time.sleep(0.5)
+        if how == "killed":
+            host.sh("systemctl kill --kill-whom=all --signal=KILL sglang-bench")
+        else:
+            host.sh("systemctl stop sglang-bench")
+        time.sleep(4)
+        typed = host.bed.now()
+        with desk.sit(plan=False) as screen:
+            screen.until(lambda: screen.shows("INTERRUPTED"), 20, "alert")
+            goes_on(desk, screen, typed, f"server {how}", by_hand)
+            state = desk.until_end(150)
+            events = desk.events()
+    judge(host, before, events, state, had)
+    times = served(host, MARKS, began)
+    took(AGAIN, f"server {how}", float(len(times.repeated())))
+    assert all(config == "b" for config, _ in times.repeated()) and len(times.repeated()) < REQUESTS, (
+        times.times
+    )
+    assert [times.of(c) for c in MARKS] == WHOLE
+    by = {e.by for e in events if isinstance(e, StepTaken) and e.action == "restart" and e.at_s > typed / 1e9}
+    assert by and ("policy" in by) != by_hand, by
