@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test check unit bed stories fmt bench shots fuzz clean
+.PHONY: help demo test check unit bed stories fmt bench shots fuzz soak clean
 
 help:
 	@echo "make demo     set up, then the dashboard on an embedded SIMULATED host"
@@ -15,6 +15,7 @@ help:
 	@echo "make stories  the long form of the stories on the test bed (an hour or so)"
 	@echo "make bench    benchmarks of the load generator against a server with exact truth"
 	@echo "make fuzz     10 minutes of spoilt inputs through every parser (not part of CI)"
+	@echo "make soak     10 minutes under load: memory and CPU of runner and dashboard (not part of CI)"
 	@echo "make shots    screenshots in assets/, made anew"
 
 # Installing the program alone (demo) takes seconds; the tools of the tests come on top of it.
@@ -62,6 +63,9 @@ bench: $(VENV)/.installed-dev
 
 fuzz: $(VENV)/.installed-dev
 	nice $(BIN)/python -m tests.fuzz
+
+soak: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.soak
 
 shots: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.dashboard.shots

@@ -42,7 +42,7 @@ def level_of(line: LogLine) -> Level:
     return "info"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One line in the window. `start` counts the starts of its unit: 0 is the first one seen."""
 
