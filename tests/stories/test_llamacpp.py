@@ -142,7 +142,7 @@ def check(state: State, events: list[Event], tokens: int, requests: int) -> None
 
 @pytest.mark.bed
 def test_draft_speculation_against_none(ct200: Any, tmp_path: Path) -> None:
-    check(*sweep(ct200, tmp_path, 12, 8, 240), 12, 8)
+    check(*sweep(ct200, tmp_path, 12, 8, 600), 12, 8)
 
 
 @pytest.mark.bed
