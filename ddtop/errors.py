@@ -15,6 +15,17 @@ Each says what happened (`what`), on which host, what it means and what to do. A
 
 from __future__ import annotations
 
+_CONTROL = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+
+
+def plain(text: str) -> str:
+    """Text of a host or a log as it may go to a terminal: without control sequences.
+
+    >>> plain("a" + chr(27) + "[2Jb")
+    'a[2Jb'
+    """
+    return text.translate(_CONTROL)
+
 
 class DdtopError(Exception):
     """Base of all errors ddtop shows to people."""
@@ -35,7 +46,7 @@ class DdtopError(Exception):
             parts.append(f"  means: {self.means}")
         if self.do:
             parts.append(f"  do:    {self.do}")
-        return "\n".join(parts)
+        return plain("\n".join(parts))
 
 
 class UsageError(DdtopError):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ddtop.errors import plain
 from ddtop.sources.gpu_csv import parse_query_csv
 from ddtop.sources.gpu_sample import GpuSample, sample_dict
 
@@ -70,7 +71,7 @@ def probe_text(host: str, target: str, probe: Mapping[str, Any], rtt_ms: float |
             if section == "gpu_apps" and "error" in _mapping(probe.get("gpus")):
                 continue
             lines.append(f"{section:9} not read: {value['error']}")
-    return "\n".join(lines)
+    return plain("\n".join(lines))
 
 
 def duration(seconds: float) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from ddtop.errors import plain
 from ddtop.events import AlertRaised, CellStateSet, Event, RunEnded
 from ddtop.journal.select import counts
 from ddtop.journal.state import State
@@ -19,16 +20,9 @@ def make_printer(out: TextIO) -> Printer:
     return _terminal(out) if out.isatty() else _lines(out)
 
 
-_CONTROL = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
-
-
 def stamped(event: Event, text: str) -> str:
-    """A line with its time of day. Control sequences of a host's log do not reach the terminal.
-
-    >>> print(stamped(Event(at_s=0, mono_s=0, host="h"), "a\x1b[2Jb")[9:])
-    a[2Jb
-    """
-    return f"{time.strftime('%H:%M:%S', time.localtime(event.at_s))} {text.translate(_CONTROL)}"
+    """A line with its time of day."""
+    return f"{time.strftime('%H:%M:%S', time.localtime(event.at_s))} {plain(text)}"
 
 
 def _lines(out: TextIO) -> Printer:
