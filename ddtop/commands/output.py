@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ddtop.errors import UsageError
+from ddtop.errors import UsageError, plain
 
 if TYPE_CHECKING:
     from ddtop.bench.judge import CellJudgement
@@ -43,7 +43,7 @@ def report(
                 f"{html}: cannot be written: {error.strerror}", do="name another file"
             ) from error
         return f"{html} written: open it in a browser"
-    return "\n\n".join(render_table(one.state, baseline=baseline) for one in loaded)
+    return plain("\n\n".join(render_table(one.state, baseline=baseline) for one in loaded))
 
 
 def list_runs(*, as_json: bool) -> str:
