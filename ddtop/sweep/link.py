@@ -62,19 +62,18 @@ class Link:
 
     async def run(self) -> None:
         """Connects again and again. Raises HostUnreachableError if the very first connection cannot succeed."""
-        failures, first = 0, True
+        failures = 0
         while True:
             try:
                 host = await self._connect(failures)
             except HostUnreachableError as error:
-                if first:
-                    raise
+                if self.lost_since is None:
+                    raise  # it was never reached
                 self.final, self._final_at = error, self.deck.mono()
                 self.deck.emit(HostLost, what=error.what, means=error.means, do=error.do, final=True)
                 self._alert(error.what, error.means, error.do, "nothing is tried again: the run ends")
                 await self._wait(3600.0)
                 continue
-            first = False
             began = self.deck.mono()
             why = await self._use(host)
             await host.close()
