@@ -16,6 +16,7 @@ from ddtop.sweep.policy import RESTAGE_CAUSES
 from ddtop.sweep.stagecause import stage_cause
 from ddtop.sweep.start import Judgement
 
+HOST_FAULT = "HOST FAULT"
 TITLES: dict[Verdict, str] = {
     "failed": "NOT STARTING?",
     "crash-loop": "NOT STARTING?",
@@ -174,9 +175,9 @@ def host_alert(host: str, units: Sequence[str], fault: Fault) -> AlertText:
     """The alert for a fault of the host itself: an Xid, an OOM kill, a GPU that asks for a reset."""
     serves = f" ({', '.join(u.removesuffix('.service') for u in units)} is served there)" if units else ""
     return AlertText(
-        title="HOST FAULT", verdict="unknown", cause=fault.fact.cause or fault.fact.what, kind="host",
+        title=HOST_FAULT, verdict="unknown", cause=fault.fact.cause or fault.fact.what, kind="host",
         cause_text=f"{host}: {fault.text}{serves}", advice=fault.advice, evidence=fault_evidence(fault),
-        actions=(_act("r", "go on all the same", "resume"),) if units else (),
+        actions=(),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ddtop.errors import AgentError, HostLostError
 from ddtop.events import (
     AlertRaised,
+    AlertResolved,
     BoundDiagnosed,
     GpuReading,
     GpuSampled,
@@ -27,7 +28,7 @@ from ddtop.hosts.base import Host
 from ddtop.sources.boundlive import GpmStream
 from ddtop.sources.gpu import TickGrouper, parse_loop_line, to_reading
 from ddtop.sources.gpu_sample import GpuSample, GpuTrouble
-from ddtop.sweep.alerts import alert_id, host_alert
+from ddtop.sweep.alerts import HOST_FAULT, alert_id, host_alert
 from ddtop.sweep.amend import amend
 from ddtop.sweep.deck import Deck, UnitFeed
 from ddtop.sweep.hostlook import Noted
@@ -60,6 +61,11 @@ class Collector:
                     group.create_task(self._gpm(host))
             if self._kernel and "journal" in host.hello.can:
                 group.create_task(self._keep(host, "kernel log", self._kernel_log))
+            elif self._kernel and not self.deck.look.blind:
+                self.deck.look.blind = True
+                self.deck.note(
+                    "info", "this login cannot read the kernel's log: Xid errors and OOM kills go unseen"
+                )
             for unit in self.units:
                 feed = self.deck.feed(unit)
                 group.create_task(self._keep(host, f"state of {unit}", lambda h, f=feed: self._unit(h, f)))  # type: ignore[misc]
@@ -212,9 +218,10 @@ class Collector:
         while True:
             for noted in self.deck.look.settle(self.deck.mono()):
                 settled(self.deck, noted)
-            lonely = self.deck.look.grave(0.0)
+            lonely = self.deck.look.grave()
             if lonely is not None and not busy(self.deck):
                 raise_host_alert(self.deck, lonely)
+            calm_down(self.deck)
             await asyncio.sleep(SETTLE_S)
 
 
@@ -231,7 +238,7 @@ def settled(deck: Deck, noted: Noted) -> None:
 
 def busy(deck: Deck) -> bool:
     """Whether the sweep measures or starts a server: then it answers for a fault itself."""
-    return any(c.state == "running" for c in deck.state.cells.values()) or deck.state.restarting is not None
+    return deck.look.chunks is not None or deck.state.restarting is not None
 
 
 def raise_host_alert(deck: Deck, noted: Noted) -> None:
@@ -249,6 +256,21 @@ def raise_host_alert(deck: Deck, noted: Noted) -> None:
         unit=units[0] if len(units) == 1 else None, policy="the next cell is measured only once a probe is clean"
         if deck.sweep is not None else None,
     )  # fmt: skip
+
+
+def calm_down(deck: Deck) -> None:
+    """A fault of the host that a later cell did not suffer from is over."""
+    for alert in deck.state.open_alerts:
+        if alert.raised.title == HOST_FAULT and any(
+            c.state == "done"
+            and c.state_at_s is not None
+            and c.state_at_s > alert.at_s
+            and "host-fault" not in c.reasons
+            for c in deck.state.cells.values()
+        ):
+            deck.emit(
+                AlertResolved, alert_id=alert.id, how="a cell was measured without a fault since", by="sweep"
+            )
 
 
 def cell_at(deck: Deck, host_mono_s: float | None) -> str | None:

@@ -63,6 +63,8 @@ class HostLook:
         """Of the job that is measured now."""
         self.kernel_cursor: str | None = None
         self.faults: deque[Noted] = deque(maxlen=KEEP_FAULTS)
+        self.blind = False
+        """It was said that the kernel's log cannot be read."""
         self.units: tuple[str, ...] = ()
         self.pids: frozenset[int] = frozenset()
         """Units and main processes of the servers that are watched: whose OOM kill is ours."""
@@ -166,12 +168,9 @@ class HostLook:
         """Reasons that the kernel gives against a cell measured in that window of the host's clock."""
         return cell_doubts((n.fault for n in self.faults), begin_mono_s, end_mono_s)
 
-    def grave(self, since: float) -> Noted | None:
-        """The first fault since `since` that nobody has answered for, and after which nothing counts here."""
-        return next(
-            (n for n in self.faults if n.settled and n.fault.grave and not n.told and n.taken_at >= since),
-            None,
-        )
+    def grave(self) -> Noted | None:
+        """The first fault that nobody has answered for, and after which nothing counts here."""
+        return next((n for n in self.faults if n.settled and n.fault.grave and not n.told), None)
 
     def behind(self, since: float) -> Noted | None:
         """The kernel's cause behind a death or a failed start since `since`: it goes before what the log says."""

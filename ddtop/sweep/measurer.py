@@ -151,7 +151,7 @@ class Measurer:
     ) -> MeasureEnd:  # fmt: skip
         deck = self.deck
         watch = ChunkWatch(deck.mono())
-        deck.look.chunks, began = watch, deck.mono()
+        deck.look.chunks = watch
         results = 0
         stop_after = False
         while True:
@@ -196,7 +196,7 @@ class Measurer:
                 continue
             if watch.hung(deck.mono()):
                 return await self._hung(host, job, subject, results)
-            noted = deck.look.grave(began) if subject is not None else None
+            noted = deck.look.grave() if subject is not None else None
             if noted is not None and subject is not None:
                 return await self._host_fault(host, job, subject, noted, results)
             wish = await self._wishes(host, job, cell_ids)
@@ -305,7 +305,8 @@ class Measurer:
                 evidence=(why,),
             )
         # The kernel's line may come half a second after the death it explains, and explains it best.
-        await deck.wait_until(lambda: deck.look.behind(deck.mono() - DEATH_S) is not None, KERNEL_S)
+        if "journal" in host.hello.can:
+            await deck.wait_until(lambda: deck.look.behind(deck.mono() - DEATH_S) is not None, KERNEL_S)
         noted = deck.look.behind(deck.mono() - DEATH_S)
         if noted is not None:
             noted.told = True

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ddtop.agent.gpm import has_value
 from ddtop.errors import AgentError
 from tests.agent.bedhost import reached, take
 from tests.agent.test_units import ODD_WORDS
@@ -218,8 +219,15 @@ async def test_gpu_streams(ct200: Any, b300: Any) -> None:
         assert "power.draw" in items[0]["fields"]
         assert [line["line"].split(",")[0] for line in items[1:9]] == [str(i) for i in range(8)]
         async with other.stream("gpm-follow", every_s=1) as batches:
-            items = await take(batches, 10)
+            items = await take(batches, 27)
         assert items[0]["line"].startswith("#")
+        assert any(has_value(item["line"]) for item in items), "the third tick has values"
+        with pytest.raises(AgentError) as caught:
+            async with host.stream("gpm-follow", every_s=1) as batches:
+                await take(batches, 1000)
+        assert caught.value.code == "not-found"
+    async with reached("ct200") as host, reached("b300") as other:
+        assert "gpm" in other.hello.can and "gpm" not in host.hello.can | host.hello.unknown
 
 
 async def test_a_plain_login_says_what_it_does_not_know(ct200: Any) -> None:

@@ -176,6 +176,7 @@ def test_a_fault_while_nothing_is_measured_is_an_alert_of_its_own(rig: Rig) -> N
     rig.on_event = see
     rig.run()
     alert = next(a for a in kinds(rig, ev.AlertRaised) if a.title == "HOST FAULT")
+    assert rig.state.open_alerts == [], "it is over once a cell was measured without a fault"
     assert (
         alert.cause == "gpu-lost-from-bus"
         and "fake" in alert.cause_text
@@ -228,3 +229,16 @@ def test_without_gpm_the_verdict_is_weak_or_none(rig: Rig) -> None:
     assert rig.run().word == "done"
     assert {b.strength for b in kinds(rig, ev.BoundDiagnosed)} <= {"weak", "none"}
     assert {c.metrics["bound_strength"] for c in rig.state.plan_cells} <= {"weak", "none"}
+
+
+def test_a_login_that_cannot_read_the_kernels_log_is_told_so(rig: Rig) -> None:
+    from tests.sweep.fakehost import FakeConnector
+
+    rig.world.gpm = None
+    plain = Rig(rig.world)
+    from tests.sweep import test_controller
+
+    test_controller.FakeConnector = FakeConnector
+    assert plain.run().word == "done"
+    said = [n.text for n in kinds(plain, ev.Note) if "kernel's log" in n.text]
+    assert len(said) == 1 and "go unseen" in said[0]
