@@ -73,7 +73,8 @@ async def restore_all(deck: Deck, host: Host, *, by: str = "automatic") -> list[
         deck.emit(StepTaken, state="started", **step)
         try:
             words = await deck.feed(former.unit).service.restore(host, former)
-            words += await _settled(deck, host, former) if not words else []
+            if not words or former.kind == "command":  # what a user's script wrote is said in any case
+                words += await _settled(deck, host, former)
         except AgentError as error:
             words = [f"{former.unit}: {error.what}"]
         left += words
