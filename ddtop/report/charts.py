@@ -66,7 +66,9 @@ def bars(title: str, unit: str, items: Sequence[Bar]) -> str:
     name_width = min(220, 12 + 7 * max(len(b.name) for b in shown))
     text_width = min(300, 14 + 7 * max(len(t) for t in texts))
     top = max(max(b.value, b.high or 0.0) for b in shown)
-    scale = (WIDTH - name_width - text_width) / top if top > 0 else 0.0
+    scale = (
+        (WIDTH - name_width - text_width) / top if top > 1e-300 else 0.0
+    )  # below, the quotient is infinite
     height = TOP + 24 * len(shown) + 8
     parts = [_open(title, height)]
     for index, bar in enumerate(shown):

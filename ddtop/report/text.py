@@ -19,6 +19,8 @@ WORDS: dict[CellState, str] = {
     "done": "no value",
 }
 """What stands where there is no number: glyph and word, never colour alone."""
+NAMED = 6
+"""Configurations that the legend names for one reason."""
 
 
 def number(value: float) -> str:
@@ -80,23 +82,38 @@ def render_table(
 
 def legend(state: State, wanted: Sequence[int], metric: str, baseline: str | None) -> str:
     """Words for the marks that occur, and the reasons behind them."""
-    cells = [
-        cell
+    named = [
+        (row.config, cell)
         for tp in wanted
         for row in matrix(state, tp, metric, baseline).rows
         for cell in row.cells
         if cell is not None
     ]
+    cells = [cell for _, cell in named]
     lines: list[str] = []
     if any(c.differs is False for c in cells):
         lines.append("≈ the spreads of the repeats overlap with the baseline's: not different")
     for validity, mark in (("SUSPECT", "?"), ("INVALID", "!")):
-        reasons = dict.fromkeys(r for c in cells if c.validity == validity for r in c.reasons)
-        if reasons:
-            lines.append(f"{mark} {validity}: {', '.join(reasons)}")
+        whose: dict[str, dict[str, None]] = {}
+        for config, cell in named:
+            for reason in cell.reasons if cell.validity == validity else ():
+                whose.setdefault(reason, {})[config] = None
+        if whose:
+            every = len(dict.fromkeys(config for config, _ in named))
+            lines.append(
+                f"{mark} {validity}: {', '.join(_whose(r, list(c), every) for r, c in whose.items())}"
+            )
     if any(c.mixed_versions for c in cells):
         lines.append("other version: the engine was not of the baseline's version")
     return "\n".join(lines)
+
+
+def _whose(reason: str, configs: Sequence[str], every: int) -> str:
+    """`answers-differ (b15, b16)`: the configurations with this reason, where not all have it."""
+    if len(configs) == every > 1:
+        return f"{reason} (all)"
+    more = f" and {len(configs) - NAMED} more" if len(configs) > NAMED else ""
+    return f"{reason} ({', '.join(configs[:NAMED])}{more})"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -287,6 +287,14 @@ def test_charts_of_any_numbers_are_well_formed(items: list[tuple[str, float, flo
             assert "nan" not in re.sub(r"<t(ext|itle).*?</t(ext|itle)>", "", svg)
 
 
+def test_the_legend_names_whose_reasons_they_are() -> None:
+    assert "? SUSPECT: thermal-cap (b15)" in render_table(full())
+
+
+def test_bars_of_the_smallest_numbers() -> None:
+    assert "nan" not in bars("t", "u", [Bar("x", 0.0, "x", low=0.0, high=2.2e-313)])
+
+
 def test_ticks_are_round_and_hold_all_values() -> None:
     assert doctest.testmod(charts).failed == 0
     for low, high in ((0.0, 0.003), (3.0, 3.0), (0.0, 182.9), (-5.0, 7.0), (0.0, 1e9)):
