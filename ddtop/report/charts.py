@@ -17,6 +17,8 @@ from ddtop.report.text import number
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2a000")
 MARKERS = ("circle", "square", "triangle", "diamond")
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 640, 64, 16, 14, 40
+TINY = 1e-300
+"""A span below it has no scale: the quotient would be infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,7 @@ def bars(title: str, unit: str, items: Sequence[Bar]) -> str:
     name_width = min(220, 12 + 7 * max(len(b.name) for b in shown))
     text_width = min(300, 14 + 7 * max(len(t) for t in texts))
     top = max(max(b.value, b.high or 0.0) for b in shown)
-    scale = (
-        (WIDTH - name_width - text_width) / top if top > 1e-300 else 0.0
-    )  # below, the quotient is infinite
+    scale = (WIDTH - name_width - text_width) / top if top > TINY else 0.0
     height = TOP + 24 * len(shown) + 8
     parts = [_open(title, height)]
     for index, bar in enumerate(shown):
@@ -156,7 +156,7 @@ class _Axis:
         self._low = math.log2(low) if log else low
         top = math.log2(high) if log else high
         self._start = start
-        self._scale = (end - start) / (top - self._low) if top > self._low else 0.0
+        self._scale = (end - start) / (top - self._low) if top - self._low > TINY else 0.0
 
     def __call__(self, value: float) -> float:
         here = math.log2(value) if self._log else value
