@@ -56,7 +56,7 @@ async def probe(host: Host, sweep: Sweep | None, services: Iterable[Service] = (
 
 
 async def _containers(host: Host, found: Mapping[str, Any]) -> dict[str, str]:
-    """unit → id of the container that its `docker run` holds: what runs in there is the unit's and no stranger."""
+    """unit → `ID@StartedAt@IP,IP` of the container that its `docker run` holds: what runs there is no stranger."""
     units = found.get("units")
     ids: dict[str, str] = {}
     for unit, props in units.items() if isinstance(units, dict) else ():
@@ -65,7 +65,7 @@ async def _containers(host: Host, found: Mapping[str, Any]) -> dict[str, str]:
         reading = read_unit(unit, props, 0.0)
         name = container_name(exec_argv(reading.argv))
         if name is not None and reading.running and (shown := await inspect_container(host, *name)):
-            ids[unit] = shown.partition("@")[0]
+            ids[unit] = shown
     return ids
 
 
@@ -122,8 +122,15 @@ def is_clean(probe: Mapping[str, Any], sweep: Sweep) -> list[str]:
 def is_ours(row: Mapping[str, Any], units: Collection[str], containers: Any) -> bool:
     """Whether a process or listener of the probe belongs to one of `units`, or to a container of theirs."""
     unit = str(row.get("unit") or "")
-    ids = containers.values() if isinstance(containers, Mapping) else ()
-    return unit in units or any(c and (c == row.get("docker") or f"-{c}." in unit) for c in ids)
+    if unit in units:
+        return True
+    for shown in containers.values() if isinstance(containers, Mapping) else ():
+        ident, _, rest = str(shown).partition("@")
+        if ident and (ident == row.get("docker") or f"-{ident}." in unit):
+            return True
+        if row.get("proxy_to") and row["proxy_to"] in rest.partition("@")[2].split(","):
+            return True
+    return False
 
 
 def asking(gpus: Mapping[str, Any]) -> list[tuple[str, str]]:

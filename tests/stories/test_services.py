@@ -270,7 +270,12 @@ def test_a_lost_source_leads_to_the_download_which_outlives_the_runner(ct200: An
     assert ready_configs(events) == ["a", "b"]
 
 
-HF_FAULTS = {"offline": "network", "auth": "token", "missing": "not found", "cut:3": "connection"}
+HF_FAULTS = {
+    "offline": "host-offline",
+    "auth": "download-not-allowed",
+    "missing": "download-not-found",
+    "cut:3": "download-cut",
+}
 
 
 @pytest.mark.bed
@@ -286,7 +291,10 @@ def test_a_download_that_fails_says_why(ct200: Any, tmp_path: Path, fault: str) 
         code = runner.wait(60)
     assert code == 10 and "Traceback" not in runner.text(), runner.text()[-4000:]
     raised = next(e for e in runner.events() if isinstance(e, AlertRaised))
-    print(fault, raised.cause, raised.cause_text, raised.advice)
+    assert (raised.verdict, raised.cause) == ("staging-failed", HF_FAULTS[fault]), raised
+    # Only what may go better a second time is tried twice.
+    jobs = host.sh("ls /root/.local/state/ddtop/jobs").split()
+    assert sum("-stage-" in j for j in jobs) == (2 if fault == "cut:3" else 1), jobs
     assert not starts(runner.events())
     assert left_by(host, before) == []
 

@@ -31,10 +31,13 @@ UNITS = ("q.service",)
         ({"unit": f"libpod-{CID}.scope"}, True),
         ({"unit": "docker-aaaa.scope", "docker": "aaaa"}, False),
         ({"unit": "docker.service", "docker": CID}, True),
+        ({"unit": "docker.service", "comm": "docker-proxy", "proxy_to": "172.18.0.2"}, True),
+        ({"unit": "docker.service", "comm": "docker-proxy", "proxy_to": "172.17.0.9"}, False),
+        ({"unit": "docker.service", "comm": "docker-proxy"}, False),
     ],
 )
 def test_a_container_of_our_units_is_ours(row: dict[str, Any], ours: bool) -> None:
-    assert is_ours(row, UNITS, {"q.service": CID}) is ours
+    assert is_ours(row, UNITS, {"q.service": f"{CID}@2026@172.17.0.2,172.18.0.2"}) is ours
     assert is_ours({"unit": f"docker-{CID}.scope"}, UNITS, None) is False
 
 

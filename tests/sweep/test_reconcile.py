@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,6 +86,8 @@ TABLE = [
     ("a monitor on the GPUs", remembered(), probed(gpu_procs=[{"pid": 7, "comm": "x", "unit": None, "mem_mib": 90.0}]), ["go-on"]),
     ("our own server on the GPUs", remembered(), probed(gpu_procs=[{"pid": 9, "comm": "x", "unit": "s.service", "mem_mib": 9000.0}]), ["go-on"]),
     ("foreign process on the port", remembered(), probed(listeners=[{"pid": 7, "comm": "nc", "unit": None, "port": 30000}]), ["ask", "go-on"]),
+    ("the unit's own container", remembered(), probed(containers={"s.service": "c1d@t@"}, listeners=[{"pid": 7, "unit": "docker-c1d.scope", "docker": "c1d", "port": 30000}], gpu_procs=[{"pid": 7, "unit": "docker-c1d.scope", "mem_mib": 9000.0}]), ["go-on"]),
+    ("somebody else's container", remembered(), probed(containers={"s.service": "c1d@t@"}, listeners=[{"pid": 7, "unit": "docker-eee.scope", "docker": "eee", "port": 30000}]), ["ask", "go-on"]),
     ("an owner that cannot be seen", remembered(), probed(listeners=[{"port": 30000}]), ["go-on"]),
     ("override of a dead run", remembered(), probed(overrides=[{"unit": "z.service", "run": "old", "expires_at_s": 1.0, "path": "/run/z"}]), ["restore", "go-on"]),
     ("override of our own run", remembered(), probed(overrides=[{"unit": "s.service", "run": "r", "expires_at_s": 1.0, "path": "/run/s"}]), ["go-on"]),
@@ -102,6 +105,42 @@ def test_steps(state: State, probe: dict[str, Any], actions: list[str]) -> None:
     assert [s.action for s in steps] == actions
     assert all(s.reason and s.title for s in steps)
     assert len({s.id for s in steps}) == len(steps)
+
+
+def test_a_stranger_on_the_port_of_a_plain_process() -> None:
+    """While it runs, what listens may be one of its children; while it does not, it cannot."""
+    launches = {k: replace(x, kind="process", unit="srv") for k, x in SWEEP.launches.items()}
+    sweep, row = (
+        replace(SWEEP, launches=launches),
+        {"pid": 7, "comm": "nc", "unit": "rented.service", "port": 30000},
+    )
+    for running, asked in ((unit("inactive", pid=0), True), (unit(), False)):
+        found = probed(units={"srv": running}, listeners=[row])
+        steps = reconcile(remembered(), found, sweep, run_id="r")
+        assert ("ask" in [s.action for s in steps]) is asked, steps
+
+
+def test_every_damaged_file_is_counted() -> None:
+    model = {
+        **PART,
+        "missing": ["a", "b"],
+        "truncated": ["c"],
+        "sparse": ["d"],
+        "corrupt": [],
+        "pointer_files": 2,
+    }
+    step = next(
+        s
+        for s in reconcile(remembered(), probed(units=DEAD, model=model), SWEEP, run_id="r")
+        if s.action == "stage"
+    )
+    assert "6 files are missing or damaged" in step.reason
+    one = next(
+        s
+        for s in reconcile(remembered(), probed(units=DEAD, model=PART), SWEEP, run_id="r")
+        if s.action == "stage"
+    )
+    assert "1 file is missing or damaged" in one.reason
 
 
 def test_what_costs_nothing_needs_no_consent() -> None:
