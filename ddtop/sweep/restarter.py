@@ -22,11 +22,11 @@ from ddtop.sweep.attempt import Attempt
 from ddtop.sweep.collector import drain_log
 from ddtop.sweep.deck import Deck, UnitFeed
 from ddtop.sweep.former import remember_former
-from ddtop.sweep.gate import Gate, MarkReading
+from ddtop.sweep.gate import Gate
 from ddtop.sweep.gatekeeper import Gatekeeper
 from ddtop.sweep.limits import expected_start_s, learn, merged
-from ddtop.sweep.progress import ActivityReading
 from ddtop.sweep.start import CallReading, Judgement
+from ddtop.sweep.startreads import CACHES, activity_reading, health_mark
 from ddtop.sweep.tasks import alongside
 from ddtop.sweep.twins import twin_of
 from ddtop.sweep.watchdog import judge
@@ -150,7 +150,10 @@ class Restarter:
             if called.rc:
                 self._called(a, called)
                 return
-            await self._cool_down(host, a)
+            if not await self._cool_down(host, a):
+                # A stranger has the port: the start could only fail. The watchdog names him at once.
+                self._called(a, Called(rc=0, what="the restart"))
+                return
         called = await service.start(host, launch, f"{a.id}-script")
         self._called(a, called)
         deck.take_reading(await service.read(host))
@@ -182,21 +185,34 @@ class Restarter:
                 deck.take_reading(await feed.service.read(host))
         return Called(rc=1, error=f"{feed.unit} did not stop", what=called.what)
 
-    async def _cool_down(self, host: Host, a: Attempt) -> None:
-        """Waits until the port is free and GPU memory is back, a few seconds at most; says what is not."""
+    async def _cool_down(self, host: Host, a: Attempt) -> bool:
+        """Waits until the port is free and GPU memory is back, a few seconds at most; says what is not.
+
+        False: a process that is not ours has taken the port, seen twice.
+        """
         deck, began = self.deck, self.deck.mono()
+        strangers: set[int] = set()
         while True:
             a.take_listeners(await a.keeper.listeners(host, a.unit))
+            # A container may outlive the unit's client for a moment: it is no stranger.
+            now = {
+                x.pid
+                for x in a.listeners or ()
+                if x.owned is False and x.pid is not None and x.container is None
+            }
+            if now & strangers:
+                return False
+            strangers = now
             used = [g.mem_used_mib / g.mem_total_mib for g in deck.gpus if g.mem_used_mib and g.mem_total_mib]
             held = a.listeners or (
                 max(used, default=0.0) > 0.05 and deck.gpus_at is not None and deck.gpus_at >= a.began
             )
             if not held:
-                return
+                return True
             if deck.mono() - began > 3.0:
                 what = f"port {a.launch.port} is still taken" if a.listeners else "GPU memory is still held"
                 deck.note("warn", f"{a.launch.unit} is stopped, but {what}")
-                return
+                return True
             await asyncio.sleep(0.3)
 
     async def _reattach(self, host: Host, a: Attempt, now_is: Any) -> None:
@@ -352,29 +368,6 @@ class Restarter:
         elif j.verdict in ("stalled", "hung-gpu"):
             seen = a.progress.quiet_s(deck.mono())
         return NotStarted(attempt_id=a.id, judgement=j, fault_seen_s=None if seen is None else round(seen, 3))
-
-
-CACHES = [
-    "~/.cache/flashinfer", "~/.triton/cache", "~/.cache/torch", "~/.cache/vllm", "~/.cache/deep_gemm", "~/.cache/sglang",
-    "~/.cache/tvm-ffi", "/tmp/torchinductor_root",
-]  # fmt: skip
-
-
-def health_mark(generation: str, before: int | None, status: int | None, at: float) -> MarkReading:
-    """The ready mark of an engine that gives it by its health path."""
-    was = before if before is not None else "refused"
-    return MarkReading(
-        generation=generation, text=f"/health turned from {was} to {status}", at=at, source="http"
-    )
-
-
-def activity_reading(item: dict[str, Any], at: float) -> ActivityReading:
-    """An item of the agent's `activity` stream."""
-    return ActivityReading(
-        at=at, pids=int(item.get("pids", 0)), cpu_s=item.get("cpu_s"), read_b=item.get("read_b"),
-        write_b=item.get("write_b"), rss_mib=item.get("rss_mib"), gpu_mem_mib=item.get("gpu_mem_mib"),
-        compilers=tuple(item.get("compilers") or ()), cache_files=item.get("cache_files"), mono_s=item.get("mono_s"),
-    )  # fmt: skip
 
 
 def _unproven(result: Gate) -> bool:
