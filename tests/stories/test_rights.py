@@ -239,12 +239,9 @@ def may_not(host: Any, *programs: str) -> Iterator[None]:
 
 
 @pytest.mark.bed
+@pytest.mark.stories
 @pytest.mark.parametrize(
-    ("program", "part", "remedy"),
-    [
-        ("ss", "listener", "sudo"),
-        pytest.param("journalctl", "mark", "systemd-journal", marks=pytest.mark.stories),
-    ],
+    ("program", "part", "remedy"), [("ss", "listener", "sudo"), ("journalctl", "mark", "systemd-journal")]
 )
 def test_a_gate_part_that_cannot_be_proven_refuses(
     ct200: Any, tmp_path: Path, program: str, part: str, remedy: str

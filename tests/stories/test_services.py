@@ -138,8 +138,8 @@ def test_a_container_outlives_its_client_and_is_not_taken_for_ready(ct200: Any, 
     host = ct200
     host.stage()
     before = host.snapshot()
-    host.fault("SPEED=5", "LOAD_S=4", f"WHEN={B}", "LOAD_S=4", "WARM_S=20")
-    text = docker_plan("docker", TWO, tokens="40, 56", requests=4)
+    host.fault("SPEED=5", "LOAD_S=4", f"WHEN={B}", "LOAD_S=4", "WARM_S=10")
+    text = docker_plan("docker", TWO, tokens="40, 56", requests=3)
     path, home = tmp_path / "run.ddtop", tmp_path / "home"
     with Runner(host.bed, text, path, home) as runner:
         runner.until_measuring("a")
@@ -150,14 +150,17 @@ def test_a_container_outlives_its_client_and_is_not_taken_for_ready(ct200: Any, 
         assert starts(runner.events()) == ["a", "b"], "the container of a went on; it needed no restart"
         host.wait(
             "listening", since_ns=host.ledger("listening")[0]["t_ns"] + 1
-        )  # b's, and it warms up for 4 s
+        )  # b's, and it warms up for 2 s
         host.sh("kill -9 $(systemctl show docker-qwen -P MainPID)")
         code = runner.wait(90)
     events, state = runner.events(), runner.state()
     assert code == 0, runner.text()[-5000:]
     assert states_of(state, "a") == states_of(state, "b") == {"done"}
-    assert starts(events) == ["a", "b", "b"] and ready_configs(events) == ["a", "b"]
-    assert alerts(events) == {("failed", "main-process-killed")}, runner.text()[-5000:]
+    assert starts(events)[:3] == ["a", "b", "b"] and ready_configs(events) == ["a", "b"]
+    # Its client's death first; the container that stays behind is named as a stranger where it still holds the port then.
+    found = alerts(events)
+    assert ("failed", "main-process-killed") in found, runner.text()[-5000:]
+    assert found <= {("failed", "main-process-killed"), ("foreign", "port-in-use")}, runner.text()[-5000:]
     generations = {r.generation.id for r in state.restarts if r.generation}
     assert len(generations) == 2 and all("/" in g and "@" in g for g in generations), (
         "the container is a part of it"
@@ -190,7 +193,10 @@ def test_only_what_is_missing_of_the_model_is_staged(ct200: Any, tmp_path: Path)
     was = dict(line.split(" ", 1) for line in host.sh(stamps).splitlines())
     host.fault("SPEED=8", "LOAD_S=2", "WARM_S=0.3")
     with Runner(
-        host.bed, plan_text("part", configs=TWO, tokens="40, 56"), tmp_path / "run.ddtop", tmp_path / "home"
+        host.bed,
+        plan_text("part", configs="a = {}", tokens="40, 56"),
+        tmp_path / "run.ddtop",
+        tmp_path / "home",
     ) as runner:
         runner.until_measuring("a")
         asked = runner.send(Restage)
