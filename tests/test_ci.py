@@ -54,6 +54,8 @@ def test_packages_are_named_for_every_tool_that_a_test_looks_for() -> None:
         "apt-get",
         "nvidia-smi",
         "unshare",
+        "mount",
+        "systemctl",  # comes with systemd-container
         "python3",
         "stat",
         "ls",

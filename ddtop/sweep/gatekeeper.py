@@ -47,7 +47,9 @@ class Gatekeeper:
             return Answer(at=at, owner="foreign", who=item.who)
         if unit is None or item.pid is None or item.owned is None:
             return Answer(at=at, owner="unknown", who=item.who)
-        if item.container:  # owned: the very container that the generation names, unless its client has died meanwhile
+        if (
+            item.container
+        ):  # owned: the very container that the generation names, unless its client has died meanwhile
             return Answer(at=at, owner="new" if unit.container else "unknown", who=item.who)
         if item.pid == unit.main_pid:
             return Answer(at=at, owner="new", who=item.who)
