@@ -147,11 +147,12 @@ def stop(
     leave_running: Annotated[
         bool, typer.Option("--leave-running", help="Leave the server as it is.")
     ] = False,
+    ssh_config: Annotated[Path | None, typer.Option("--ssh-config", help="Instead of ~/.ssh/config.")] = None,
 ) -> None:
     """Stop a run cleanly: after what is in flight is safe, the host is left as it was found."""
     from ddtop.commands import connect as room
 
-    raise typer.Exit(room.stop(run, leave_running=leave_running))
+    raise typer.Exit(room.stop(run, leave_running=leave_running, ssh_config=ssh_config))
 
 
 @plan_app.command("check")

@@ -263,7 +263,8 @@ async def _put_back(options: RunOptions) -> tuple[str, ...]:
         try:
             deck.emit(
                 RunStarted, run_id=state.run.run_id, name=state.run.name, mode=state.run.mode, segment=state.run.segment + 1,
-                ddtop_version=__version__, pid=os.getpid(),
+                ddtop_version=__version__, pid=os.getpid(), plan_toml=state.run.plan_toml, plan_path=state.run.plan_path,
+                simulated=state.run.simulated,
             )  # fmt: skip
             left = tuple(await restore_all(deck, host, by="stop"))
         finally:

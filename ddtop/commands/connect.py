@@ -239,8 +239,11 @@ def replay(recording: Path, speed: float) -> int:
     return show([ReplaySession(resolve_run(str(recording)).path, speed)], viewer_name(), load_settings())
 
 
-def stop(run: str, *, leave_running: bool) -> int:
-    """Asks the living runner to end, and waits until it has left the host as it found it."""
+def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> int:
+    """Asks the living runner to end, and waits until it has left the host as it found it.
+
+    Of a run whose runner died, puts the host back itself.
+    """
     import time
 
     from ddtop.events import CommandSeen, RunEnded, StopRun
@@ -251,7 +254,7 @@ def stop(run: str, *, leave_running: bool) -> int:
 
     path = live_recording(run) or resolve_run(run).path
     if not is_live(path):
-        raise RefusedError(f"no runner is alive for {run}", do="ddtop runs shows what is running")
+        return _stop_dead(path, run, leave_running=leave_running, ssh_config=ssh_config)
     command = StopRun(
         id=secrets.token_hex(8), viewer=viewer_name(), at_s=time.time(), leave_running=leave_running
     )
@@ -264,10 +267,29 @@ def stop(run: str, *, leave_running: bool) -> int:
     if isinstance(answer, CommandSeen) and answer.outcome != "obeyed":
         raise RefusedError(f"the runner did not obey: {answer.reason}")
     ended: RunEnded | None = state.run.ended
-    left = ended.left_behind if ended else ()
-    print(
-        "stopped; the host is as it was found"
-        if not left
-        else "stopped; left behind:\n  " + "\n  ".join(left)
-    )
+    print(_stopped(ended.left_behind if ended else ()))
     return 0
+
+
+def _stop_dead(path: Path, run: str, *, leave_running: bool, ssh_config: Path | None) -> int:
+    """Ends a run whose runner is dead: what it had changed on the host is put back. Refuses where nothing is left to do."""
+    from ddtop.config import load_settings
+    from ddtop.journal.runs import run_info
+    from ddtop.runner import put_back
+
+    info = run_info(path)
+    if info.state not in UNFINISHED or info.mode != "sweep":
+        raise RefusedError(f"no runner is alive for {run}", do="ddtop runs shows what is running")
+    if leave_running:
+        raise RefusedError(
+            f"the runner of {path.name} is dead, and so the server is as it left it",
+            do=f"ddtop connect {info.host} takes the run up; ddtop stop without --leave-running puts the host back",
+        )
+    print(f"the runner of {path.name} is dead; putting {info.host} back as it was found …", file=sys.stderr)
+    options = Options(hosts=(info.host,), ssh_config=ssh_config)
+    print(_stopped(put_back(_run_options(info.host, options, load_settings(), record=path))))
+    return 0
+
+
+def _stopped(left: tuple[str, ...]) -> str:
+    return "stopped; left behind:\n  " + "\n  ".join(left) if left else "stopped; the host is as it was found"

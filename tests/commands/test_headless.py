@@ -122,6 +122,28 @@ def test_ctrl_c_ends_a_sweep_and_the_host_is_as_it_was(
     assert ddtop("stop", file).rc == 12, "nobody is alive to be stopped"
 
 
+def test_stop_puts_the_host_of_a_dead_run_back(ddtop: Cli, demo_host: DemoHost, tmp_path: Path) -> None:
+    ddtop.env["DDTOP_DEMO_DIR"] = str(demo_host.world.root)
+    file = tmp_path / "run.ddtop"
+    words = ("connect", "demo", "--ssh-config", demo_host.ssh_config, "--plan", demo_host.plan(tmp_path))
+    run = ddtop.begin(*words, "--record", file)
+    wait_for(run, "ready in", 60)
+    run.kill()
+    run.communicate(timeout=30)
+    assert demo_host.engines(), "nobody was left to stop the server"
+    plan = read_state(file).run.plan_toml
+
+    kept = ddtop("stop", file, "--leave-running", "--ssh-config", demo_host.ssh_config)
+    assert kept.rc == 12 and "dead" in kept.err
+    done = ddtop("stop", file, "--ssh-config", demo_host.ssh_config)
+    assert done.rc == 0 and "as it was found" in done.out, done.err
+    assert not demo_host.engines()
+    state = read_state(file)
+    assert state.run.ended is not None and state.run.ended.outcome == "stopped"
+    assert state.run.plan_toml == plan, "it can still be taken up again"
+    assert ddtop("stop", file).rc == 12
+
+
 def test_events_as_json_lines(ddtop: Cli, tmp_path: Path) -> None:
     run = ddtop.begin("connect", "local", "--record", tmp_path / "watch.ddtop", "--json")
     wait_for(run, "connected", 30)
