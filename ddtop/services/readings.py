@@ -52,6 +52,11 @@ class UnitReading:
     """When its state last changed, on the host's monotonic clock."""
 
     @property
+    def told_by(self) -> str:
+        """Who says so, as evidence names its source."""
+        return {"process": "supervisor", "docker": "docker"}.get(self.kind, "systemctl")
+
+    @property
     def running(self) -> bool:
         return self.active in ("active", "activating", "reloading") and bool(self.main_pid)
 

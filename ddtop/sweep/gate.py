@@ -127,22 +127,20 @@ def _generation(r: GateReadings) -> GatePart:
         return _part("generation", "pending", "systemctl", "not read yet")
     if u.active is None:
         return _part(
-            "generation", "unknown", "systemctl",
+            "generation", "unknown", u.told_by,
             f"this login cannot read the state of {u.unit}: log in as root, or allow `sudo -n systemctl`",
         )  # fmt: skip
     if u.active != "active":
-        return _part("generation", "pending", "systemctl", f"{u.unit} is {u.active}/{u.sub}")
+        return _part("generation", "pending", u.told_by, f"{u.unit} is {u.active}/{u.sub}")
     if not u.generation:
         return _part(
-            "generation", "unknown", "systemctl", f"{u.unit} shows no invocation: its start cannot be told"
+            "generation", "unknown", u.told_by, f"{u.unit} shows no invocation: its start cannot be told"
         )
     if u.generation == r.before and not r.same_generation_ok:
-        return _part("generation", "pending", "systemctl", f"still the old start {_short(r.before)}")
+        return _part("generation", "pending", u.told_by, f"still the old start {_short(r.before)}")
     pid = f", pid {u.main_pid}" if u.main_pid else ""
     was = f", was {_short(r.before)}" if r.before and r.before != u.generation else ""
-    return _part(
-        "generation", "ok", "systemctl", f"{u.unit} is active, start {_short(u.generation)}{pid}{was}"
-    )
+    return _part("generation", "ok", u.told_by, f"{u.unit} is active, start {_short(u.generation)}{pid}{was}")
 
 
 def _listener(r: GateReadings) -> GatePart:

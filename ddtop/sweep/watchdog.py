@@ -90,7 +90,7 @@ def _refused(r: StartReadings, now: float) -> Judgement | None:
         return None
     if u.load in BAD_LOADS and not u.running and r.call.returned_at is not None:
         slug, text = BAD_LOADS[u.load]
-        why = Evidence(source="systemctl", text=f"LoadState={u.load} {u.load_error or ''}".strip())
+        why = Evidence(source=u.told_by, text=f"LoadState={u.load} {u.load_error or ''}".strip())
         return Judgement(
             verdict="refused", cause=slug, kind="config", text=f"{r.unit_name}: {text}", evidence=(why,)
         )
@@ -98,9 +98,7 @@ def _refused(r: StartReadings, now: float) -> Judgement | None:
     if _is_new(r) and u.gone and u.exit_code and u.exit_code.startswith("exited/") and code in REFUSED_CODES:
         slug, text = REFUSED_CODES[code]
         line = next((x for x in reversed(r.last_lines) if "Failed at step" in x or "Failed to" in x), "")
-        why = Evidence(
-            source="systemctl", text=f"{u.active}, Result={u.result}, {u.exit_code} {line}".strip()
-        )
+        why = Evidence(source=u.told_by, text=f"{u.active}, Result={u.result}, {u.exit_code} {line}".strip())
         return Judgement(
             verdict="refused", cause=slug, kind="config", text=f"{r.unit_name}: {text}", evidence=(why,)
         )
@@ -109,7 +107,7 @@ def _refused(r: StartReadings, now: float) -> Judgement | None:
     if (unmet or r.skipped) and not u.running and not u.job and not _is_new(r):
         line = r.skipped or next((x for x in reversed(r.last_lines) if "ondition" in x or "ssert" in x), "")
         why = Evidence(
-            source="log" if line else "systemctl",
+            source="log" if line else u.told_by,
             text=f"{u.active}/{u.sub}, ConditionResult=no. {line}".strip(),
         )
         return Judgement(
@@ -163,7 +161,7 @@ def _crash_loop(r: StartReadings, now: float) -> Judgement | None:
         return None
     n = u.n_restarts or 0
     words = "systemd gave up: Start request repeated too quickly" if limit else f"restart counter at {n}"
-    why = Evidence(source="systemctl", text=f"{u.active}/{u.sub}, NRestarts={n}, {words}")
+    why = Evidence(source=u.told_by, text=f"{u.active}/{u.sub}, NRestarts={n}, {words}")
     return _with_cause(
         r, "crash-loop", why,
         ("start-limit-hit" if limit else "exited-waiting-for-restart", "bug", f"{r.unit_name} dies and is started again: {words}"),
@@ -179,7 +177,7 @@ def _failed(r: StartReadings, now: float) -> Judgement | None:
     if r.gone_since is not None and now - r.gone_since < SETTLE_S:
         return None
     why = Evidence(
-        source="systemctl", text=f"{u.active}/{u.sub}, Result={u.result}, {u.exit_code or 'no exit code'}"
+        source=u.told_by, text=f"{u.active}/{u.sub}, Result={u.result}, {u.exit_code or 'no exit code'}"
     )
     if r.phase in ("stopping", "stopped") and r.call.returned_at is None:
         return None
@@ -222,7 +220,7 @@ def _never_began(r: StartReadings, now: float) -> Judgement | None:
             return None
         who = "the script returned success and did nothing" if c.by_script else "the call returned"
         why = Evidence(
-            source="systemctl",
+            source=u.told_by,
             text=f"{u.active}/{u.sub}, still start {(u.generation or '')[:12]}, no job queued",
         )
         return Judgement(
@@ -234,7 +232,7 @@ def _never_began(r: StartReadings, now: float) -> Judgement | None:
     if now - since < NEVER_BEGAN_S:
         return None
     why = Evidence(
-        source="systemctl", text=f"{u.active}/{u.sub}, Result={u.result}, no new start, no job queued"
+        source=u.told_by, text=f"{u.active}/{u.sub}, Result={u.result}, no new start, no job queued"
     )
     return _with_cause(
         r, "never-began", why,
