@@ -33,7 +33,7 @@ def test_each_kind_of_cause_without_a_person(rig: Rig) -> None:
         'twice = { env = { SIM_FAIL_FIRST_START = "nccl-watchdog", SIM_FAIL_STARTS = "3" } }\n'
         'args = { env = { SIM_FAIL_FIRST_START = "cuda-oom" } }\n'
         'bug = { env = { SIM_FAIL_FIRST_START = "cublas", SIM_FAIL_STARTS = "3" } }\n'
-        'slow = { env = { SIM_LOAD_S = "12" } }',
+        'slow = { env = { SIM_LOAD_S = "10" } }',
         baseline="once",
     )
     runner = rig.start(plan, patch={**QUICK, "ddtop.sweep.limits.LEARNED_MIN_S": 8.0})
