@@ -65,6 +65,8 @@ class Progress:
     gap_s: float = 0.0
     """The longest time without evidence so far: tomorrow's limit is learned from it."""
     gpu: Mark | None = None
+    gpu_read_at: float | None = None
+    """When GPU memory was last read: it moved after that, not only when the next reading (2 s later) shows it."""
     read: Mark | None = None
     rss: Mark | None = None
     files: int | None = None
@@ -102,13 +104,18 @@ def advance(p: Progress, r: ActivityReading) -> Progress:
     gpu, gpu_moved = _moved(p.gpu, r.gpu_mem_mib, GPU_STEP_MIB, r.at)
     read, read_moved = _moved(p.read, r.read_b, READ_STEP_B, r.at)
     rss, rss_moved = _moved(p.rss, r.rss_mib, RSS_STEP_MIB, r.at)
+    gpu_at = r.at if p.gpu_read_at is None else p.gpu_read_at
     p = replace(p, gpu=gpu, read=read, rss=rss)
+    if r.gpu_mem_mib is not None:
+        p = replace(p, gpu_read_at=r.at)
     if gpu_moved and r.gpu_mem_mib is not None:
-        p = evidence(p, r.at, f"GPU memory at {r.gpu_mem_mib:.0f} MiB")
+        p = evidence(p, gpu_at, f"GPU memory at {r.gpu_mem_mib:.0f} MiB")
     if read_moved and r.read_b is not None:
         p = evidence(p, r.at, f"{r.read_b / 2**20:.0f} MiB read")
-    if gpu_moved or read_moved or rss_moved:
+    if read_moved or rss_moved:
         p = replace(p, moved_at=r.at)
+    elif gpu_moved:
+        p = replace(p, moved_at=max(gpu_at, p.moved_at or gpu_at))
     if r.cache_files is not None:
         if p.files is not None and r.cache_files > p.files:
             p = evidence(p, r.at, f"{r.cache_files - p.files} new files in compile caches")

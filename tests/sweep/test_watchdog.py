@@ -224,3 +224,15 @@ def test_a_silent_drain_may_take_three_quarters_of_what_the_unit_allows() -> Non
         judge(replace(draining, progress=evidence(begin(0.0), 40.0, "log: 3 requests left")), 60.0).verdict
         is None
     )
+
+
+def test_memory_moved_after_the_reading_before_not_when_it_was_seen() -> None:
+    """GPU memory is read every 2 s: a hang just after a reading must not be given those 2 s on top of its limit."""
+    p = begin(0.0)
+    for at, mib in ((1.0, 100.0), (3.0, 600.0), (5.0, 600.0)):
+        p = advance(p, ActivityReading(at=at, gpu_mem_mib=mib))
+    assert (p.last_at, p.moved_at, p.what) == (1.0, 1.0, "GPU memory at 600 MiB")
+    p = advance(p, ActivityReading(at=6.0, read_b=0))
+    p = advance(p, ActivityReading(at=7.0, read_b=5 << 20))
+    p = advance(p, ActivityReading(at=7.5, gpu_mem_mib=700.0))
+    assert p.last_at == 7.0 and p.moved_at == 7.0, "older evidence takes nothing back"
