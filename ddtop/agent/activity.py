@@ -143,7 +143,8 @@ async def activity(context: Context, args: Dict[str, Any], emit: Callable[[Dict[
 
 
 class Memory:
-    """GPU memory by process, no older than a few seconds; None while it cannot be read."""
+    """GPU memory by process. Each reading is told once: told again while a new one is awaited, it would pass for a
+    later moment, and a move would be dated by seconds too late. None while there is no new one."""
 
     STALE_S = 6.0
 
@@ -151,14 +152,17 @@ class Memory:
         self._context = context
         self._by_pid: Optional[Dict[int, float]] = None
         self._at = 0.0
+        self._answer: Optional[Dict[str, Any]] = None
 
     async def refresh(self) -> None:
         answer = await smi_of(self._context).query("compute-apps", APP_FIELDS)
-        if "csv" in answer:
+        if "csv" in answer and answer is not self._answer:  # a reading that serves again is the same object
+            self._answer = answer
             self._by_pid, self._at = app_memory(answer["csv"]), time.monotonic()
 
     def of(self, pids: List[int]) -> Optional[float]:
         """MiB of these processes together."""
-        if self._by_pid is None or time.monotonic() - self._at > self.STALE_S:
+        by_pid, self._by_pid = self._by_pid, None
+        if by_pid is None or time.monotonic() - self._at > self.STALE_S:
             return None
-        return sum(self._by_pid.get(pid, 0.0) for pid in pids)
+        return sum(by_pid.get(pid, 0.0) for pid in pids)
