@@ -16,6 +16,7 @@ from typing import Any, Literal
 from ddtop.errors import AgentError
 from ddtop.events import CellProgress, CellSpec, CellStateSet, Evidence, Generation
 from ddtop.hosts.base import Host
+from ddtop.journal.views import CellView
 from ddtop.services.base import Launch
 from ddtop.sweep.alerts import fault_judgement
 from ddtop.sweep.answers import wanted
@@ -178,6 +179,7 @@ class Measurer:
                     if stop_after or (done is not None and done.no_tokens and done.state == "broken"):
                         # Where a whole configuration is broken, the job must not go on with its other cells.
                         await self._stop_job(host, job)
+                        self.handed_back(job)
                         return MeasureEnd(kind="replan", results=results)
                 elif "state" in item and item["state"].get("state") != "running":
                     if settle:
@@ -364,14 +366,27 @@ class Measurer:
         except AgentError as error:
             self.deck.note("warn", f"job {job} could not be stopped: {error.what}")
 
-    def interrupted(self, job: str, why: str) -> None:
+    def handed_back(self, job: str) -> None:
+        """The job had begun its next cell before it heard that it should stop: that cell is as if it had not begun."""
+        for cell in self._begun(job):
+            self.deck.emit(
+                CellStateSet, cell_id=cell.id, state="planned", reason="the job was stopped before it"
+            )
+
+    def _begun(self, job: str) -> list[CellView]:
         """Cells that the job had begun and not finished."""
-        for cell in list(self.deck.state.cells.values()):
+        return [
+            cell
+            for cell in self.deck.state.cells.values()
+            if cell.state == "running" and (a := attempt_for(cell, job)) and a.measured_at_s is None
+        ]
+
+    def interrupted(self, job: str, why: str) -> None:
+        """Cells that the job had begun and not finished are interrupted."""
+        for cell in self._begun(job):
             attempt = attempt_for(cell, job)
-            if cell.state == "running" and attempt is not None and attempt.measured_at_s is None:
-                self.deck.emit(
-                    CellStateSet, cell_id=cell.id, state="interrupted", reason=why, attempt=attempt.number
-                )
+            number = attempt.number if attempt is not None else None
+            self.deck.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason=why, attempt=number)
 
     # ---- collecting
 
