@@ -476,7 +476,8 @@ class CellMeasured(Event, frozen=True, kw_only=True, tag="cell-measured"):
     metrics: dict[str, Any] = {}
     """Names of MEASURING with units, such as output_tok_s, ttft_ms {p50, p90, …}."""
     raw: dict[str, Any] = {}
-    """What the load generator gave, less the bulky parts, for later judgement."""
+    """What the load generator gave, less the bulky parts, for later judgement. Empty in a second result of the same
+    attempt, which changes the judgement alone."""
     engine: str = ""
     engine_version: str | None = None
     driver: str | None = None

@@ -122,6 +122,8 @@ def show_plan(plan: Path) -> str:
 
 def export_results(recording: Path, form: str) -> str:
     """The measured cells as another tool's result file: SGLang's JSON lines, or vLLM's objects, one a line."""
+    from msgspec.structs import replace
+
     from ddtop.bench.exporters import to_sglang, to_vllm
     from ddtop.events import CellMeasured
     from ddtop.journal.reader import JournalReader
@@ -136,8 +138,15 @@ def export_results(recording: Path, form: str) -> str:
     latest: dict[str, CellMeasured] = {}
     with JournalReader(path) as reader:
         for _, event in reader.kinds(("cell-measured",)):
-            if isinstance(event, CellMeasured) and event.raw and event.cell_id in specs:
+            if not isinstance(event, CellMeasured) or event.cell_id not in specs:
+                continue
+            before = latest.get(event.cell_id)
+            if event.raw:
                 latest[event.cell_id] = event
+            elif (
+                before is not None and before.attempt == event.attempt
+            ):  # judged anew; the figures are the same
+                latest[event.cell_id] = replace(event, raw=before.raw)
     rows = [
         {
             **writers[form](event.raw, _judged(event)),

@@ -79,16 +79,32 @@ def _cell_measured(state: State, event: ev.CellMeasured) -> None:
     if cell is None:
         return
     attempt = _attempt(cell, event.attempt)
-    attempt.measured_at_s = event.at_s
-    attempt.validity, attempt.reasons = event.validity, event.reasons
-    attempt.metrics, attempt.raw = event.metrics, event.raw
+    amends = attempt.measured_at_s is not None and not event.raw
+    attempt.validity, attempt.reasons, attempt.metrics = event.validity, event.reasons, event.metrics
     attempt.generation = event.generation or attempt.generation
-    if attempt.started_mono_s is not None and attempt.segment == state.run.segment:
-        attempt.seconds = max(0.0, event.mono_s - attempt.started_mono_s)
+    if not amends:  # a doubt that came later moves no time
+        attempt.measured_at_s = event.at_s
+        attempt.host_span_s, attempt.window_mono_s = _host_span_s(event.raw), _window_mono_s(event.raw)
+        if attempt.started_mono_s is not None and attempt.segment == state.run.segment:
+            attempt.seconds = max(0.0, event.mono_s - attempt.started_mono_s)
     cell.validity, cell.reasons, cell.metrics = event.validity, event.reasons, event.metrics
     cell.engine, cell.engine_version, cell.driver = event.engine, event.engine_version, event.driver
     cell.generation = event.generation
     cell.progress = None
+
+
+def _host_span_s(raw: dict[str, Any]) -> tuple[float, float] | None:
+    start, end = raw.get("started_at_s"), raw.get("ended_at_s")
+    if isinstance(start, int | float) and isinstance(end, int | float) and end > start:
+        return float(start), float(end)
+    return None
+
+
+def _window_mono_s(raw: dict[str, Any]) -> tuple[float, float] | None:
+    window = raw.get("window")
+    if not isinstance(window, dict) or not isinstance(zero := window.get("zero_mono_ns"), int):
+        return None
+    return zero / 1e9, zero / 1e9 + float(window.get("wall_s") or 0.0)
 
 
 def _cell_outputs(state: State, event: ev.CellOutputs) -> None:

@@ -167,7 +167,10 @@ class AttemptView:
     validity: Validity | None = None
     reasons: tuple[str, ...] = ()
     metrics: dict[str, Any] = field(default_factory=dict)
-    raw: dict[str, Any] = field(default_factory=dict)
+    host_span_s: tuple[float, float] | None = None
+    """Its start and end by the host's clock, where the load generator stamped both (Unix time, seconds)."""
+    window_mono_s: tuple[float, float] | None = None
+    """Begin and end of the measured window by the host's monotonic clock, seconds."""
 
 
 @dataclass(slots=True)
@@ -210,9 +213,8 @@ class CellView:
         for attempt in reversed(self.attempts):
             if attempt.measured_at_s is None:
                 continue
-            start, end = attempt.raw.get("started_at_s"), attempt.raw.get("ended_at_s")
-            if isinstance(start, int | float) and isinstance(end, int | float) and end > start:
-                return float(end - start)
+            if attempt.host_span_s is not None:
+                return attempt.host_span_s[1] - attempt.host_span_s[0]
             return attempt.seconds
         return None
 

@@ -22,8 +22,8 @@ def amend(deck: Deck, cell: CellView, fault: Fault) -> None:
     judged = judge_reasons(reasons)
     deck.emit(
         CellMeasured, cell_id=cell.id, attempt=attempt.number, validity=judged.validity, reasons=reasons,
-        metrics=dict(cell.metrics), raw=dict(attempt.raw), engine=cell.engine, engine_version=cell.engine_version,
-        driver=cell.driver, generation=cell.generation,
+        metrics=dict(cell.metrics), engine=cell.engine, engine_version=cell.engine_version, driver=cell.driver,
+        generation=cell.generation,
     )  # fmt: skip
     if judged.state == "rerun" and cell.state == "done":
         decision = decide_cell(

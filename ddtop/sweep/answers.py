@@ -83,6 +83,8 @@ def as_metrics(report: AccuracyReport, baseline: str) -> dict[str, Any]:
         out["expected_share"] = report.expected_share
     if report.first_divergence is not None:
         out["first_divergence_chars"] = report.first_divergence
+    if report.differences:
+        out["differences"] = shown(report)
     return out
 
 

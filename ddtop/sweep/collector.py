@@ -277,14 +277,9 @@ def cell_at(deck: Deck, host_mono_s: float | None) -> str | None:
     """The cell that was measured at a moment of the host's clock: by the windows of the results that are there, else
     the one that runs now."""
     for cell in deck.state.cells.values():
-        window = cell.attempts[-1].raw.get("window") if cell.attempts and cell.attempts[-1].raw else None
-        if not isinstance(window, dict):
-            continue
-        zero = window.get("zero_mono_ns")
-        if host_mono_s is not None and isinstance(zero, int):
-            begin = zero / 1e9
-            if begin <= host_mono_s <= begin + float(window.get("wall_s") or 0.0):
-                return cell.id
+        window = cell.attempts[-1].window_mono_s if cell.attempts else None
+        if window is not None and host_mono_s is not None and window[0] <= host_mono_s <= window[1]:
+            return cell.id
     return next((c.id for c in deck.state.cells.values() if c.state == "running"), None)
 
 

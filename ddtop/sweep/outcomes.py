@@ -119,7 +119,6 @@ def commit(
     old = attempt_for(cell, job)
     if old is not None and old.measured_at_s is not None:
         return None
-    kept = dict(raw)
     try:
         whole = unpack(dict(raw))
         found = answers.answers_in(whole)
@@ -129,8 +128,6 @@ def commit(
         judged = judge_cell(whole, slo=slo_of(deck), spec=known)
         if report is not None:
             judged.metrics["accuracy"] = answers.as_metrics(report, base)
-            if report.differences:
-                kept["differences"] = answers.shown(report)
         if found is not None:
             number = begin_cell(deck, cell, job, generation)
             deck.emit(CellOutputs, cell_id=cell.id, attempt=number, **found.packed())
@@ -143,7 +140,7 @@ def commit(
         deck,
         cell,
         with_host(deck, cell, judged, raw),
-        slim(kept),
+        slim(raw),
         job=job,
         generation=generation,
         engine=engine,

@@ -8,8 +8,13 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ddtop import __version__
+from ddtop.commands.output import export_results
+from ddtop.events import CellMeasured
+from ddtop.journal.reader import JournalReader
+from ddtop.journal.writer import JournalWriter
 from ddtop.paths import shipped
 from tests.terminal import Terminal
 
@@ -100,6 +105,16 @@ def test_other_tools_results_go_out_and_come_in(ddtop: Cli, recording: Path, tmp
         assert "output" in back.out
     assert ddtop("export", recording, "--format", "other").rc == 2
     assert ddtop("import", tmp_path / "nothing.json").rc == 2
+
+
+def test_a_result_that_was_doubted_later_goes_out_with_its_figures(recording: Path) -> None:
+    with JournalReader(recording) as reader:
+        found = [e for _, e in reader.kinds(("cell-measured",)) if isinstance(e, CellMeasured)]
+    before = json.loads(export_results(recording, "vllm").splitlines()[-1])
+    with JournalWriter.open(recording) as writer:
+        writer.append(replace(found[-1], validity="SUSPECT", reasons=("host-fault",), raw={}))
+    after = json.loads(export_results(recording, "vllm").splitlines()[-1])
+    assert after == {**before, "ddtop_validity": "SUSPECT", "ddtop_reasons": ["host-fault"]}
 
 
 def test_a_replay_on_a_terminal(ddtop: Cli, recording: Path) -> None:

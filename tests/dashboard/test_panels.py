@@ -10,6 +10,7 @@ from ddtop import events as ev
 from ddtop.dashboard import arrange
 from ddtop.dashboard.paint import crop, line, pad, plain, spread, width_of, wrap_text
 from ddtop.dashboard.panels.alert import alert_lines
+from ddtop.dashboard.panels.cell import cell_lines
 from ddtop.dashboard.panels.footer import Hint, footer_line
 from ddtop.dashboard.panels.found import found_lines
 from ddtop.dashboard.panels.gpus import bucketed, gpu_lines, gpu_title, throttle_word
@@ -457,3 +458,25 @@ def test_a_host_without_a_plan_shows_what_was_found_and_what_cannot_be_seen() ->
 def test_a_section_of_the_probe_that_failed_says_so() -> None:
     state = fold([ev.ProbeTaken(at_s=2, mono_s=1, host="h", probe={"servers": {"error": "timeout"}})])
     assert "! servers: timeout" in "\n".join(texts(found_lines(state, 3.0, 80, 20)))
+
+
+def test_a_cell_shows_where_its_answers_part_from_the_baselines() -> None:
+    state = fold(story.running().out)
+    measured = [c for c in state.plan_cells if c.metrics]
+    base, cell = measured[0], measured[-1]
+    cell.metrics = {
+        **cell.metrics,
+        "accuracy": {
+            "baseline": base.id, "compared": 6, "equal_share": 0.5, "why": "50% of 6 outputs equal the baseline's",
+            "first_divergence_chars": 60,
+            "differences": [{"request": "2", "at": 60, "baseline": "return a\n + b", "other": "\x1b[31mreturn None"}],
+        },
+    }  # fmt: skip
+    shown = [plain(row) for row in cell_lines(state, cell, matrix(state), 100)]
+    at = next(n for n, row in enumerate(shown) if row.startswith("Answers · beside "))
+    assert "50% of 6 outputs equal the baseline's" in shown[at + 1]
+    assert shown[at + 2].strip() == "they part at character 60 (median)"
+    assert shown[at + 3].strip() == "request 2 from character 60"
+    assert shown[at + 4].split() == ["baseline", "return", "a", "+", "b"]
+    assert shown[at + 5].split() == [cell.spec.config, "return", "None"]
+    assert all("\x1b" not in row for row in shown)

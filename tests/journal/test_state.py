@@ -51,6 +51,36 @@ def test_a_sweep_folds_to_what_happened() -> None:
     assert running_cell(state) is state.cells["b2"]
 
 
+def test_a_doubt_that_comes_later_changes_the_judgement_and_no_time() -> None:
+    clock = Clock()
+    raw = {
+        "started_at_s": 100.0,
+        "ended_at_s": 130.0,
+        "window": {"zero_mono_ns": 5_000_000_000, "wall_s": 20.0},
+    }
+    state = fold(
+        [
+            ev.CellsPlanned(**clock(), cells=SPECS, baseline="auto"),
+            ev.CellStarted(**clock(), cell_id="a1", attempt=1),
+            ev.CellMeasured(
+                **clock(30), cell_id="a1", attempt=1, validity="VALID", metrics={"n": 1}, raw=raw
+            ),
+            ev.CellMeasured(
+                **clock(300),
+                cell_id="a1",
+                attempt=1,
+                validity="SUSPECT",
+                reasons=("host-fault",),
+                metrics={"n": 1},
+            ),
+        ]
+    )
+    cell, (attempt,) = state.cells["a1"], state.cells["a1"].attempts
+    assert (cell.validity, cell.reasons, cell.metrics) == ("SUSPECT", ("host-fault",), {"n": 1})
+    assert cell.seconds == 30.0 and attempt.window_mono_s == (5.0, 25.0)
+    assert attempt.measured_at_s == 1_700_000_032.0
+
+
 def test_the_matrix_shows_speedups_against_the_baseline() -> None:
     view = matrix(fold(sweep()))
     assert tps(fold(sweep())) == [1]

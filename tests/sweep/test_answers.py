@@ -105,7 +105,7 @@ def test_other_answers_are_suspect_and_shown() -> None:
         cell.metrics["accuracy"]["equal_share"] == 0
         and cell.metrics["accuracy"]["first_divergence_chars"] == 60
     )
-    shown = cell.attempts[-1].raw["differences"]
+    shown = cell.metrics["accuracy"]["differences"]
     assert (
         len(shown) == answers.SHOWN and shown[0]["at"] == 60 and shown[0]["other"].startswith("return None")
     )

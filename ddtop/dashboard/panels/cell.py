@@ -54,6 +54,7 @@ def cell_lines(state: State, cell: CellView, shown: Matrix, width: int) -> list[
         out.extend([(), *_result_lines(cell, shown)])
         out.extend(_distribution_lines(cell.metrics, width))
         out.extend(_quality_lines(cell.metrics, width))
+        out.extend(_answer_lines(state, cell, width))
     out.extend(_power_lines(state, cell, width))
     out.extend(_attempt_lines(cell, width))
     out.extend(_server_lines(cell, width))
@@ -188,6 +189,32 @@ def _quality_lines(metrics: dict[str, Any], width: int) -> list[Line]:
             for at, row in enumerate(wrap_text(words, max(20, width - 16), 3)):
                 out.append(line((f"  {label:<12}" if at == 0 else " " * 14, "label"), (row, "text")))
     return [(), line(("How it was measured", "title")), *out] if out else []
+
+
+def _answer_lines(state: State, cell: CellView, width: int) -> list[Line]:
+    """The answers beside the baseline's to the same prompts, and where they part."""
+    accuracy = cell.metrics.get("accuracy")
+    if not isinstance(accuracy, dict):
+        return []
+    base = state.cells.get(str(accuracy.get("baseline")))
+    head = f"Answers · beside {cell_title(base)}" if base is not None else "Answers"
+    role = "warn" if "answers-differ" in cell.reasons else "text"
+    out: list[Line] = [(), line((head, "title"))]
+    out.extend(
+        line("  ", (row, role)) for row in wrap_text(str(accuracy.get("why", "")), max(20, width - 2), 3)
+    )
+    if (at := accuracy.get("first_divergence_chars")) is not None:
+        out.append(line(("  they part at character ", "label"), (f"{at}", "value"), (" (median)", "dim")))
+    for found in accuracy.get("differences") or ():
+        where = f"request {found['request']} from character {found['at']}"
+        out.append(line("  ", (where, "label")))
+        for name, key in (("baseline", "baseline"), (cell.spec.config, "other")):
+            rows = wrap_text(found[key] or "(ends here)", max(20, width - 18), 2)
+            out.extend(
+                line((f"    {name if n == 0 else '':<12}  ", "dim"), (row, "text"))
+                for n, row in enumerate(rows)
+            )
+    return out
 
 
 def _short(value: Any) -> str:
