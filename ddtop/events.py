@@ -445,6 +445,14 @@ class AlertRaised(Event, frozen=True, kw_only=True, tag="alert"):
     """What the policy will do, in words."""
 
 
+class AlertDecided(Event, frozen=True, kw_only=True, tag="alert-decided"):
+    """What is done about an open alert, and who said so: a viewer, or `policy`. It stays open until that helped."""
+
+    alert_id: str
+    what: str
+    by: str
+
+
 class AlertResolved(Event, frozen=True, kw_only=True, tag="alert-resolved"):
     alert_id: str
     how: str
@@ -566,6 +574,7 @@ AnyEvent = (
     | RestartReady
     | RestartFailed
     | AlertRaised
+    | AlertDecided
     | AlertResolved
     | CellStarted
     | CellProgress
@@ -587,6 +596,7 @@ DURABLE: tuple[type[Event], ...] = (
     CellStateSet,
     CellStarted,
     AlertRaised,
+    AlertDecided,
     AlertResolved,
     RestartStarted,
     RestartReady,

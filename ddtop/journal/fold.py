@@ -187,7 +187,15 @@ def _alert(state: State, event: ev.AlertRaised) -> None:
         state.alerts[event.alert_id] = AlertView(event, event.at_s)
     else:
         # Raised again under the same id: more is known. It keeps its place, and opens if it was closed.
-        view.raised, view.resolved = event, None
+        view.raised, view.decided, view.resolved = event, None, None
+
+
+def _alert_decided(state: State, event: ev.AlertDecided) -> None:
+    view = state.alerts.get(event.alert_id)
+    if view is None:
+        state.strays += 1
+    else:
+        view.decided = event
 
 
 def _alert_resolved(state: State, event: ev.AlertResolved) -> None:
@@ -240,6 +248,7 @@ HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.StepTaken: _step,
     ev.StageProgress: _stage,
     ev.AlertRaised: _alert,
+    ev.AlertDecided: _alert_decided,
     ev.AlertResolved: _alert_resolved,
     ev.SweepPaused: _paused,
     ev.SweepResumed: _resumed,

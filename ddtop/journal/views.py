@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from ddtop.events import (
+    AlertDecided,
     AlertRaised,
     AlertResolved,
     CauseKind,
@@ -289,6 +290,8 @@ class AlertView:
     raised: AlertRaised
     at_s: float
     """When it was first raised."""
+    decided: AlertDecided | None = None
+    """What is done about it, since it was last raised."""
     resolved: AlertResolved | None = None
 
     @property

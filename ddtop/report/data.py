@@ -204,6 +204,8 @@ def _alert(alert: AlertView, start_s: float | None) -> dict[str, Any]:
         "advice": raised.advice,
         "fault_seen_s": raised.fault_seen_s,
         "raised_s": alert.at_s - since,
+        "decided": alert.decided.what if alert.decided is not None else None,
+        "decided_by": alert.decided.by if alert.decided is not None else None,
         "resolved_s": resolved.at_s - since if resolved is not None else None,
         "resolved_by": resolved.by if resolved is not None else None,
         "resolved_how": resolved.how if resolved is not None else None,

@@ -127,7 +127,9 @@ class CommandBench:
             job=job, generation=attempt.generation if attempt else None, engine=subject.launch.engine if subject else "",
             engine_version=subject.engine_version if subject else None,
         )  # fmt: skip
-        return MeasureEnd(kind="restart" if done.restart else "ended", cell_id=cell.id, results=1)
+        if done.restart:
+            return MeasureEnd(kind="restart", cell_id=cell.id, results=1, useless=done)
+        return MeasureEnd(kind="ended", cell_id=cell.id, results=1)
 
     async def _logged(self, host: Host, subject: Subject | None) -> bool:
         """Whether the server logged acceptance lengths meanwhile; its last lines are fetched first."""

@@ -6,19 +6,19 @@ configuration was given up (its cells are then failed, broken or skipped) or a p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ddtop import events as ev
 from ddtop.hosts.base import Host
-from ddtop.journal.views import RestartView
+from ddtop.journal.views import CellView, RestartView
 from ddtop.services.base import Launch
 from ddtop.sweep.alerts import alert_id, fault_judgement, start_alert
 from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
 from ddtop.sweep.measurer import MeasureEnd, Subject
 from ddtop.sweep.outcomes import cell_name, raise_cell_alert, settle_cell
-from ddtop.sweep.policy import Act, Decision, Past, decide
+from ddtop.sweep.policy import AGAIN, Decision, Past, decide
 from ddtop.sweep.reconcile import key_of, start_under_way
 from ddtop.sweep.restarter import BrokenOff, NotStarted, Restarter, Started
 from ddtop.sweep.sweepplan import OPEN_STATES
@@ -27,7 +27,6 @@ from ddtop.sweep.waits import Waits
 STOP_AFTER = ("stalled", "hung-gpu", "crash-loop", "no-tokens", "wrong-arguments", "old-server")
 """Verdicts that leave something running which must not go on holding the GPUs."""
 RETRY_PAUSE_S = 2.0
-AGAIN: tuple[Act, ...] = ("retry", "restage", "wait-clean", "wait-foreign")
 
 
 class Conductor(Waits):
@@ -146,8 +145,7 @@ class Conductor(Waits):
         decision = decide(deck.sweep.policy, j.verdict, j.kind, j.cause, past, launch.config)
         ident = self._alert_id(launch, j.cause)
         text = start_alert(j, launch.config, ident, host=deck.host_name, unit=launch.unit)
-        asks = control.attended
-        answer_by = deck.wall() + deck.sweep.policy.answer_s if asks else None
+        answer_by = control.answer_by_s(deck.wall(), deck.sweep.policy.answer_s)
         deck.emit(
             ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
             cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
@@ -155,8 +153,15 @@ class Conductor(Waits):
             fault_seen_s=result.fault_seen_s, signature_id=text.signature_id, answer_by_s=answer_by, policy=decision.words,
         )  # fmt: skip
         by = "policy"
-        if asks:
-            decision, by = await self._answer(ident, result, decision, launch)
+        if answer_by is not None:
+            policy = decision
+            decision, by = await self._answer(
+                ident,
+                policy,
+                lambda command: self._meaning(command, policy, launch, result),
+                lambda: self._interrupted(launch) is not None,
+            )
+        deck.emit(ev.AlertDecided, alert_id=ident, what=decision.words, by=by)
         if decision.act != "wait":
             deck.emit(
                 ev.RestartFailed,
@@ -192,17 +197,23 @@ class Conductor(Waits):
             n += 1
 
     async def _answer(
-        self, ident: str, result: NotStarted, policy: Decision, launch: Launch
+        self,
+        ident: str,
+        policy: Decision,
+        meaning: Callable[[ev.AnyCommand], Decision],
+        moot: Callable[[], bool],
     ) -> tuple[Decision, str]:
+        """What a person decides about an alert, and who; the policy where nobody answers, nobody is there any more, or
+        the question is `moot`."""
         deck, control = self.deck, self.control
         assert deck.sweep is not None
         until = deck.mono() + deck.sweep.policy.answer_s
         control.asking.add(ident)
         try:
-            while deck.mono() < until and control.attended:
+            while deck.mono() < until and control.attended and not moot():
                 command = control.answers.pop(ident, None)
                 if command is not None:
-                    return self._meaning(command, policy, launch, result), command.viewer
+                    return meaning(command), command.viewer
                 if control.stop is not None:
                     raise StopSweepError("stopped", f"stopped by {control.stop}")
                 await deck.wait(1.0)
@@ -247,7 +258,6 @@ class Conductor(Waits):
         elif by == "policy":
             # What is wrong may just be going away (a port, GPU memory, a colleague's systemctl).
             await deck.wait_until(lambda: self._interrupted(launch) is not None, RETRY_PAUSE_S)
-        deck.note("info", f"{launch.config}: {decision.words} ({by})")
         return self._interrupted(launch) is None
 
     async def _stop_unit(self, host: Host, launch: Launch) -> None:
@@ -303,17 +313,67 @@ class Conductor(Waits):
             return
         past = self._cell_past.setdefault(cell.id, [])
         decision = decide(deck.sweep.policy, j.verdict, j.kind, j.cause, past, cell_name(cell))
-        past.append(Past(kind=j.kind, cause=j.cause, act=decision.act))
-        raise_cell_alert(
+        answer_by = self.control.answer_by_s(deck.wall(), deck.sweep.policy.answer_s)
+        ident = raise_cell_alert(
             deck, cell, j.verdict, j.cause, j.kind, j.text, j.evidence, decision, advice=j.advice,
-            signature_id=j.signature_id, fault_seen_s=end.fault_seen_s, unit=launch.unit,
+            signature_id=j.signature_id, fault_seen_s=end.fault_seen_s, unit=launch.unit, answer_by_s=answer_by,
         )  # fmt: skip
         number = cell.attempts[-1].number if cell.attempts else None
+        by = "policy"
+        if answer_by is not None:
+            if cell.state == "running":
+                deck.emit(
+                    ev.CellStateSet, cell_id=cell.id, state="interrupted", reason=j.text, attempt=number
+                )
+            decision, by = await self._ask_about(ident, decision, cell)
+        deck.emit(ev.AlertDecided, alert_id=ident, what=decision.words, by=by)
+        past.append(Past(kind=j.kind, cause=j.cause, act=decision.act))
         if cell.state in OPEN_STATES:
-            settle_cell(deck, cell, decision, j.cause, number=number, signature_id=j.signature_id)
+            settle_cell(deck, cell, decision, j.cause, number=number, signature_id=j.signature_id, by=by)
         if decision.act == "stop":
             raise StopSweepError("some-failed", j.text)
         if decision.act == "restage":
             await self.stage(host)
         elif decision.act == "wait-clean":
             await self.wait_clean(host)
+
+    async def _ask_about(self, ident: str, policy: Decision, cell: CellView) -> tuple[Decision, str]:
+        return await self._answer(
+            ident,
+            policy,
+            lambda command: _cell_meaning(command, policy, cell),
+            lambda: cell.state not in OPEN_STATES or self.control.restart is not None,
+        )
+
+    async def before_another_try(self, end: MeasureEnd) -> None:
+        """A result that cannot count, for which the server would be restarted: whoever is there may say otherwise."""
+        useless, deck = end.useless, self.deck
+        cell = deck.state.cells.get(end.cell_id or "")
+        if useless is None or useless.alert_id is None or useless.decision is None or cell is None:
+            return
+        decision, by = useless.decision, "policy"
+        alert = deck.state.alerts.get(useless.alert_id)
+        if alert is None or not alert.open:
+            return
+        if alert.raised.answer_by_s is not None:
+            decision, by = await self._ask_about(alert.id, decision, cell)
+        deck.emit(ev.AlertDecided, alert_id=useless.alert_id, what=decision.words, by=by)
+        if by != "policy" and cell.state in OPEN_STATES:
+            number = cell.attempts[-1].number if cell.attempts else None
+            settle_cell(
+                deck, cell, decision, cell.cause or alert.raised.cause, number=number, no_tokens=useless.no_tokens, by=by
+            )  # fmt: skip
+
+
+def _cell_meaning(command: ev.AnyCommand, policy: Decision, cell: CellView) -> Decision:
+    name = cell_name(cell)
+    match command:
+        case ev.Retry():
+            return Decision(act="retry", words=f"start the server and {name} again")
+        case ev.Restage():
+            return Decision(act="restage", words=f"re-stage the model, then {name} again")
+        case ev.MarkBroken():
+            return Decision(act="broken", words=f"{name} is marked broken by {command.viewer}")
+        case ev.Skip():
+            return Decision(act="skip", words=f"{name} is skipped by {command.viewer}")
+    return policy

@@ -41,3 +41,7 @@ class Control:
     @property
     def attended(self) -> bool:
         return bool(self.viewers)
+
+    def answer_by_s(self, now_s: float, answer_s: float) -> float | None:
+        """Until when a question waits for a person; None where nobody is there to be asked."""
+        return now_s + answer_s if self.attended else None

@@ -217,6 +217,7 @@ class Controller:
         """What the end of a job means for what comes next."""
         if end.kind == "restart":
             self._force.add(key)
+            await self.conductor.before_another_try(end)
         elif end.kind == "dead":
             self._force.add(key)
             await self.conductor.after_death(host, end, self.sweep.launches[key])
@@ -310,7 +311,7 @@ class Controller:
 
     def _raise(self, ident: str, text: AlertText) -> None:
         deck = self.deck
-        answer_by = deck.wall() + self.sweep.policy.answer_s if self.control.attended else None
+        answer_by = self.control.answer_by_s(deck.wall(), self.sweep.policy.answer_s)
         deck.emit(
             ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
             cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,

@@ -46,6 +46,8 @@ class MeasureEnd:
     cell_id: str | None = None
     fault_seen_s: float | None = None
     results: int = 0
+    useless: Committed | None = None
+    """The result for which the server is restarted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,7 +177,9 @@ class Measurer:
                         await self._stop_job(host, job)
                         if subject is not None and self._died(subject):
                             return await self._dead(host, job, subject, log, str(item["id"]), results)
-                        return MeasureEnd(kind="restart", cell_id=str(item["id"]), results=results)
+                        return MeasureEnd(
+                            kind="restart", cell_id=str(item["id"]), results=results, useless=done
+                        )
                     if stop_after or (done is not None and done.no_tokens and done.state == "broken"):
                         # Where a whole configuration is broken, the job must not go on with its other cells.
                         await self._stop_job(host, job)
@@ -255,7 +259,13 @@ class Measurer:
         return commit(
             self.deck, cell_id, raw, job=job, generation=generation, engine=launch.engine if launch else "",
             engine_version=subject.engine_version if subject else self._version(generation), known=known,
+            answer_by_s=self._answer_by_s() if subject is not None else None,
         )  # fmt: skip
+
+    def _answer_by_s(self) -> float | None:
+        deck = self.deck
+        assert deck.sweep is not None
+        return self.control.answer_by_s(deck.wall(), deck.sweep.policy.answer_s)
 
     def _version(self, generation: Generation | None) -> str | None:
         for restart in reversed(self.deck.state.restarts):

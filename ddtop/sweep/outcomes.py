@@ -7,7 +7,7 @@ runner's. It is idempotent: a result that the journal has is not taken twice.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -36,7 +36,7 @@ from ddtop.sweep import answers
 from ddtop.sweep.alerts import AlertText, alert_id, cell_alert
 from ddtop.sweep.deck import Deck
 from ddtop.sweep.hostdoubts import with_host
-from ddtop.sweep.policy import Decision, decide_cell
+from ddtop.sweep.policy import AGAIN, Decision, decide_cell
 from ddtop.sweep.sweepplan import OPEN_STATES
 
 KEEP_B = 250_000
@@ -52,6 +52,10 @@ class Committed:
     restart: bool = False
     no_tokens: bool = False
     judged: CellJudgement | None = None
+    alert_id: str | None = None
+    """The alert that was raised for it."""
+    decision: Decision | None = None
+    """What the policy says about it."""
 
 
 def cell_name(cell: CellView) -> str:
@@ -110,9 +114,10 @@ def tried_before(cell: CellView, number: int, fault: str) -> int:
 
 def commit(
     deck: Deck, cell_id: str, raw: Mapping[str, Any], *, job: str, generation: Generation | None,
-    engine: str, engine_version: str | None, known: Mapping[str, Any] | None = None,
+    engine: str, engine_version: str | None, known: Mapping[str, Any] | None = None, answer_by_s: float | None = None,
 ) -> Committed | None:  # fmt: skip
-    """Takes one result of the load generator. None where it is had already, or the cell is not of this plan."""
+    """Takes one result of the load generator. None where it is had already, or the cell is not of this plan.
+    `answer_by_s`: until when a person is asked about a result that costs a restart."""
     cell = deck.state.cells.get(cell_id)
     if cell is None:
         return None
@@ -145,6 +150,7 @@ def commit(
         generation=generation,
         engine=engine,
         engine_version=engine_version,
+        answer_by_s=answer_by_s,
     )
 
 
@@ -192,7 +198,7 @@ def slo_of(deck: Deck) -> Slo | None:
 
 def commit_judged(
     deck: Deck, cell: CellView, judged: CellJudgement, raw: dict[str, Any], *, job: str,
-    generation: Generation | None, engine: str, engine_version: str | None,
+    generation: Generation | None, engine: str, engine_version: str | None, answer_by_s: float | None = None,
 ) -> Committed:  # fmt: skip
     """Writes down a judged result, then what it makes of the cell."""
     assert deck.sweep is not None
@@ -223,30 +229,34 @@ def commit_judged(
     text = f"{cell_name(cell)} gave no usable result: {judged.cause}" + (f" ({detail})" if detail else "")
     verdict: Verdict = "no-tokens" if no_tokens else "measuring-failed"
     kind: CauseKind = "bug" if side == "server" else "transient"
-    raise_cell_alert(
+    asks = side == "server" and decision.act in AGAIN
+    ident = raise_cell_alert(
         deck, cell, verdict, "zero-tokens" if no_tokens else judged.cause, kind, text,
         (Evidence(source="job", text=f"{job}: {detail or judged.cause}"),), decision,
+        answer_by_s=answer_by_s if asks else None,
     )  # fmt: skip
-    return settle_cell(
+    settled = settle_cell(
         deck, cell, decision, "zero-tokens" if no_tokens else judged.cause, number=number, engine_version=engine_version,
         restart=side == "server", no_tokens=no_tokens, judged=judged,
     )  # fmt: skip
+    return replace(settled, alert_id=ident, decision=decision)
 
 
 def settle_cell(
     deck: Deck, cell: CellView, decision: Decision, cause: str, *, number: int | None = None,
     engine_version: str | None = None, signature_id: str | None = None, restart: bool = False,
-    no_tokens: bool = False, judged: CellJudgement | None = None,
+    no_tokens: bool = False, judged: CellJudgement | None = None, by: str = "policy",
 ) -> Committed:  # fmt: skip
-    """Sets the cell's state as the policy decided, and closes its alert once nothing more is tried."""
-    again = decision.act in ("retry", "wait-clean", "wait-foreign", "restage")
-    state: CellState = "interrupted" if again else "broken" if decision.act == "broken" else "failed"
+    """Sets the cell's state as was decided, and closes its alert once nothing more is tried."""
+    again = decision.act in AGAIN
+    ends: dict[str, CellState] = {"broken": "broken", "skip": "skipped"}
+    state: CellState = "interrupted" if again else ends.get(decision.act, "failed")
     deck.emit(
         CellStateSet, cell_id=cell.id, state=state, reason=decision.words, cause=cause, attempt=number,
-        signature_id=signature_id, engine_version=engine_version, by="policy",
+        signature_id=signature_id, engine_version=engine_version, by=by,
     )  # fmt: skip
     if not again:
-        resolve_cell_alerts(deck, cell.id, decision.words)
+        resolve_cell_alerts(deck, cell.id, decision.words, by)
         if no_tokens and decision.act == "broken":
             break_siblings(deck, cell, decision.words, cause, engine_version)
     return Committed(state=state, restart=again and restart, no_tokens=no_tokens, judged=judged)
@@ -269,9 +279,9 @@ def break_siblings(deck: Deck, cell: CellView, words: str, cause: str, engine_ve
 def raise_cell_alert(
     deck: Deck, cell: CellView, verdict: Verdict, cause: str, kind: CauseKind, text: str,
     evidence: tuple[Evidence, ...], decision: Decision, *, advice: str = "", signature_id: str | None = None,
-    fault_seen_s: float | None = None, unit: str | None = None,
-) -> None:  # fmt: skip
-    """One alert for each cell and cause; raised again it says what is done now, and does not ring twice."""
+    fault_seen_s: float | None = None, unit: str | None = None, answer_by_s: float | None = None,
+) -> str:  # fmt: skip
+    """One alert for each cell and cause; raised again it says what is done now, and does not ring twice. Returns its id."""
     ident = alert_id(deck.run_id, "cell", cell.id, cause)
     words: AlertText = cell_alert(
         deck.host_name,
@@ -291,8 +301,9 @@ def raise_cell_alert(
         AlertRaised, alert_id=ident, title=words.title, verdict=words.verdict, cause=words.cause,
         cause_text=words.cause_text, kind=words.kind, advice=words.advice, evidence=words.evidence,
         actions=words.actions, cell_ids=(cell.id,), policy=decision.words, signature_id=signature_id,
-        fault_seen_s=fault_seen_s, unit=unit or unit_of(deck, cell) or None,
+        fault_seen_s=fault_seen_s, unit=unit or unit_of(deck, cell) or None, answer_by_s=answer_by_s,
     )  # fmt: skip
+    return ident
 
 
 def unit_of(deck: Deck, cell: CellView) -> str:

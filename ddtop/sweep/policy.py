@@ -21,6 +21,9 @@ from ddtop.events import CauseKind, Verdict
 
 Act = Literal["retry", "fail", "broken", "wait-clean", "wait-foreign", "restage", "wait", "stop", "skip"]
 
+AGAIN: tuple[Act, ...] = ("retry", "restage", "wait-clean", "wait-foreign")
+"""What ends in another try."""
+
 RESTAGE_CAUSES = frozenset(
     {"model-path-missing", "model-weights-missing", "model-weights-damaged", "model-missing"}
 )

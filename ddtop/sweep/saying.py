@@ -83,6 +83,8 @@ def line_for(event: ev.Event, state: State) -> str | None:
             advice = f"\n    advice: {event.advice}" if event.advice else ""
             before = f"\n    {event.seen_before}" if event.seen_before else ""
             return f"! {event.title} [{event.verdict}/{event.cause}] {event.cause_text}{seen}{what}{proof}{advice}{before}"
+        case ev.AlertDecided():
+            return f"decided: {event.what} ({event.by})"
         case ev.AlertResolved():
             return f"alert over: {event.how} ({event.by})"
         case ev.CellMeasured():

@@ -47,7 +47,7 @@ class Waits:
         deck.emit(
             ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
             cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
-            answer_by_s=deck.wall() + answer_s if control.attended else None, policy="the sweep stops",
+            answer_by_s=control.answer_by_s(deck.wall(), answer_s), policy="the sweep stops",
         )  # fmt: skip
         until = deck.mono() + answer_s
         control.asking.add(ident)

@@ -316,6 +316,21 @@ def test_the_alert_names_cause_and_keys_at_any_width(width: int) -> None:
     assert "56s" in shown
 
 
+@pytest.mark.parametrize("width", (80, 200))
+def test_an_alert_says_what_was_decided_about_it_and_no_longer_counts_down(width: int) -> None:
+    script = story.failed()
+    script.add(ev.AlertDecided, alert_id=story.ALERT, what="start b16 again (try 2 of 2)", by="ann@desk")
+    rows = [plain(r) for r in alert_lines(fold(script.out), script.now + 4, width, narrow=width < 100)]
+    assert (
+        "start b16 again (try 2 of 2) · ann@desk" in rows[-1]
+        and "ago" in rows[-1]
+        and " in 5" not in rows[-1]
+    )
+    assert all(width_of(line(row)) <= width for row in rows)
+    script.add(ev.AlertRaised, **story.alert_fields(script.now))
+    assert " in 5" in plain(alert_lines(fold(script.out), script.now + 4, width, narrow=width < 100)[-1])
+
+
 def test_no_alert_no_bar() -> None:
     assert alert_lines(fold(story.running().out), 0, 80, narrow=True) == []
 

@@ -363,6 +363,66 @@ def test_a_failed_start_asks_and_a_person_decides() -> None:
     assert {c.by for c in rig.state.plan_cells if c.spec.config == "b"} == {"me"}
 
 
+def dies_attended(answer: Callable[[Rig, ev.AlertRaised], None]) -> tuple[Rig, list[float]]:
+    """A server that dies under a cell while a dashboard is open; the moments of alert and decision."""
+    rig, moments = Rig(), []
+    rig.world.faults = {"--context-length 8192": "exit-mid"}
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        rig.give(ev.Attend)
+        if isinstance(event, ev.AlertRaised):
+            assert event.answer_by_s == event.at_s + 60.0 and event.cell_ids == ("b1",)
+            assert rig.state.cells["b1"].state == "interrupted", "nothing runs while a person is asked"
+            answer(rig, event)
+        if isinstance(event, ev.AlertRaised | ev.AlertDecided):
+            moments.append(event.at_s)
+
+    rig.on_event = see
+    rig.run()
+    return rig, moments
+
+
+def test_a_server_that_died_under_a_cell_asks_and_a_person_decides() -> None:
+    rig, moments = dies_attended(lambda rig, alert: rig.give(ev.Skip, alert_id=alert.alert_id, cell_id="b1"))
+    assert rig.states("b") == ["done", "skipped"] and rig.states("c") == ["done", "done"]
+    assert rig.state.cells["b1"].by == "me" and moments[1] - moments[0] < 2
+    (alert,) = rig.state.alerts.values()
+    assert alert.decided is not None and alert.decided.by == "me" and "is skipped by me" in alert.decided.what
+    assert not alert.open
+    rig, moments = dies_attended(lambda rig, alert: rig.give(ev.Retry, alert_id=alert.alert_id, cell_id="b1"))
+    assert rig.states("b") == ["done", "done"] and moments[1] - moments[0] < 2
+
+
+def test_a_server_that_died_under_a_cell_is_left_to_the_policy_when_nobody_answers() -> None:
+    rig, moments = dies_attended(lambda rig, alert: None)
+    assert rig.states("b") == ["done", "done"] and 59 < moments[1] - moments[0] < 63
+    (alert,) = rig.state.alerts.values()
+    assert alert.decided is not None and alert.decided.by == "policy" and not alert.open
+
+
+def test_a_question_about_a_cell_ends_when_a_person_settles_the_cell_otherwise() -> None:
+    rig, moments = dies_attended(lambda rig, alert: rig.give(ev.MarkBroken, cell_id="b1"))
+    assert rig.states("b") == ["done", "broken"] and moments[1] - moments[0] < 2
+
+
+def test_a_useless_result_asks_before_the_restart() -> None:
+    rig, asked = Rig(), []
+    rig.world.broken_cells = {"b1"}
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        rig.give(ev.Attend)
+        if isinstance(event, ev.AlertRaised):
+            asked.append(event.answer_by_s)
+            rig.give(ev.MarkBroken, alert_id=event.alert_id, cell_id="b1")
+
+    rig.on_event = see
+    assert rig.run().word == "some-failed"
+    assert len(asked) == 1 and asked[0] is not None
+    assert rig.states("b") == ["done", "broken"] and rig.world.served.count("b1") == 1
+    assert rig.state.cells["b1"].by == "me" and not rig.state.open_alerts
+    assert len(rig.world.starts) == 3, "no restart for a cell that a person gave up"
+
+
 def test_unanswered_the_policy_decides() -> None:
     rig = Rig()
     rig.world.faults = {"--context-length 8192": "crash"}
