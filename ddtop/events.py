@@ -371,11 +371,11 @@ class RestartStarted(Event, frozen=True, kw_only=True, tag="restart-started"):
 
 
 class PhaseSeen(Event, frozen=True, kw_only=True, tag="phase"):
-    """A restart entered, moved in, or left a phase."""
+    """A restart entered, moved in, left or did not get out of a phase."""
 
     attempt_id: str
     phase: Phase
-    state: Literal["running", "done", "skipped"]
+    state: Literal["running", "done", "skipped", "failed"]
     elapsed_s: float = 0.0
     """Seconds in this phase so far."""
     pct: float | None = None

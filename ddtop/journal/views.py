@@ -225,7 +225,7 @@ class PhaseView:
     """One phase of a restart."""
 
     phase: Phase
-    state: Literal["running", "done", "skipped"]
+    state: Literal["running", "done", "skipped", "failed"]
     first_at_s: float
     """When this phase was first seen."""
     at_s: float
@@ -273,6 +273,13 @@ class RestartView:
     cause: str | None = None
     kind: CauseKind | None = None
     alert_id: str | None = None
+
+    @property
+    def stuck(self) -> PhaseView | None:
+        """The phase in which the start ended, while nobody has decided yet what is done about it."""
+        if self.outcome != "running":
+            return None
+        return next((p for p in self.phases.values() if p.state == "failed"), None)
 
     @property
     def phase(self) -> PhaseView | None:

@@ -48,14 +48,16 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     [0.0, 50.0, 100.0, 150.0, 200.0]
     """
     span = high - low
-    if not math.isfinite(span) or span <= 0:
-        return [low, low + 1.0]
+    size = max(abs(low), abs(high))
+    if not math.isfinite(span) or span <= max(TINY, 1e-12 * size):  # no room for a round number between them
+        return [low, low + max(1.0, abs(low))]
     rough = span / count
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next((unit * m for m in (1, 2, 2.5, 5, 10) if unit * m >= rough), unit * 10)
     first = math.floor(low / step)
     last = math.ceil(high / step)
-    return [round(step * i, 10) for i in range(first, last + 1)]
+    digits = max(10, 2 - math.floor(math.log10(step)))
+    return [round(step * i, digits) for i in range(first, last + 1)]
 
 
 def bars(title: str, unit: str, items: Sequence[Bar]) -> str:

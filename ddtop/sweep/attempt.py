@@ -58,7 +58,7 @@ class Attempt:
         self._gpu_mib: float | None = None
         self._busy_since: float | None = None
         self._told_gate: dict[str, tuple[str, str]] = {}
-        self._told_phases: dict[str, tuple[bool, int, int]] = {}
+        self._told_phases: dict[str, tuple[bool, bool, int, int]] = {}
         self._told_at = 0.0
         self._had: set[str] = set()
 
@@ -196,7 +196,7 @@ class Attempt:
         due = now - self._told_at >= TELL_S or end
         for phase in self._in_order():
             one = self.phases.of[phase]
-            key2 = (one.running, one.count, int(one.pct or 0))
+            key2 = (one.running, one.failed, one.count, int(one.pct or 0))
             if self._told_phases.get(phase) == key2 and not (due and one.running):
                 continue
             self._told_phases[phase] = key2
@@ -210,7 +210,8 @@ class Attempt:
         one = self.phases.of[phase]
         r = self.readings()
         self.deck.emit(
-            PhaseSeen, attempt_id=self.id, phase=one.phase, state="running" if one.running else "done",
+            PhaseSeen, attempt_id=self.id, phase=one.phase,
+            state="running" if one.running else "failed" if one.failed else "done",
             elapsed_s=round(one.elapsed_s(now), 3), pct=one.pct, detail=(note if one.running else None) or one.detail,
             eta_s=_rounded(eta_s(self.phases, now, self.limits.slow_note)) if one.running else None,
             quiet_s=round(r.progress.quiet_s(now) if one.running else one.gap_s, 3),
@@ -222,7 +223,9 @@ class Attempt:
         now = self.deck.mono()
         gap = max(self.progress.gap_s, self.progress.quiet_s(now))
         self.phases = (
-            enter(self.phases, "ready", now, gap_s=gap) if ready else leave(self.phases, now, gap_s=gap)
+            enter(self.phases, "ready", now, gap_s=gap)
+            if ready
+            else leave(self.phases, now, gap_s=gap, failed=True)
         )
 
 

@@ -26,6 +26,8 @@ class OnePhase:
     """Seconds of earlier visits."""
     count: int = 1
     running: bool = True
+    failed: bool = False
+    """The start ended in it."""
     pct: float | None = None
     pct_at: float | None = None
     first_pct: float | None = None
@@ -61,18 +63,18 @@ def enter(p: Phases, phase: Phase, at: float, *, detail: str | None = None, gap_
         of[phase] = OnePhase(phase=phase, entered_at=at, detail=detail)
     else:
         of[phase] = replace(
-            old, entered_at=at, running=True, count=old.count + 1, pct=None, pct_at=None, first_pct=None,
+            old, entered_at=at, running=True, failed=False, count=old.count + 1, pct=None, pct_at=None, first_pct=None,
             first_pct_at=None, eta_said_s=None, detail=detail,
         )  # fmt: skip
     return Phases(current=phase, of=of)
 
 
-def leave(p: Phases, at: float, *, gap_s: float = 0.0) -> Phases:
-    """`p` with the running phase done."""
+def leave(p: Phases, at: float, *, gap_s: float = 0.0, failed: bool = False) -> Phases:
+    """`p` with the running phase done, or `failed` in it."""
     now = p.now
     if now is None or not now.running:
         return p
-    done = replace(now, running=False, before_s=now.elapsed_s(at), gap_s=max(now.gap_s, gap_s))
+    done = replace(now, running=False, failed=failed, before_s=now.elapsed_s(at), gap_s=max(now.gap_s, gap_s))
     return replace(p, of={**p.of, now.phase: done})
 
 

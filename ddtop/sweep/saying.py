@@ -66,6 +66,8 @@ def line_for(event: ev.Event, state: State) -> str | None:
             usual = f", usually {_seconds(event.expected_s)}" if event.expected_s else ""
             return f"restart {event.unit} for {event.config} tp{event.tp}{usual}"
         case ev.PhaseSeen():
+            if event.state == "failed":
+                return f"  {event.phase} not passed after {_seconds(event.elapsed_s)}"
             return f"  {event.phase} {_seconds(event.elapsed_s)}" if event.state == "done" else None
         case ev.GateSeen():
             mark = {True: "✓", False: "✗", None: "?"}[event.ok]

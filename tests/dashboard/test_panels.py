@@ -211,6 +211,26 @@ def test_nothing_soothing_is_said_while_an_alert_is_open() -> None:
     assert "still moving" not in troubled
 
 
+def test_a_start_that_failed_does_not_go_on_while_a_person_is_asked() -> None:
+    script = story.Script()
+    story.begin(script)
+    attempt = story.restart(script, "b16", "inv", ready=False)
+    script.add(ev.PhaseSeen, attempt_id=attempt, phase="loading", state="failed", elapsed_s=1.0)
+    ended = script.now
+    script.add(ev.AlertRaised, **story.alert_fields(script.now))
+    script.now += 30
+    state = fold(script.out)
+    rows = texts(restart_lines(state, script.now, 80, 9))
+    took = duration(ended - state.restarts[-1].started_at_s)
+    assert rows[0].rstrip() == f"✗ failed after {took} · nccl-system-error"
+    assert "✗ load 1s" in "\n".join(rows) and "· ready" not in "\n".join(rows)
+    assert "✗ not started" in plain(header_line(state, script.now, 120, LIVE))
+    script.add(
+        ev.PhaseSeen, attempt_id=attempt, phase="loading", state="running", elapsed_s=2.0
+    )  # wait longer
+    assert texts(restart_lines(fold(script.out), script.now, 80, 9))[0].startswith("▶ starting")
+
+
 def test_a_gate_part_that_cannot_be_known_is_told_from_one_that_fails() -> None:
     script = story.Script()
     story.begin(script)

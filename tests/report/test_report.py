@@ -6,6 +6,7 @@ import csv
 import doctest
 import io
 import json
+import math
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -31,7 +32,7 @@ from ddtop.report import (
     report_json,
     report_markdown,
 )
-from ddtop.report.charts import Bar, Series, bars, lines, scatter
+from ddtop.report.charts import Bar, Series, bars, lines, scatter, ticks
 from ddtop.report.text import aligned, field
 from tests.journal.made import NEW, Clock, any_event, measured, restart, spec, sweep
 
@@ -270,7 +271,16 @@ def test_a_run_that_only_watched_has_a_report_too() -> None:
     assert report_json([recording])["cells"] == []
 
 
-_numbers = st.floats(-1e6, 1e6) | st.sampled_from([float("nan"), float("inf"), 0.0, 1e-12, 1e300])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0.0, 5e-324), (0.0, 1e-320), (1.0, 1.0 + 2e-16), (1e300, 1e300), (-1e6, -1e6), (0.0, 1e-12)],
+)
+def test_an_axis_of_hardly_any_length_has_ticks(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 2 <= len(found) < 20 and all(math.isfinite(tick) for tick in found) and found[0] < found[-1]
+
+
+_numbers = st.floats(-1e6, 1e6) | st.sampled_from([float("nan"), float("inf"), 0.0, 5e-324, 1e-12, 1e300])
 
 
 @settings(max_examples=60, deadline=None)

@@ -111,6 +111,8 @@ def service_part(state: State, now_s: float) -> tuple[Line, Line]:
     name = line((unit_name(unit), "label"))
     status = state.services[unit].status if unit in state.services else None
     if restart is not None and restart.outcome == "running":
+        if restart.stuck is not None:
+            return name, line((f"✗ not started {duration(now_s - restart.started_at_s)}", "bad"))
         phase = restart.phase
         word = phase.phase if phase is not None else "restarting"
         return name, line((f"◌ {word} {duration(now_s - restart.started_at_s)}", "run"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddtop.dashboard.paint import Line, Span, crop, fit_text, line, width_of
 from ddtop.dashboard.text import bar, duration, size, unit_name
-from ddtop.events import GatePartName, Phase
+from ddtop.events import AlertRaised, GatePartName, Phase
 from ddtop.journal.state import State
 from ddtop.journal.views import PhaseView, RestartView, StageView
 
@@ -51,8 +51,9 @@ def restart_lines(state: State, now_s: float, width: int, height: int) -> list[L
         if not rows:
             rows.append(line(("no restart in this run yet", "dim")))
         return rows[:height]
-    troubled = any(a.raised.attempt_id in (None, restart.attempt_id) for a in state.open_alerts)
-    rows.append(summary_line(restart, now_s, width, troubled))
+    mine = [a.raised for a in state.open_alerts if a.raised.attempt_id == restart.attempt_id]
+    troubled = any(a.raised.attempt_id is None for a in state.open_alerts)
+    rows.append(summary_line(restart, now_s, width, mine[-1] if mine else None, troubled))
     seen = [view for view in restart.phases.values() if _worth_a_word(view)]
     rows.extend(flow([_phase(view, now_s, restart) for view in seen] + _to_come(restart), width))
     detail = _detail(restart, width)
@@ -63,10 +64,12 @@ def restart_lines(state: State, now_s: float, width: int, height: int) -> list[L
     return [crop(row, width) for row in rows[:height]]
 
 
-def summary_line(restart: RestartView, now_s: float, width: int, troubled: bool = False) -> Line:
+def summary_line(
+    restart: RestartView, now_s: float, width: int, alert: AlertRaised | None = None, troubled: bool = False
+) -> Line:
     """How the restart stands, for how long, and how long such a start takes.
 
-    `troubled` says that an alert about it is open: then nothing soothing is said.
+    `alert` is the open one about it, `troubled` says that there is another: then nothing soothing is said.
     """
     if restart.outcome == "ready":
         took = restart.ready_s if restart.ready_s is not None else restart.seconds
@@ -80,10 +83,14 @@ def summary_line(restart: RestartView, now_s: float, width: int, troubled: bool 
         return crop(line((f"✗ {restart.verdict or 'failed'}", "bad"), (text, "label")), width)
     if restart.outcome == "interrupted":
         return line(("‖ interrupted", "warn"))
+    if restart.stuck is not None:
+        after = f" after {duration(max(0.0, restart.stuck.at_s - restart.started_at_s))}"
+        verdict, cause = (alert.verdict, f" · {alert.cause}") if alert is not None else ("failed", "")
+        return crop(line((f"✗ {verdict}", "bad"), (after + cause, "label")), width)
     spent = now_s - restart.started_at_s
     expected = f" of about {duration(restart.expected_s)}" if restart.expected_s is not None else ""
     spans = line(("▶ starting", "run"), (f" {duration(spent)}{expected}", "label"))
-    if not troubled and restart.expected_s is not None and spent > 1.2 * restart.expected_s:
+    if alert is None and not troubled and restart.expected_s is not None and spent > 1.2 * restart.expected_s:
         spans = (*spans, Span(" · slower than usual, still moving", "dim"))
     return crop(spans, width)
 
@@ -99,7 +106,7 @@ def _phase(view: PhaseView, now_s: float, restart: RestartView) -> Line:
         return line(("✓ ", "ok"), (word, "label"), (f" {duration(view.elapsed_s)}", "dim"))
     if view.state == "skipped":
         return line((f"– {word} skipped", "dim"))
-    if restart.outcome == "failed":
+    if view.state == "failed" or restart.outcome == "failed":
         return line((f"✗ {word} {duration(view.elapsed_s)}", "bad"))
     if restart.outcome != "running":
         return line(("✓ ", "ok"), (word, "label"))
@@ -117,7 +124,7 @@ def _phase(view: PhaseView, now_s: float, restart: RestartView) -> Line:
 
 
 def _to_come(restart: RestartView) -> list[Line]:
-    if restart.outcome != "running":
+    if restart.outcome != "running" or restart.stuck is not None:
         return []
     seen = set(restart.phases)
     last = max((at for at, (name, _) in enumerate(PHASES) if name in seen), default=-1)
@@ -180,7 +187,7 @@ def _gate_state(restart: RestartView, name: GatePartName) -> tuple[str, str, str
         return "?", "warn", when
     if seen.ok:
         return "✓", "ok", when
-    pending = restart.outcome == "running"
+    pending = restart.outcome == "running" and restart.stuck is None
     return ("◌", "dim", when) if pending else ("✗", "bad", when)
 
 
