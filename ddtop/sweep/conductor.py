@@ -216,6 +216,7 @@ class Conductor(Waits):
                     return meaning(command), command.viewer
                 if control.stop is not None:
                     raise StopSweepError("stopped", f"stopped by {control.stop}")
+                deck.check_link()
                 await deck.wait(1.0)
         finally:
             control.asking.discard(ident)

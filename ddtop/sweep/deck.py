@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ddtop.errors import HostLostError
 from ddtop.events import AlertRaised, Event, GpuReading, LogLine, Note
 from ddtop.journal.state import State, apply
 from ddtop.services.base import Launch, Service
@@ -123,6 +124,11 @@ class Deck:
 
     def note(self, level: str, text: str) -> None:
         self.emit(Note, level=level, text=text)
+
+    def check_link(self) -> None:
+        """Raises HostLostError where the connection is gone: no question outlives the host it is about."""
+        if self.state.host.link in ("lost", "connecting"):
+            raise HostLostError("lost while a person was asked", host=self.host_name)
 
     # ---- waking up
 

@@ -86,6 +86,7 @@ class StepTaker:
                         return (), answer.viewer
                 if control.stop is not None:
                     raise StopSweepError("stopped", f"stopped by {control.stop}")
+                deck.check_link()
                 await deck.wait(1.0)
         finally:
             control.asking -= alerts | {plan_id}

@@ -55,6 +55,7 @@ class Waits:
             while control.attended and deck.mono() < until:
                 if isinstance(control.answers.pop(ident, None), ev.Restage | ev.Retry | ev.Resume):
                     return await self.stage(host)
+                deck.check_link()
                 await deck.wait(1.0)
         finally:
             control.asking.discard(ident)

@@ -405,6 +405,35 @@ def test_a_question_about_a_cell_ends_when_a_person_settles_the_cell_otherwise()
     assert rig.states("b") == ["done", "broken"] and moments[1] - moments[0] < 2
 
 
+@pytest.mark.parametrize("fault", ["crash", "exit-mid"])
+def test_no_question_outlives_the_connection_it_is_about(fault: str) -> None:
+    """The host goes down while a person is asked: what it is like afterwards is said at once, not after the question."""
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": fault}
+    moments: dict[str, float] = {}
+
+    def back() -> None:
+        rig.world.faults = {}
+        rig.world.reboot()
+        rig.world.link_up = True
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        rig.give(ev.Attend)
+        if isinstance(event, ev.AlertRaised) and event.answer_by_s and "asked" not in moments:
+            moments["asked"] = event.at_s
+            rig.world.link_up = False
+            rig.world.drop()
+            asyncio.get_running_loop().call_later(10.0, back)
+        if isinstance(event, ev.HostRebooted | ev.StepsPlanned):
+            moments.setdefault(type(event).__name__, event.at_s)
+
+    rig.on_event = see
+    assert rig.run().word == "done"
+    once_each(rig.events)
+    assert moments["HostRebooted"] - moments["asked"] < 15 and moments["StepsPlanned"] - moments["asked"] < 15
+    assert rig.state.open_alerts == []
+
+
 def test_a_useless_result_asks_before_the_restart() -> None:
     rig, asked = Rig(), []
     rig.world.broken_cells = {"b1"}
