@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ddtop.errors import DdtopError, UsageError
-from ddtop.inspect.files import NotJudgedError, input_number, is_ssh_config, result, text_of
+from ddtop.inspect.files import (
+    NotJudgedError,
+    input_number,
+    is_ssh_config,
+    join_reads,
+    result,
+    text_of,
+)
 from ddtop.inspect.guess import guess_kind
 from ddtop.inspect.proof import head_lines, last_events, number_lines
 from ddtop.inspect.render import render_text, to_json
@@ -25,6 +32,10 @@ GROUP_KINDS = {
 
 EXIT_OK, EXIT_USAGE, EXIT_NOT_JUDGED = 0, 2, 12
 MAX_BYTES = 1 << 30
+
+_STREAMS = {"log", "metrics", "sse", "unit"}
+"""Kinds whose inputs are streams: successive reads of one belong together. (Of GPUs and folders each read is a
+reading of its own.)"""
 
 _HEAD = {"verdict", "cause", "severity", "advice", "evidence", "schema", "kind"}
 
@@ -128,6 +139,8 @@ def inspect_files(kind: str | None, files: Mapping[str, bytes]) -> dict[str, Any
     chosen = kind or guess_kind(files)
     if chosen is None:
         raise NotJudgedError("nothing in it says what it is; name the kind: " + " ".join(KINDS))
+    if chosen in _STREAMS:
+        files = join_reads(files)
     try:
         return _finish("log" if chosen == "metrics" else chosen, _INSPECTORS[chosen](files))
     except ValueError as error:

@@ -28,6 +28,28 @@ def input_number(name: str) -> int | None:
     return int(found["n"]) if found["n"] else 1
 
 
+_READ = re.compile(r"^(?P<stem>input\d{0,3})\.read(?P<n>\d{1,4})(?P<end>\.\w{1,16})?$")
+
+
+def join_reads(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Successive reads of one stream (`input.read1.sse`, `input.read2.sse` …) put together in their order.
+
+    A read may end anywhere, in the middle of a character too, so nothing stands between them. Other files stay.
+    """
+    reads: dict[str, list[tuple[int, str, bytes]]] = {}
+    out: dict[str, bytes] = {}
+    for name, data in files.items():
+        if found := _READ.match(name):
+            stem = found["stem"]
+            reads.setdefault(stem, []).append((int(found["n"]), f"{stem}{found['end'] or ''}", data))
+        else:
+            out[name] = data
+    for parts in reads.values():
+        parts.sort(key=lambda part: part[0])
+        out[parts[0][1]] = b"".join(data for _, _, data in parts)
+    return out
+
+
 def evidence(text: str, line: int | None = None, file: str | None = None) -> dict[str, Any]:
     """One piece of evidence: the text read, its 1-based line, and the file where there are several."""
     out: dict[str, Any] = {"text": text.strip()[:400]}

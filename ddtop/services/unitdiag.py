@@ -17,7 +17,7 @@ from ddtop.services.portowner import Listener, parse_listeners, port_slug
 from ddtop.services.showprops import UnitProps, looks_like_show, looks_like_status, parse_status, parse_units
 from ddtop.services.timeline import looks_like_timeline, read_timeline
 from ddtop.services.unitlive import UnitVerdict, unit_verdict
-from ddtop.services.unitstate import UnitState, refusal, state_fields, unit_state
+from ddtop.services.unitstate import UnitState, refusal, state_fields, unit_state, worker_killed
 
 __all__ = ["UnitVerdict", "diagnose_unit", "unit_verdict"]
 
@@ -25,6 +25,10 @@ NOTHING = {"file": "rule", "line": None, "text": "no reading of the unit was giv
 _COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\\\))")
 """Colours and hyperlinks of a systemctl that wrote to a terminal."""
 _STATUS_LOG = re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ", re.MULTILINE)
+_STATUS_CONDITION = re.compile(
+    r"^[^\S\n]*(?:Condition: (?=start condition (?:failed|unmet))|[└├]─ ?(?=\w*Condition))(?P<what>[^\n]{1,500})",
+    re.MULTILINE,
+)
 _SUPPRESSED = re.compile(r"Suppressed (?P<n>\d+) messages from")
 _LEFTOVER = re.compile(r"Found left-over process (?P<pid>\d+) \((?P<comm>[^)]*)\)")
 _NUMBER = re.compile(r"^[A-Za-z_]+?(?P<n>\d*)\.")
@@ -96,6 +100,8 @@ def _take(moment: _Moment, name: str, data: bytes) -> None:
         return
     if looks_like_status(text):
         moment.props, moment.show_file = parse_status(text), name
+        for told in _STATUS_CONDITION.finditer(text):
+            _add_line(moment, told["what"].strip(), name, text.count("\n", 0, told.start("what")) + 1)
         text = text[m.start() :] if (m := _STATUS_LOG.search(text)) else ""
     if listeners := parse_listeners(text):
         moment.listeners = listeners
@@ -177,6 +183,8 @@ def _judge(moment: _Moment) -> dict[str, Any]:
             "stopped-cleanly",
             "never-started",
             "unit-not-found",
+            "unit-failed",
+            "condition-not-met",  # that would be no error: systemctl returns 0 for it
         ):
             state = refused
     elif moment.has_json and not [n for n in moment.line_at.values() if not n[0].endswith(("jsonl", "json"))]:
@@ -185,7 +193,12 @@ def _judge(moment: _Moment) -> dict[str, Any]:
         state = unit_state(UnitProps(), moment.lines, start_asked=asked)
         if refused is not None and state.slug == "no-unit-data":
             state = refused
-    result = verdict_fields(state.slug)
+    if state.slug == "no-unit-data" and any(_SUPPRESSED.search(line) for line in moment.lines):
+        state = UnitState("log-incomplete", tuple(ln for ln in moment.lines if _SUPPRESSED.search(ln))[:3])
+    killed = worker_killed(moment.lines) if state.slug == "active" else None
+    result = verdict_fields((killed or state).slug)
+    if killed is not None:
+        result["verdict"], state = "degraded", killed
     if moment.props is not None or moment.lines:
         result.update(state_fields(moment.props or UnitProps(), moment.lines))
     if moment.has_json:

@@ -21,8 +21,8 @@ _OOM = re.compile(r"killed by the OOM killer|with result 'oom-kill'")
 _START_TIMEOUT = re.compile(r"start(?:-pre|-post)? operation timed out|State 'start\S*' timed out")
 _STOP_TIMEOUT = re.compile(r"State '(?:stop|final)\S*' timed out|[Ss]topping timed out")
 _CONDITION = re.compile(
-    r"(?:skipped because (?:of an unmet condition check|all trigger condition checks failed|of a failed condition)|Condition check resulted in .{1,200} being skipped|start condition failed)"
-    r"(?:.{0,10}?\((?P<cond>\w+)=(?P<neg>!?)(?P<arg>[^)]*)\))?"
+    r"(?:skipped because (?:of an unmet condition check|all trigger condition checks failed|of a failed condition)|Condition check resulted in .{1,200} being skipped|start condition (?:failed|unmet)|(?=\bCondition\w{1,40}=\S.{0,400} was not met))"
+    r"(?:.{0,10}?\(?\b(?P<cond>\w+)=(?P<neg>!?)(?P<arg>[^)\s]*)(?:\)| was not met))?"
 )
 _DEPENDENCY = re.compile(
     r"Dependency failed for |with result 'dependency'|A dependency job for .{1,120} failed"
@@ -39,6 +39,7 @@ _MISSING = re.compile(r"Unit \S+ (?:not found|could not be found)|not-found")
 _DENIED = re.compile(
     r"Interactive authentication required|Access denied|Permission denied|sudo: a (?:terminal|password)|not in the sudoers|Operation not permitted|polkit"
 )
+_ENV_FILE = re.compile(r"Failed to load environment files: ")
 _LEFTOVER = re.compile(r"Found left-over process \d+")
 _PRE = re.compile(r"Control process exited, code=(?P<code>\w+),? status=(?P<st>\d+)")
 
@@ -121,7 +122,15 @@ def exit_slug(props: UnitProps, lines: Sequence[str] = ()) -> UnitState:
         )
     if props.exec_main_code or result == "exit-code":
         return UnitState("main-process-exited", (f"Result={result}, ExecMainStatus={status}",))
+    if hit := _first(_ENV_FILE, recent):
+        return UnitState("environment-file-missing", (hit[0],))
     return UnitState("unit-failed", (f"Result={result}",))
+
+
+def worker_killed(lines: Sequence[str]) -> UnitState | None:
+    """`oom-killed`, where the OOM killer ended a process of a unit that goes on (OOMPolicy=continue)."""
+    hit = _first(_OOM, since_last_start(lines))
+    return UnitState("oom-killed", (hit[0],)) if hit else None
 
 
 def _step_slug(name: str) -> str:
@@ -135,9 +144,10 @@ def _step_slug(name: str) -> str:
 
 def condition_state(lines: Sequence[str]) -> UnitState:
     """`condition-not-met`, with the path that the condition names where the journal tells it."""
-    hit = _first(_CONDITION, lines)
-    if hit is None:
+    hits = [(line, match) for line in lines if (match := _CONDITION.search(line))]
+    if not hits:
         return UnitState("condition-not-met", ("ConditionResult=no",))
+    hit = next((h for h in hits if h[1]["arg"]), hits[0])
     return UnitState("condition-not-met", (hit[0],), hit[1]["arg"] or None)
 
 
@@ -199,10 +209,11 @@ def unit_state(props: UnitProps, lines: Sequence[str] = (), *, start_asked: bool
 
 def _inactive(props: UnitProps, lines: Sequence[str], start_asked: bool) -> UnitState:
     recent = since_last_start(lines)
+    if (hit := _first(_DEPENDENCY, recent)) and not _first(_CONDITION, recent):
+        # ConditionResult=no is also the value of a unit whose conditions were never looked at
+        return UnitState("dependency-failed", (hit[0],))
     if props.condition_result is False and (start_asked or props.condition_at or _first(_CONDITION, lines)):
         return condition_state(lines)
-    if hit := _first(_DEPENDENCY, recent):
-        return UnitState("dependency-failed", (hit[0],))
     if _first(_CONDITION, recent):
         return condition_state(recent)
     if props.job:

@@ -96,9 +96,9 @@ def flag(text: str) -> bool | None:
     """`Enabled`/`Disabled`, `Active`/`Not Active`, `Yes`/`No`, `On`/`Off` as a bool; anything else is
     None."""
     word = text.strip().strip("[]").lower()
-    if word in {"enabled", "active", "yes", "on", "true"}:
+    if word in {"enabled", "active", "yes", "on", "true", "1"}:
         return True
-    if word in {"disabled", "not active", "no", "off", "false"}:
+    if word in {"disabled", "not active", "no", "off", "false", "0"}:
         return False
     return None
 

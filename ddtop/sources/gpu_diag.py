@@ -91,11 +91,25 @@ def _inputs(files: Mapping[str, bytes]) -> dict[int, tuple[str, bytes]]:
             if read := re.search(r"\.read(\d{1,4})\.", base):
                 reads.setdefault(n, []).append((int(read[1]), files[name]))
     for n, parts in reads.items():
-        found[n] = (found[n][0], b"\n".join(data for _, data in sorted(parts)))
+        found[n] = (found[n][0], _join_reads([data for _, data in sorted(parts)]))
     if not found:
         rest = [n for n in sorted(files) if n not in {"cmd.txt", "rc.txt", "expect.toml", "source.txt"}]
         found = {i: (n, files[n]) for i, n in enumerate(rest, 1)}
     return found
+
+
+_BEGINS = re.compile(rb"\s*(?:<\?xml|\+-{5}|#|={5}|timestamp\b|index\b|name\b|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\s)")
+
+
+def _join_reads(parts: list[bytes]) -> bytes:
+    """Reads of one stream as they follow each other: one may end within a row. A read that begins an output of its
+    own begins a line, whatever the one before it ended with."""
+    out = b""
+    for part in parts:
+        if out and not out.endswith(b"\n") and _BEGINS.match(part):
+            out += b"\n"
+        out += part
+    return out
 
 
 def _text(data: bytes) -> str:
@@ -115,16 +129,16 @@ def _one(text: str, command: str, name: str) -> dict[str, Any] | None:
     trouble = find_trouble(text)
     if any(is_apps_header(line) for line in lines[:50]) or "--query-compute-apps" in command:
         return judge_apps(lines, fields_of_command(command) if "compute-apps" in command else None)
+    if "NVSMI LOG" in text[:2000] and (logged := parse_q_text(text)):
+        versions = re.findall(r"^(?:Driver|KMD) Version\s{0,60}: (\d\S{0,40})$", text, re.M)
+        return _samples(
+            logged, lines, trouble=trouble, driver_version=versions[0] if versions else None, gpu_count=len(logged)
+        )
     samples = _query(lines, command)
     if samples:
         return _samples(samples, lines, trouble=trouble)
     if trouble is not None:
         return _trouble(trouble)
-    if "NVSMI LOG" in text[:2000] and (logged := parse_q_text(text)):
-        versions = re.findall(r"^(?:Driver|KMD) Version\s{0,60}: (\d\S{0,40})$", text, re.M)
-        return _samples(
-            logged, lines, driver_version=versions[0] if versions else None, gpu_count=len(logged)
-        )
     if (table := parse_table(text)) is not None:
         return _table(table, lines)
     if (running := judge_pmon(text, lines)) is not None:

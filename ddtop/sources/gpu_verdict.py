@@ -89,7 +89,7 @@ def _recovery(s: GpuSample) -> Finding | None:
 def _memory_errors(s: GpuSample) -> Finding | None:
     if s.remap_failure:
         return Finding(
-            "degraded", "row-remap-failure", "critical", "Memory rows cannot be remapped: take it out."
+            "down", "row-remap-failure", "critical", "Memory rows cannot be remapped: take the GPU out."
         )
     if s.ecc_uncorrected:
         return Finding(

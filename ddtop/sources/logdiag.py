@@ -70,6 +70,12 @@ def first_cause(scan: ScanSnapshot) -> tuple[Hit | None, Raised | None]:
         if r.name and not r.request and not FOLLOW_UPS.search(r.name) and not ({r.exception_line, r.line} & (known - {r.line}))
     ]  # fmt: skip
     consequence = next((h for h in failing if h.role == "consequence" and h.engine != "systemd"), None)
+    if consequence:
+        # "Rank 0 scheduler is dead", and how it ended stands on the next line
+        near = range(consequence.number, consequence.number + 4)
+        consequence = next(
+            (h for h in failing if h.signature == "exit-code-9" and h.number in near), consequence
+        )
     if unknown and (consequence is None or not _same_process(unknown[0], consequence)):
         return None, unknown[0]
     if consequence:

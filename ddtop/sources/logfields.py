@@ -12,6 +12,7 @@ from ddtop.sources.scan import Hit, ScanSnapshot
 from ddtop.sources.tracebacks import Raised
 
 _MIB = {"KiB": 1 / 1024, "MiB": 1.0, "GiB": 1024.0, "TiB": 1024.0 * 1024}
+_QUOTED = re.compile(r"['\"`](~?/[^'\"`\s]{1,400})['\"`]")
 _COMPONENT = re.compile(
     r"flashinfer|deep_?gemm|triton|torch|sgl[_-]kernel|vllm|flash_?attn|cutlass", re.IGNORECASE
 )
@@ -22,6 +23,9 @@ _ARGS_KEPT = (
     "random_seed",
     "max_running_requests", "chunked_prefill_size", "attention_backend", "quantization", "kv_cache_dtype",
 )  # fmt: skip
+
+
+_PORT_FACTS = ("http.uvicorn", "http.starting", "http.listening", "http.listening-early")
 
 
 def mib(text: str | None) -> float | None:
@@ -104,6 +108,7 @@ def _numbers(found: dict[str, Any], scan: ScanSnapshot) -> None:
             _put(found, "weights_gb", load_end.values.get("gb"))
             if (s := load_end.values.get("s")) is not None:
                 found["weights_s"] = s
+    _put(found, "draft_weights_gb", value("load.end-draft", "gb"))
     if (s := value("load.weights", "s")) is not None:
         found["weights_s"] = s
     sched = facts.get("sched.ready")
@@ -148,7 +153,9 @@ def _bars(found: dict[str, Any], scan: ScanSnapshot, slug: str) -> None:
 
 def _args(found: dict[str, Any], scan: ScanSnapshot) -> None:
     args = scan.server_args
+    ports = [scan.facts[key].values.get("port") for key in _PORT_FACTS if key in scan.facts]
     if not args:
+        _put(found, "port", next((port for port in ports if port), None))
         return
     for key in _ARGS_KEPT:
         if key in args and args[key] is not None:
@@ -174,6 +181,10 @@ def _hit(found: dict[str, Any], scan: ScanSnapshot, hit: Hit | None, raised: Rai
     groups = hit.groups
     if hit.rank:
         found.setdefault("failing_rank", hit.rank)
+    if hit.signature == "oom-foreign":
+        _put(found, "holder_pid", int(groups["pid"]))
+        held = mib(groups.get("mem"))
+        _put(found, "held_gib", held / 1024 if held is not None else None)
     if "oom" in hit.signature:
         _put(found, "gpu", int(groups["gpu"]) if groups.get("gpu", "").isdecimal() else None)
         _put(found, "tried_mib", mib(groups.get("want")))
@@ -207,7 +218,8 @@ def _hit(found: dict[str, Any], scan: ScanSnapshot, hit: Hit | None, raised: Rai
         if blamed:
             found["ranks_blamed"] = sorted(blamed)
     if hit.slug in ("model-weights-missing", "model-path-missing"):
-        _put(found, "path", groups.get("path") or groups.get("path2"))
+        path = groups.get("path") or groups.get("path2") or _quoted_path(scan, hit)
+        _put(found, "path", path)
         _put(found, "missing_file", groups.get("file"))
     if hit.slug == "jit-build-failed":
         tool = groups.get("tool") or next(
@@ -232,6 +244,12 @@ def _hit(found: dict[str, Any], scan: ScanSnapshot, hit: Hit | None, raised: Rai
         found["child_exit_code"] = int(groups["rc"])
     if hit.signature == "spec-topk-overridden":
         _put(found, "overridden", groups.get("f"))
+
+
+def _quoted_path(scan: ScanSnapshot, hit: Hit) -> str | None:
+    """The folder that a message about a missing model quotes; a name of the hub is none."""
+    texts = [hit.text, *(h.text for h in scan.hits if h.signature == hit.signature)]
+    return next((m[1] for t in texts if (m := _QUOTED.search(t))), None)
 
 
 def _journal_traceback(found: dict[str, Any], read: ReadLog, scan: ScanSnapshot, raised: Raised) -> None:

@@ -60,6 +60,7 @@ class LogScanner:
         self._counts: dict[str, int] = {}
         self._facts: dict[str, LogFact] = {}
         self._fact_numbers: dict[str, int] = {}
+        self._loaded: dict[str, Any] = {}
         self._tail: deque[tuple[int, str]] = deque(maxlen=RECENT)
         self._zero: int = 0
         self._markers: list[Hit] = []
@@ -170,7 +171,7 @@ class LogScanner:
         if fact.rank:
             self._ranks.setdefault(fact.rank)
         self._counts[fact.kind] = self._counts.get(fact.kind, 0) + times
-        key = f"{fact.phase}.{fact.event}"
+        key = f"{fact.phase}.{fact.event}{self._draft_mark(fact)}"
         self._facts[key] = fact
         self._fact_numbers[key] = entry.number
         if fact.glued and fact.time and self._glued is None:
@@ -208,6 +209,13 @@ class LogScanner:
         self._mark(fact.phase, entry, ended=ended, progress=True)
         if is_ready_mark(self.engine, fact) and self._ready is None:
             self._ready = (entry.realtime, entry.line[:400], entry.number, entry.cursor)
+
+    def _draft_mark(self, fact: LogFact) -> str:
+        """`-draft` for the end of a load that is the drafter's: the same rank had loaded another class of model."""
+        if fact.phase != "load" or fact.event != "end" or not fact.values.get("type"):
+            return ""
+        first = self._loaded.setdefault(fact.rank, fact.values["type"])
+        return "" if first == fact.values["type"] else "-draft"
 
     def _take_bar(self, fact: LogFact, entry: LogEntry) -> None:
         values = fact.values
