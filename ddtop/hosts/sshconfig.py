@@ -212,22 +212,24 @@ class _Scope:
                 self.skipped.append(command)
         return self._answers[command]
 
-    def read(self, host: str, user: str | None, port: int | None, **passes: bool) -> TeachableConfig:
+    def read(
+        self, host: str, user: str | None, port: int | None, before: TeachableConfig | None = None
+    ) -> TeachableConfig:
         return read_config(
             self.paths, host, user=user, port=port, local_user=self.local_user, include_dir=self.include_dir,
-            exec_rule=self._exec, **passes,
+            exec_rule=self._exec, before=before,
         )  # fmt: skip
 
     def target(self, host: str, user: str | None, port: int | None, *, trail: tuple[str, ...]) -> SshTarget:
         config = self.read(host, user, port)
         name, notes = host, list[Note]()
-        if config.raw.get("CanonicalizeHostname"):
-            name, note = self._canonical(host, config.raw)
-            notes += note
-            if name != host:
-                config = self.read(name, user, port, canonical=True, final=True)
-        elif config.has_match_final():
-            config = self.read(host, user, port, final=True)
+        canonicalize = bool(config.raw.get("CanonicalizeHostname"))
+        if canonicalize or config.has_match_final():
+            real = str(config.expanded().get("Hostname", host))
+            if canonicalize:
+                real, notes = self._canonical(real, config.raw)
+            config = self.read(real, user, port, before=config)
+            name = real
         return self._build(host, name, user, config, trail, notes)
 
     def _canonical(self, host: str, raw: dict[str, Any]) -> tuple[str, list[Note]]:
@@ -272,8 +274,12 @@ class _Scope:
         if got.get("ProxyJump"):
             jumps, nested = self._jumps(str(got["ProxyJump"]), (*trail, name))
         notes += option_notes(raw, gone, strict, self.skipped)
+        notes += [
+            Note("config-option-unknown", f"ssh knows no option {option!r} and refuses the whole file", option)
+            for option in config.unknown
+        ]
         return SshTarget(
-            alias=host, hostname=str(got.get("Hostname", name)), port=int(got.get("Port", 22)),
+            alias=host, hostname=str(got.get("Hostname", name)).lower(), port=int(got.get("Port", 22)),
             user=str(got.get("User") or self.local_user), user_given=got.get("User") is not None,
             identity_files=there, missing_identity_files=gone,
             identity_files_named=tuple(got.get("IdentityFile") or ()),

@@ -26,6 +26,8 @@ from typing import Any
 
 from asyncssh.config import ConfigParseError, SSHClientConfig
 
+from ddtop.hosts.sshlines import is_named, is_taken, option_word, split_words
+
 ExecRule = Callable[[str], "bool | None"]
 """Decides a `Match exec` command: True/False as if run, None when it was not run (then the block is
 skipped)."""
@@ -65,6 +67,59 @@ class TeachableConfig(SSHClientConfig):
     include_stack: list[str]
     used_match: bool
     proxy_file: str | None
+    alias: str
+    unknown: list[str]
+
+    def parse(self, path: Path) -> None:
+        """Read a file as ssh does: with comments behind a setting, in any encoding, and with note taken of options
+        that ssh would refuse the file for."""
+        self._path, self._line_no, self._matching = path, 0, True
+        for line in path.read_bytes().decode("utf-8-sig", "surrogateescape").split("\n"):
+            self._line_no += 1
+            if (text := line.strip()) and not text.startswith("#"):
+                self._take(text)
+
+    def _take(self, line: str) -> None:
+        option = option_word(line)
+        if option not in self._handlers:
+            ignored = str(self._options.get("IgnoreUnknown") or "")
+            if not is_taken(option, ignored) and option not in self.unknown:
+                self.unknown.append(option)
+            return
+        if not self._matching and option not in self._conditionals:
+            return
+        args = self._arguments(option, line)
+        name, handler = self._handlers[option]
+        if not args:
+            self._error(f"Missing {name} value")
+        handler(self, name, args)
+        if args:
+            self._error(f"Extra data at end: {' '.join(args)}")
+
+    def _arguments(self, option: str, line: str) -> list[str]:
+        if option in self._no_split:
+            return [re.sub(r'^"?\w+"?\s*=?\s*', "", line)]
+        try:
+            words = split_words(line)
+        except ValueError as error:
+            self._error(str(error))
+        first, _, value = words[0].partition("=")
+        rest = ([value] if value else []) + words[1:]
+        del first
+        if rest and rest[0].startswith("="):
+            rest = ([rest[0][1:]] if len(rest[0]) > 1 else []) + rest[1:]
+        if option != "match":
+            return rest
+        # `Match host=gpu1` is as good as `Match host gpu1`
+        return [part for word in rest for part in _condition(word)]
+
+    def _match_host(self, option: str, args: list[str]) -> None:
+        del option
+        self._matching = is_named(self._orig_host, args)
+        args.clear()
+
+    def _match_val(self, match: str) -> object:
+        return self.alias if match == "originalhost" else super()._match_val(match)
 
     def _match(self, option: str, args: list[str]) -> None:
         """As asyncssh, but `exec` is decided by `exec_rule`, after the conditions before it held."""
@@ -135,7 +190,8 @@ class TeachableConfig(SSHClientConfig):
         super()._set_tokens()
         host = str(self._options.get("Hostname", self._orig_host))
         self._tokens["h"] = host
-        self._tokens["k"] = str(self._options.get("HostKeyAlias") or self._orig_host)
+        self._tokens["n"] = self.alias
+        self._tokens["k"] = str(self._options.get("HostKeyAlias") or self.alias)
         jump = str(self._options.get("ProxyJump") or "").split(",")[0]
         self._tokens["j"] = jump.rpartition("@")[2].rpartition(":")[0] or jump.rpartition("@")[2]
 
@@ -172,9 +228,18 @@ class TeachableConfig(SSHClientConfig):
         return out
 
 
+_CONDITION = re.compile(r"(!?(?:host|originalhost|user|localuser|localnetwork|tagged|exec))=(.+)", re.I | re.S)
+
+
+def _condition(word: str) -> list[str]:
+    found = _CONDITION.fullmatch(word)
+    return [found[1], found[2]] if found else [word]
+
+
 _handlers = dict(SSHClientConfig._handlers)
 _handlers.update((name.lower(), (name, TeachableConfig._keep)) for name in IGNORED_OPTIONS)
 _handlers["include"] = ("Include", TeachableConfig._include)
+_handlers["host"] = ("Host", TeachableConfig._match_host)
 _handlers["match"] = ("Match", TeachableConfig._match)
 _handlers["proxyjump"] = ("ProxyJump", TeachableConfig._set_proxy)
 _handlers["proxycommand"] = ("ProxyCommand", TeachableConfig._set_proxy)
@@ -244,22 +309,34 @@ def read_config(
     local_user: str,
     include_dir: Path,
     exec_rule: ExecRule,
-    canonical: bool = False,
-    final: bool = False,
+    before: TeachableConfig | None = None,
 ) -> TeachableConfig:
     """Read `paths` (in order; the first value of an option wins) for one host name.
 
+    `before`: the first reading, where this is the second that `Match final`, `Match canonical` and
+    CanonicalizeHostname ask for. What was set then stays, and `Host` looks at the real name (`host`) now.
     Raises ConfigParseError with file and line for what ssh would refuse too; OSError if a file cannot be
     read.
     """
     no_last: Any = None
     given_user: Any = () if user is None else user
     given_port: Any = () if port is None else port
-    config = TeachableConfig(no_last, False, canonical, final, local_user, given_user, host, given_port)
+    again = before is not None
+    config = TeachableConfig(no_last, False, again, again, local_user, given_user, host, given_port)
+    config.alias, config.unknown = host, []
+    if before is not None:
+        config.alias = before.alias
+        config._options = {k: list(v) if isinstance(v, list) else v for k, v in before.raw.items()}
+        config._options["Hostname"] = host
     config.exec_rule, config.include_dir = exec_rule, include_dir
     config.include_stack = []
     config.included, config.used_match, config.proxy_file = [], False, None
+    if before is not None:
+        config.used_match, config.proxy_file = before.used_match, before.proxy_file
     config._tokens = {"%": "%"}
     for path in paths:
         config.parse(path)
+    for option, value in config._options.items():
+        if again and isinstance(value, list):  # named in both readings: once is enough
+            config._options[option] = list(dict.fromkeys(value))
     return config

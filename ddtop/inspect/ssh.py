@@ -228,6 +228,9 @@ def _of_target(
         fields["asyncssh_affected_versions"] = _LIMITS["asyncssh_affected_versions"]
     if target.proxy_command:
         fields.update({k: v for k, v in _LIMITS.items() if k.startswith("proxy_")})
+    unknown = [note.option for note in target.notes if note.slug == "config-option-unknown"]
+    if unknown:
+        fields.update(ssh_rc=255, unknown_options=unknown)
     if "remotecommand-ignored" in slugs:
         fields["asyncssh_runs_given_command"] = True
     if target.options.get("CanonicalizeHostname"):
@@ -250,6 +253,12 @@ def _uses_tagged(texts: Mapping[str, str], file: str | None, folder: str) -> boo
 def config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
     """(verdict, cause, severity, advice) of a resolved config: the one thing that most needs to be known."""
     slugs = {note.slug for note in target.notes}
+    if "config-option-unknown" in slugs:
+        names = ", ".join(n.option or "" for n in target.notes if n.slug == "config-option-unknown")
+        return "degraded", "config-option-unknown", "warn", (
+            f"ssh refuses this file because of: {names}. ddtop passes over it, so what was meant by it does not act: "
+            "correct the word, or name it in IgnoreUnknown."
+        )  # fmt: skip
     if target.nested_jump:
         return "degraded", "nested-proxyjump-unsupported", "warn", (
             "asyncssh resolves only the first level of a nested ProxyJump; ddtop therefore connects hop by "

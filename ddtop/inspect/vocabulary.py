@@ -102,6 +102,7 @@ def _ssh_examples() -> Iterable[SshTarget]:
     yield _target(notes=(Note("host-key-not-checked", "The host key is not checked"),))
     yield _target(proxy_command=("PROXY",))
     yield _target(notes=(Note("remotecommand-ignored", ""),))
+    yield _target(notes=(Note("config-option-unknown", "", "hostnam"),))
     yield _target(notes=(Note("match-exec-not-run", ""),))
     yield _target(used_match=True)
 
