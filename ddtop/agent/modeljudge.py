@@ -40,6 +40,10 @@ class Entry(NamedTuple):
     head: Optional[Head] = None
 
 
+LFS_POINTER_BYTES = (125, 140)
+"""A git-lfs pointer: three short lines, the last with the size in 1 to 14 digits."""
+
+
 class Weights(NamedTuple):
     """The weight files of one model: by base name, links followed."""
 
@@ -205,6 +209,8 @@ def _damage(files: Dict[str, Entry], source_sizes: Dict[str, int], out: Dict[str
         need = head.need
         if head.fault == "lfs-pointer":
             bad["pointer"].append(name)
+        elif entry.head is None and LFS_POINTER_BYTES[0] <= entry.size <= LFS_POINTER_BYTES[1]:
+            bad["pointer"].append(name)  # only its size is known, and no shard is that small
         elif head.fault in ("truncated-header", "truncated") or (need is not None and entry.size < need):
             bad["truncated"].append(name)
             missing_bytes += max(0, (need or entry.size) - entry.size)
@@ -228,12 +234,13 @@ def _damage(files: Dict[str, Entry], source_sizes: Dict[str, int], out: Dict[str
         out["expected_size_formula"] = EXPECTED_SIZE_FORMULA
     if data and all(d is not None for d in data):
         out["tensor_bytes"] = sum(d or 0 for d in data)
-    pointed = [files[n].head.pointed for n in bad["pointer"] if files[n].head]  # type: ignore[union-attr]
+    pointed = [head.pointed for n in bad["pointer"] for head in [files[n].head] if head is not None]
     if bad["pointer"]:
         out["pointer_files"] = len(bad["pointer"])
         if len(set(pointed)) == 1:
             out["pointed_bytes_each"] = pointed[0]
-        out["pointed_bytes"] = sum(p or 0 for p in pointed)
+        if pointed:
+            out["pointed_bytes"] = sum(p or 0 for p in pointed)
     return bad
 
 

@@ -184,6 +184,8 @@ def _fields(out: dict[str, Any], account: Account, parser: SseParser, name: str)
     out["content_chunks"] = account.text_chunks
     out["content_chars"] = account.content_chars
     out["token_source"] = {"usage-each": "usage"}.get(account.source, account.source)
+    if account.tool_calls:
+        out["tool_call_chunks"] = account.tool_calls
     if account.bad_events:
         out["bad_events"] = account.bad_events
     if parser.tail:

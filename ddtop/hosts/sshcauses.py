@@ -187,6 +187,13 @@ _ALL = (
         "ask who runs the host; try {ssh}",
     ),
     SshCause(
+        "host-booting", "refused", "warn",
+        "the host is up, but still booting (or going down), and lets nobody in yet",
+        "pam_nologin refuses every login except root's until systemd says that the boot is done",
+        "wait a minute; ddtop goes on trying",
+        retry=True,
+    ),
+    SshCause(
         "key-file-permissions", "refused", "error",
         "a private key file is readable by others",
         "ssh refuses such a key and goes on without it",

@@ -90,6 +90,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (_r(r"Received message too long \d{1,12}"), "sftp-broken-by-shell-noise"),
     (_r(r"Cannot execute command-line and remote command"), "remotecommand-conflict"),
     (_r(r"FileNotFoundError:? .{0,200}known_hosts"), "known-hosts-missing"),
+    (_r(r"Unprivileged users are not permitted to log in|pam_nologin\(8\)|System is (?:booting up|going down)\."), "host-booting"),
     (_r(r"This account is currently not available|account has expired|password has expired"),
     "account-not-usable"),
     (_r(r"Bad configuration option|terminating, \d+ bad configuration|ConfigParseError"),

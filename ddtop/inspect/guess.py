@@ -34,11 +34,13 @@ _RESULT_KEYS = {
     "request_throughput", "output_throughput", "mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "benchmarks",
     "time_to_first_token", "output_token_throughput", "load_summary", "successes", "model_id", "tokenizer_id",
     "request_count", "benchmark_duration", "results", "records", "input_config", "pp_throughput",
-    "tg_throughput",
+    "tg_throughput", "aggregated_metrics", "avg_ts", "tokens_per_second", "avg_latency", "Succeed requests",
+    "results_num_completed_requests",
 }  # fmt: skip
 _RESULT_TEXT = re.compile(
     r"Serving Benchmark Result|token throughput \(tok/s\)|Successful requests:|Benchmark duration \(s\)|Request throughput \(req/s\)"
-    r"|Mean TTFT \(ms\)|NVIDIA AIPerf|LLM Metrics\s|Output token throughput \(per sec\)|^\|\s*model\s*\|\s*test\s*\|", re.M | re.I,
+    r"|Mean TTFT \(ms\)|NVIDIA AIPerf|LLM Metrics\s|Output token throughput \(per sec\)|^\|\s*model\s*\|.{0,200}\|\s*test\s*\||Succeed requests|Total Output Throughput \(tokens/sec\)"
+    r"|^Metric,avg,|^build_commit,", re.M | re.I,
 )  # fmt: skip
 _BY_ENDING = {
     ".sse": "sse", ".http": "sse", ".show": "unit", ".startcmd": "unit", ".journal": "unit", ".lst": "model",

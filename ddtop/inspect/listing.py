@@ -11,12 +11,17 @@ _FIND = re.compile(
     r"(?:\s->\s(?P<to>\S.{0,4000}?))?\s{0,8}$"
 )
 _LS = re.compile(
-    r"^(?:\d{1,12}\s+)?(?P<kind>[-dlcbsp])[rwxsStT-]{9}[.+@]?\s+\d{1,9}\s+\S{1,64}\s+\S{1,64}\s+(?P<size>\d{1,18}(?:[.,]\d{1,3})?[KMGT]?)\s+"
+    r"^\s{0,12}(?:\d{1,12}\s+){0,2}(?P<kind>[-dlcbsp])[rwxsStT-]{9}[.+@]?\s+\d{1,9}\s+\S{1,64}\s+\S{1,64}\s+(?P<size>\d{1,18}(?:[.,]\d{1,3})?[KMGT]?)\s+"
     r"(?:\w{3}\s+\d{1,2}\s+[\d:]{4,5}|\d{1,2}\.?\s+\w{3,9}\.?\s+[\d:]{4,5}|\d{4}-\d\d-\d\d[ T][\d:.]{5,18}(?:\s[+-]\d{4})?)\s"
     r"(?P<path>.{1,4000}?)(?:\s->\s(?P<to>.{1,4000}?))?\s{0,8}$"
 )
 _FOLDER = re.compile(r"^(?P<path>\S.{0,1000}):$")
-_SIZE_PATH = re.compile(r"^(?P<size>\d{1,18})\s+(?P<path>\S.{0,4000}?)\s{0,8}$")
+_SIZE_PATH = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s+)?(?P<size>\d{1,18}|\d{1,4}(?:[.,]\d{1,3})?[KMGT](?:iB?)?)\s+(?P<path>\S.{0,4000}?)\s{0,8}$"
+)
+_TREE = re.compile(r"^[│├└─|`\-\s]{2,200}(?:\[\s{0,20}(?P<size>\d{1,18}(?:[.,]\d{1,3})?[KMGT]?)\]\s{1,4})?(?P<path>[^\s│├└─\[].{0,400}?)\s{0,8}$")
+ROUNDED = re.compile(r"^(?:[-dl]r\S{8,11}\s.{0,200}\s|.{0,200}\[\s{0,20}|)\d{1,4}(?:[.,]\d{1,3})?[KMGT](?:iB?)?[\]\s]", re.M)
+"""A line of a listing whose sizes are for people (`ls -lh`, `du -h`, `tree -h`)."""
 _LINK = re.compile(r"^(?P<path>\S.{0,4000}?)\s->\s(?P<to>\S.{0,4000}?)\s{0,8}$")
 _STAT_FILE = re.compile(r"^\s{0,4}File: (?P<path>.{1,4000}?)(?: -> (?P<to>.{1,4000}?))?\s{0,8}$")
 _STAT_SIZE = re.compile(r"^\s{0,4}Size: (?P<size>\d{1,18})\s{1,20}Blocks: (?P<blocks>\d{1,18})")
@@ -32,6 +37,8 @@ def parse_listing(text: str) -> list[Entry]:
         if not line or line.startswith("#"):
             continue
         found = _FIND.match(line) or _LS.match(line) or _LINK.match(line) or _SIZE_PATH.match(line)
+        if not found and (tree := _TREE.match(line)) and tree["size"]:
+            found = tree
         if not found:
             header = _FOLDER.match(line)
             folder = header["path"] if header else folder
@@ -50,8 +57,20 @@ def parse_listing(text: str) -> list[Entry]:
     return _parse_stat(text) or out
 
 
+def bare_names(text: str) -> list[str]:
+    """The names of a listing that gives names only (`ls`, `tree`, `find`): no size is known of any."""
+    names = []
+    for line in text.splitlines():
+        tree = _TREE.match(line)
+        name = (tree["path"] if tree else line).strip()
+        if re.fullmatch(r"[^\s:'\"|]{1,1000}\.\w{1,12}", name):
+            names.append(name)
+    return names
+
+
 def size_in_bytes(text: str) -> int:
     """Bytes of a size as ls prints it; `4.7G` of `ls -lh` is rounded, so no exact comparison holds for it."""
+    text = re.sub(r"iB?$", "", text)
     factor = 1024 ** (" KMGT".index(text[-1]) if text[-1] in "KMGT" else 0)
     number = text.rstrip("KMGT")
     return int(number) * factor if number.isdecimal() else int(float(number.replace(",", ".")) * factor)

@@ -13,7 +13,7 @@ from ddtop.agent.modeldir import check_model_dir
 from ddtop.agent.modelfiles import Head, is_weight, read_head, read_index
 from ddtop.agent.modeljudge import Entry, judge
 from ddtop.inspect.files import NotJudgedError, evidence, result, text_of
-from ddtop.inspect.listing import parse_listing
+from ddtop.inspect.listing import ROUNDED, bare_names, parse_listing
 
 _ENOSPC = re.compile(
     r"No space left on device|ENOSPC|disk quota exceeded|not enough (?:free )?(?:disk )?space", re.I
@@ -43,14 +43,14 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
     entries = _entries(files, texts)
     if probe is not None and not any(is_weight(e.path) for e in entries):
         return _from_probe(probe)
+    if not any(is_weight(e.path) for e in entries) and (named := _of_names(texts)) is not None:
+        return named
     if not entries and not any(_ENOSPC.search(t) for t in texts.values()):
         raise NotJudgedError("no listing, no model file and no probe text in it")
     index = next((i for n, d in files.items() if n.endswith(".index.json") and (i := read_index(d))), None)
     if index is None:
         index = _index_of_blobs(entries, files)
-    if index and any(
-        re.search(r"^[-dl]r\S{8,11}\s.{0,200}\s\d{1,4}(?:[.,]\d)?[KMGT]\s", t, re.M) for t in texts.values()
-    ):
+    if index and any(ROUNDED.search(t) for t in texts.values()):
         index = {**index, "total_size": None}  # rounded sizes cannot be held against it
     sizes = {posixpath.basename(e.path): e.size for n, t in texts.items() if "source" in posixpath.basename(n)
              for e in parse_listing(t) if n.endswith((".lst", ".list"))}  # fmt: skip
@@ -70,6 +70,19 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
                    advice="A copy is running: wait for it, do not start the server.")  # fmt: skip
     got["evidence"] = [*got["evidence"], *proof]
     return _shape(got)
+
+
+def _of_names(texts: Mapping[str, str]) -> dict[str, Any] | None:
+    """A listing of bare names: it can show that shards are missing, and nothing else. None where it is none."""
+    names = [name for text in texts.values() for name in bare_names(text)]
+    if not any(is_weight(name) for name in names):
+        return None
+    got = judge([Entry(name, size=1 << 20) for name in names])
+    if got["cause"] != "shard-missing":
+        raise NotJudgedError("names without sizes: that all are there does not say that they are whole (use ls -l)")
+    text = f"{got['present_shards']} of {got['expected_shards']} shards are named; no sizes are given"
+    got["evidence"] = [got["evidence"][0], {"text": text}]
+    return _shape({k: v for k, v in got.items() if k not in {"present_bytes", "ok", "resumable_bytes"}})
 
 
 def _shape(got: Mapping[str, Any]) -> dict[str, Any]:

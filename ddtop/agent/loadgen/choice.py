@@ -12,11 +12,12 @@ GOOD_FINISH = ("stop", "length", "tool_calls", "function_call", "eos", "limit", 
 class Choice:
     """One of the `n` answers of a request."""
 
-    __slots__ = ("counted", "finish", "native_pieces", "native_text", "reasoning", "text")
+    __slots__ = ("counted", "finish", "native_pieces", "native_text", "reasoning", "text", "tools")
 
     def __init__(self) -> None:
         self.text: list[str] = []
         self.reasoning: list[str] = []
+        self.tools: list[str] = []  # names and arguments of calls: answer tokens, and no content
         self.native_text = ""  # SGLang's cumulative text
         # What came, event by event, until it is certain that the text is cumulative (None from then on)
         self.native_pieces: list[str] | None = []

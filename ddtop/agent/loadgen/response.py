@@ -88,7 +88,8 @@ class Account:
         out = []
         for index in sorted(self.choices):
             choice = self.choices[index]
-            out.append("".join(choice.reasoning) + ("".join(choice.text) or choice.native_text))
+            content = "".join(choice.text) or choice.native_text
+            out.append("".join(choice.reasoning) + content + "".join(choice.tools))
         return out
 
     # ---- feeding
@@ -282,9 +283,8 @@ class Account:
             if piece:
                 found = True
                 self.tool_calls += 1
-                self.content_chars += len(piece)
                 if self.keep_text:
-                    choice.text.append(piece)
+                    choice.tools.append(piece)
         return found
 
     def _choice_at(self, index: int) -> Choice:

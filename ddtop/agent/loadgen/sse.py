@@ -108,6 +108,10 @@ class SseParser:
             field, _, value = line.partition(b":")
             if field == b"event":
                 self._name = _value(value).decode("utf-8", "replace")
+            elif field == b"error" and is_whole(_value(value)):
+                # llama.cpp before 2025-08 wrote `error: {…}` in place of a data line
+                self._data.append(_value(value))
+                self._name = "error"
             elif field == b"data":
                 self._data.append(b"")
 

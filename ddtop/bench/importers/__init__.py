@@ -12,7 +12,7 @@ from typing import Any
 
 import tomli
 
-from ddtop.bench.importers import engines, others, serving, tables
+from ddtop.bench.importers import engines, others, printed, serving, tables
 from ddtop.bench.importers.common import Fields, ResultFormatError, json_lines, loads, number, peek
 from ddtop.bench.importers.verdict import advice, judge_record, server_cause
 
@@ -108,6 +108,8 @@ def read_records(text: str) -> tuple[list[Fields], list[str]]:
         if not records and not damaged:
             raise ResultFormatError("JSON lines without any known result in them")
         return _newest(records), damaged
+    if found := printed.from_printed(text):
+        return found, []
     fields = tables.from_table(text) or serving.from_console(text)
     if fields is None:
         raise ResultFormatError(
@@ -137,6 +139,8 @@ def _from_object(data: dict[str, Any], strict: bool = True) -> list[Fields]:
             return [reads(data)]
     if others.is_aiperf_record(data):
         return [others.from_aiperf_records([data])]
+    if (foreign := printed.from_foreign_json(data)) is not None:
+        return [foreign]
     if strict:
         raise ResultFormatError(
             f"JSON with the keys {', '.join(list(data)[:8])}: no tool known to ddtop writes that"

@@ -72,7 +72,14 @@ def judge_record(fields: Fields, planned: int | None = None) -> Opinion:
 
 
 def _believable(fields: Fields) -> tuple[Fields, tuple[str, str] | None]:
-    """Drop what counts chunks as tokens; (fields, (cause, why) or None)."""
+    """Drop what is no measurement and what counts chunks as tokens; (fields, (cause, why) or None)."""
+    if fields.get("accept_len", 1.0) < 1.0:  # no step gives less than one token: -1 and 0 stand for "none"
+        fields.pop("accept_len")
+    for name in ("ttft", "tpot", "itl"):
+        times = [key for key in fields if key.startswith(f"{name}_") and key.endswith("_ms")]
+        if times and not any(fields[key] for key in times):  # with one token a request there is no gap to time
+            for key in times:
+                fields.pop(key)
     output, tps, peak = fields.get("output_tokens"), fields.get("output_tps"), fields.get("peak_output_tps")
     retokenized = fields.get("retokenized_tokens")
     if retokenized is not None and output and retokenized < 0.5 * output:
