@@ -14,6 +14,7 @@ from typing import Any
 import tomli
 
 from ddtop.engines.base import STALL_LIMIT_S
+from ddtop.engines.lineprefix import split_prefix
 from ddtop.sources.causes import cause as cause_row
 from ddtop.sources.causes import phase_word, verdict_fields
 from ddtop.sources.logfields import log_fields
@@ -280,9 +281,36 @@ def _meta(files: Mapping[str, bytes]) -> dict[str, Any]:
     return found
 
 
+_LAST_WORDS = re.compile(r"^(?:[a-z_]\w*\.)*(?P<name>[A-Z]\w{0,60}(?:Error|Exception)): \S")
+_CONTINUES = re.compile(r"^(?:\s|$|\[\w|Possible solutions|Open an issue|For more information|Set |See )")
+
+
+def _ended_by_exception(scan: ScanSnapshot) -> Judgement | None:
+    """An excerpt may begin behind its traceback: then the exception is its last word, and nothing follows.
+
+    Only a file can be judged so; a log that is still being written may go on.
+    """
+    for number, line in reversed(scan.tail):
+        parsed = split_prefix(line)
+        if parsed.level in ("DEBUG", "INFO", "WARNING"):
+            return None
+        if found := _LAST_WORDS.match(parsed.message):
+            if FOLLOW_UPS.search(found["name"]):
+                return None
+            row = cause_row("unhandled-exception")
+            trace = Raised(parsed.rank, parsed.pid, number, number, "", found["name"], parsed.message, number)
+            where = ((number, line),)
+            return Judgement(row.slug, row.verdict, row.severity, _phase(scan), None, trace, where)
+        if not _CONTINUES.match(parsed.message) or parsed.prefixed:
+            return None
+    return None
+
+
 def _one(name: str, data: bytes, engine: str | None, silence_s: float | None) -> dict[str, Any]:
     read, scan = scan_bytes(data, engine)
     judged = judge(scan, silence_s=silence_s)
+    if judged.verdict == "starting":
+        judged = _ended_by_exception(scan) or judged
     result = verdict_fields(judged.slug)
     result["verdict"], result["severity"] = judged.verdict, judged.severity
     if judged.phase:

@@ -198,7 +198,7 @@ def _hit(found: dict[str, Any], scan: ScanSnapshot, hit: Hit | None, raised: Rai
         _put(found, "device", groups.get("device"))
     if hit.slug == "port-in-use":
         owner = next((h for h in scan.markers if h.signature == "port-used-by"), None)
-        port = groups.get("port") or (owner.groups.get("port") if owner else None)
+        port = groups.get("port") or groups.get("port2") or (owner.groups.get("port") if owner else None)
         _put(found, "port", int(port) if port else None)
         pid = owner.groups.get("pid") if owner else None
         _put(found, "holder_pid", int(pid) if pid else None)
@@ -217,6 +217,8 @@ def _hit(found: dict[str, Any], scan: ScanSnapshot, hit: Hit | None, raised: Rai
         }
         if blamed:
             found["ranks_blamed"] = sorted(blamed)
+    if hit.slug == "permission-denied":
+        _put(found, "path", groups.get("path"))
     if hit.slug in ("model-weights-missing", "model-path-missing"):
         path = groups.get("path") or groups.get("path2") or _quoted_path(scan, hit)
         _put(found, "path", path)

@@ -66,6 +66,8 @@ class ReadLog:
 def read_log(data: bytes) -> ReadLog:
     """Read a log file of any size: plain text, console capture, `journalctl` short or cat, or journal
     JSON."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        data = data.decode("utf-16", "replace").encode("utf-8", "replace")  # a redirection of PowerShell's
     if looks_like_journal_json(data):
         return _read_json(data)
     result = ReadLog()
