@@ -16,6 +16,7 @@ from ddtop.sources.causes import verdict_fields
 from ddtop.sources.drafttokens import draft_tokens
 from ddtop.sources.llamametrics import from_timings, json_timings, llama_figures
 from ddtop.sources.runfacts import Rows, Run, RunLine, read_run, run_evidence
+from ddtop.sources.serverfigures import server_figures
 
 FIRST_LINE_LOW = 0.5
 """A first decode line below this share of the others' median held idle time."""
@@ -232,7 +233,7 @@ def _figures(run: Run) -> dict[str, Any]:
 
 
 def log_metrics(data: bytes | Mapping[str, bytes], *, engine: str | None = None) -> dict[str, Any]:
-    """The figures of a log, or of a llama.cpp `timings` object.
+    """The figures of a log, of a llama.cpp `timings` object, or of what a server says when asked (serverfigures).
 
     data  the log's bytes, or a mapping of file name → bytes (`input.*` counts)
     Returns verdict (ok, partial), cause, severity, advice, and by engine:
@@ -254,6 +255,8 @@ def log_metrics(data: bytes | Mapping[str, bytes], *, engine: str | None = None)
     run = Run(Rows(0, {}, []), Rows(0, {}, []), [])
     if timings is not None:
         found = from_timings(timings)
+    elif (told := server_figures(data)) is not None:
+        found = told
     else:
         run = read_run(data, engine)
         found = _figures(run)
