@@ -24,7 +24,7 @@ _UNIT_WORDS = re.compile(
     r"systemd\[\d{1,9}\]: |Main PID: \d|Loaded: loaded \(/|^[●○×] \S{1,200}\.service|start-limit-hit|Start request repeated"
     r"|Job for \S{1,200}\.service failed|code=(?:exited|killed), status=\d|^\$ (?:sudo )?systemctl \w"
     r"|^(?:Starting|Started|Stopping|Stopped|Failed to start) \S{1,200}\.service|\.service(?: - .{1,200})? was skipped"
-    r"|ActiveState=\w+ SubState=|\.service: (?:failed|active|activating|inactive|deactivating)\s", re.M,
+    r"|^(?:tcp\s+)?LISTEN\s+\d|ActiveState=\w+ SubState=|\.service: (?:failed|active|activating|inactive|deactivating)\s", re.M,
 )  # fmt: skip
 _SSE = re.compile(
     r"\A(?:HTTP/\d|:?\s{0,2}(?:ping|keep-?alive)?\s{0,4}(?:data|event|id|retry):|(?:data|event): ?[\{\[])",

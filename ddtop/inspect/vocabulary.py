@@ -38,6 +38,7 @@ _GPU_EXAMPLES = (
     GpuSample(index=0, recovery_action="Node Reboot"),
     GpuSample(index=0, recovery_action="Drain P2P"),
     GpuSample(index=0, recovery_action="another"),
+    GpuSample(index=0, fabric_state="In Progress"),
     GpuSample(index=0, remap_failure=True),
     GpuSample(index=0, remap_pending=True),
     GpuSample(index=0, ecc_uncorrected=1),

@@ -193,4 +193,7 @@ def _whole(
         and final.invocation_id
     ):
         return UnitState("restart-not-done")
-    return unit_state(final, start_asked=command_at is not None)
+    state = unit_state(final, start_asked=command_at is not None)
+    if state.slug == "never-started" and any(s in ("active", "deactivating") for s in states):
+        return UnitState("stopped-cleanly")
+    return state

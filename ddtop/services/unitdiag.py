@@ -85,7 +85,11 @@ def _take(moment: _Moment, name: str, data: bytes) -> None:
         entries = parse_journal_json(data)
         moment.has_json = True
         moment.entries = entries
+        boot: str | None = None
         for number, entry in enumerate(entries, 1):
+            if entry.boot_id and boot and entry.boot_id != boot:
+                _add_line(moment, f"-- Boot {entry.boot_id} --", name, number)
+            boot = entry.boot_id or boot
             if entry.text is not None and (
                 entry.from_systemd or entry.unit is None or entry.identifier == "systemd"
             ):
@@ -158,6 +162,14 @@ def _journal_fields(entries: list[Entry]) -> dict[str, Any]:
 
 def _journal_only(moment: _Moment) -> UnitState:
     fields = _journal_fields(moment.entries)
+    boots = {e.boot_id for e in moment.entries if e.boot_id}
+    last = moment.entries[-1] if moment.entries else None
+    if len(boots) > 1 and last is not None and not any(
+        e.boot_id == last.boot_id and not e.from_systemd and e.unit for e in moment.entries
+    ):  # systemd alone has written since the boot
+        state = unit_state(UnitProps(), moment.lines)
+        if state.slug == "rebooted":
+            return state
     if fields["null_messages"]:
         return UnitState("message-null-too-large", (f"{fields['null_messages']} messages are null",))
     state = unit_state(UnitProps(), moment.lines)
@@ -187,12 +199,17 @@ def _judge(moment: _Moment) -> dict[str, Any]:
             "condition-not-met",  # that would be no error: systemctl returns 0 for it
         ):
             state = refused
+        elif asked and moment.start_rc not in (None, 0) and state.slug in ("stopped-cleanly", "never-started"):
+            state = UnitState("never-began", (f"rc={moment.start_rc}", *state.why))
     elif moment.has_json and not [n for n in moment.line_at.values() if not n[0].endswith(("jsonl", "json"))]:
         state = _journal_only(moment)
     else:
         state = unit_state(UnitProps(), moment.lines, start_asked=asked)
         if refused is not None and state.slug == "no-unit-data":
             state = refused
+        owners = {(ln.pid, ln.cgroup): ln for ln in moment.listeners}
+        if state.slug == "no-unit-data" and len({ln.port for ln in owners.values()}) == 1 and len(owners) > 1:
+            state = UnitState("two-listeners", tuple(ln.text for ln in owners.values())[:3])
     if state.slug == "no-unit-data" and any(_SUPPRESSED.search(line) for line in moment.lines):
         state = UnitState("log-incomplete", tuple(ln for ln in moment.lines if _SUPPRESSED.search(ln))[:3])
     killed = worker_killed(moment.lines) if state.slug == "active" else None

@@ -36,10 +36,15 @@ _BAD_UNIT = re.compile(
 )
 _MASKED = re.compile(r"is masked")
 _MISSING = re.compile(r"Unit \S+ (?:not found|could not be found)|not-found")
+_NO_BUS = re.compile(
+    r"Failed to connect to (?:the )?(?:\w+ scope )?bus|not been booted with systemd|DBUS_SESSION_BUS_ADDRESS and \$XDG_RUNTIME_DIR not defined"
+)
 _DENIED = re.compile(
     r"Interactive authentication required|Access denied|Permission denied|sudo: a (?:terminal|password)|not in the sudoers|Operation not permitted|polkit"
 )
 _ENV_FILE = re.compile(r"Failed to load environment files: ")
+BOOT_MARK = re.compile(r"-- (?:Boot \w{1,64}|Reboot) --")
+"""What journalctl prints between the lines of two boots."""
 _LEFTOVER = re.compile(r"Found left-over process \d+")
 _PRE = re.compile(r"Control process exited, code=(?P<code>\w+),? status=(?P<st>\d+)")
 
@@ -66,6 +71,8 @@ def since_last_start(lines: Sequence[str]) -> list[str]:
     After the start limit there is no `Started` any more, so everything from the last one on belongs together.
     """
     for index in range(len(lines) - 1, -1, -1):
+        if BOOT_MARK.match(lines[index]):  # what was before it is of another boot
+            return list(lines[index:])
         if re.search(r"(?:^|: |\] )(?:Started|Starting) \S", lines[index]):
             return list(lines[index:])
     return list(lines)
@@ -154,6 +161,7 @@ def condition_state(lines: Sequence[str]) -> UnitState:
 def refusal(text: str) -> UnitState | None:
     """Why `systemctl` refused, from what it printed; None when it does not say one of the known reasons."""
     for pattern, slug in (
+        (_NO_BUS, "systemd-unreachable"),
         (_MASKED, "unit-masked"), (_DENIED, "not-permitted"), (_MISSING, "unit-not-found"), (_LIMIT, "start-limit-hit"),
         (_BAD_UNIT, "bad-unit-file"), (_DEPENDENCY, "dependency-failed"),
     ):  # fmt: skip
@@ -264,6 +272,8 @@ def _from_journal(lines: Sequence[str]) -> UnitState:
     text = "\n".join(recent)
     if (refused := refusal(text)) is not None:
         return refused
+    if recent and BOOT_MARK.match(recent[0]):
+        return UnitState("rebooted", (recent[0],)) if len(recent) < len(lines) else UnitState("no-unit-data")
     if re.search(r"Deactivated successfully|(?:^|: |\] )Stopped \S", text, re.MULTILINE):
         return UnitState("stopped-cleanly", (recent[-1],) if recent else ())
     if re.search(r"(?:^|: |\] )Started \S", text, re.MULTILINE):

@@ -174,6 +174,16 @@ def _no_limit(s: GpuSample) -> Finding | None:
     return None
 
 
+def _fabric(s: GpuSample) -> Finding | None:
+    if (s.fabric_state or "").lower() not in {"in progress", "not started"}:
+        return None
+    return Finding(
+        "degraded", "fabric-not-ready", "error",
+        f"NVLink's fabric is {s.fabric_state!r}: CUDA refuses to start (error 802). Start nvidia-fabricmanager "
+        "(of the driver's version) and wait for Completed.",
+    )  # fmt: skip
+
+
 def _denied(s: GpuSample) -> Finding | None:
     if not s.denied_fields:
         return None
@@ -184,7 +194,7 @@ def _denied(s: GpuSample) -> Finding | None:
 
 
 _RULES: tuple[Callable[[GpuSample], Finding | None], ...] = (
-    _fault, _recovery, _memory_errors, _throttled, _field_error, _no_memory, _no_util, _no_limit, _denied
+    _fault, _recovery, _memory_errors, _fabric, _throttled, _field_error, _no_memory, _no_util, _no_limit, _denied
 )  # fmt: skip
 _RANK = {"down": 0, "degraded": 1, "partial": 2, "ok": 3}
 

@@ -14,6 +14,7 @@ from typing import Any
 from ddtop.engines.grammar import LogFact, engine_scores, parse_line
 from ddtop.engines.lineprefix import pieces, seconds_between, split_prefix
 from ddtop.engines.serverargs import MAX_CHARS, find_args, is_complete, parse_server_args
+from ddtop.services.unitstate import BOOT_MARK
 from ddtop.sources.catalogue import Match, match_line
 from ddtop.sources.causes import load_causes
 from ddtop.sources.scanstate import Bar, Hit, LogEntry, PhaseSpan, ScanSnapshot
@@ -82,6 +83,10 @@ class LogScanner:
             return tuple(told for part in parts for told in self.feed(replace(entry, line=part), times=times))
         found: list[LogFact | Hit] = []
         line = entry.line
+        if line.startswith("-- ") and BOOT_MARK.match(line):
+            self._previous = [*self._previous, "rebooted"]
+            self._reset()
+            return ()
         if self._args_open is not None and self._continue_args(line):
             return ()
         self._lines += times
