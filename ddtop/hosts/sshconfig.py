@@ -275,7 +275,9 @@ class _Scope:
             jumps, nested = self._jumps(str(got["ProxyJump"]), (*trail, name))
         notes += option_notes(raw, gone, strict, self.skipped)
         notes += [
-            Note("config-option-unknown", f"ssh knows no option {option!r} and refuses the whole file", option)
+            Note(
+                "config-option-unknown", f"ssh knows no option {option!r} and refuses the whole file", option
+            )
             for option in config.unknown
         ]
         return SshTarget(

@@ -228,7 +228,9 @@ class TeachableConfig(SSHClientConfig):
         return out
 
 
-_CONDITION = re.compile(r"(!?(?:host|originalhost|user|localuser|localnetwork|tagged|exec))=(.+)", re.I | re.S)
+_CONDITION = re.compile(
+    r"(!?(?:host|originalhost|user|localuser|localnetwork|tagged|exec))=(.+)", re.I | re.S
+)
 
 
 def _condition(word: str) -> list[str]:

@@ -100,7 +100,11 @@ def guess_text(data: bytes) -> str | None:
         return "ssh"
     if _UNIT_WORDS.search(text[:4000]) and not re.search(r"server_args|Traceback", text):
         return "unit"
-    engine = re.search(r"server_args|sglang|vllm|llama|uvicorn|INFO[ :]|Traceback|\[[\d\- :]{19}(?: \w{2}\d+)*\] ", text, re.I)
+    engine = re.search(
+        r"server_args|sglang|vllm|llama|uvicorn|INFO[ :]|Traceback|\[[\d\- :]{19}(?: \w{2}\d+)*\] ",
+        text,
+        re.I,
+    )
     if find_hits(text[:20_000]) and not engine:
         return "ssh"
     if _UNIT_WORDS.search(text) and not engine:

@@ -19,8 +19,12 @@ _FOLDER = re.compile(r"^(?P<path>\S.{0,1000}):$")
 _SIZE_PATH = re.compile(
     r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s+)?(?P<size>\d{1,18}|\d{1,4}(?:[.,]\d{1,3})?[KMGT](?:iB?)?)\s+(?P<path>\S.{0,4000}?)\s{0,8}$"
 )
-_TREE = re.compile(r"^[│├└─|`\-\s]{2,200}(?:\[\s{0,20}(?P<size>\d{1,18}(?:[.,]\d{1,3})?[KMGT]?)\]\s{1,4})?(?P<path>[^\s│├└─\[].{0,400}?)\s{0,8}$")
-ROUNDED = re.compile(r"^(?:[-dl]r\S{8,11}\s.{0,200}\s|.{0,200}\[\s{0,20}|)\d{1,4}(?:[.,]\d{1,3})?[KMGT](?:iB?)?[\]\s]", re.M)
+_TREE = re.compile(
+    r"^[│├└─|`\-\s]{2,200}(?:\[\s{0,20}(?P<size>\d{1,18}(?:[.,]\d{1,3})?[KMGT]?)\]\s{1,4})?(?P<path>[^\s│├└─\[].{0,400}?)\s{0,8}$"
+)
+ROUNDED = re.compile(
+    r"^(?:[-dl]r\S{8,11}\s.{0,200}\s|.{0,200}\[\s{0,20}|)\d{1,4}(?:[.,]\d{1,3})?[KMGT](?:iB?)?[\]\s]", re.M
+)
 """A line of a listing whose sizes are for people (`ls -lh`, `du -h`, `tree -h`)."""
 _LINK = re.compile(r"^(?P<path>\S.{0,4000}?)\s->\s(?P<to>\S.{0,4000}?)\s{0,8}$")
 _STAT_FILE = re.compile(r"^\s{0,4}File: (?P<path>.{1,4000}?)(?: -> (?P<to>.{1,4000}?))?\s{0,8}$")

@@ -79,7 +79,9 @@ def _of_names(texts: Mapping[str, str]) -> dict[str, Any] | None:
         return None
     got = judge([Entry(name, size=1 << 20) for name in names])
     if got["cause"] != "shard-missing":
-        raise NotJudgedError("names without sizes: that all are there does not say that they are whole (use ls -l)")
+        raise NotJudgedError(
+            "names without sizes: that all are there does not say that they are whole (use ls -l)"
+        )
     text = f"{got['present_shards']} of {got['expected_shards']} shards are named; no sizes are given"
     got["evidence"] = [got["evidence"][0], {"text": text}]
     return _shape({k: v for k, v in got.items() if k not in {"present_bytes", "ok", "resumable_bytes"}})

@@ -164,8 +164,10 @@ def _journal_only(moment: _Moment) -> UnitState:
     fields = _journal_fields(moment.entries)
     boots = {e.boot_id for e in moment.entries if e.boot_id}
     last = moment.entries[-1] if moment.entries else None
-    if len(boots) > 1 and last is not None and not any(
-        e.boot_id == last.boot_id and not e.from_systemd and e.unit for e in moment.entries
+    if (
+        len(boots) > 1
+        and last is not None
+        and not any(e.boot_id == last.boot_id and not e.from_systemd and e.unit for e in moment.entries)
     ):  # systemd alone has written since the boot
         state = unit_state(UnitProps(), moment.lines)
         if state.slug == "rebooted":
@@ -199,7 +201,9 @@ def _judge(moment: _Moment) -> dict[str, Any]:
             "condition-not-met",  # that would be no error: systemctl returns 0 for it
         ):
             state = refused
-        elif asked and moment.start_rc not in (None, 0) and state.slug in ("stopped-cleanly", "never-started"):
+        elif (
+            asked and moment.start_rc not in (None, 0) and state.slug in ("stopped-cleanly", "never-started")
+        ):
             state = UnitState("never-began", (f"rc={moment.start_rc}", *state.why))
     elif moment.has_json and not [n for n in moment.line_at.values() if not n[0].endswith(("jsonl", "json"))]:
         state = _journal_only(moment)

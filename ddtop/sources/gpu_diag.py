@@ -98,7 +98,9 @@ def _inputs(files: Mapping[str, bytes]) -> dict[int, tuple[str, bytes]]:
     return found
 
 
-_BEGINS = re.compile(rb"\s*(?:<\?xml|\+-{5}|#|={5}|timestamp\b|index\b|name\b|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\s)")
+_BEGINS = re.compile(
+    rb"\s*(?:<\?xml|\+-{5}|#|={5}|timestamp\b|index\b|name\b|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\s)"
+)
 
 
 def _join_reads(parts: list[bytes]) -> bytes:
@@ -132,7 +134,11 @@ def _one(text: str, command: str, name: str) -> dict[str, Any] | None:
     if "NVSMI LOG" in text[:2000] and (logged := parse_q_text(text)):
         versions = re.findall(r"^(?:Driver|KMD) Version\s{0,60}: (\d\S{0,40})$", text, re.M)
         return _samples(
-            logged, lines, trouble=trouble, driver_version=versions[0] if versions else None, gpu_count=len(logged)
+            logged,
+            lines,
+            trouble=trouble,
+            driver_version=versions[0] if versions else None,
+            gpu_count=len(logged),
         )
     samples = _query(lines, command)
     if samples:

@@ -53,7 +53,11 @@ _LLMPERF_TIMES = {
 
 def from_printed(text: str) -> list[Fields]:
     """The records of a printed table or block; [] where it is none of these tools'."""
-    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines() if "|" in line]
+    rows = [
+        [cell.strip() for cell in line.strip().strip("|").split("|")]
+        for line in text.splitlines()
+        if "|" in line
+    ]
     if records := _llama_bench_rows(rows):
         return records
     if pairs := {row[0]: row[1] for row in rows if len(row) == 2}:

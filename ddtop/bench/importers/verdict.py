@@ -77,7 +77,9 @@ def _believable(fields: Fields) -> tuple[Fields, tuple[str, str] | None]:
         fields.pop("accept_len")
     for name in ("ttft", "tpot", "itl"):
         times = [key for key in fields if key.startswith(f"{name}_") and key.endswith("_ms")]
-        if times and not any(fields[key] for key in times):  # with one token a request there is no gap to time
+        if times and not any(
+            fields[key] for key in times
+        ):  # with one token a request there is no gap to time
             for key in times:
                 fields.pop(key)
     output, tps, peak = fields.get("output_tokens"), fields.get("output_tps"), fields.get("peak_output_tps")
