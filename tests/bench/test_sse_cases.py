@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ddtop.bench.ssediag import diagnose_sse
+from ddtop.inspect.files import join_reads
 
 CASES = Path(__file__).parent.parent / "cases"
 META = {"id", "group", "origin", "kind", "notes", "check"}
@@ -20,8 +21,8 @@ def case_times(folder: Path) -> list[float] | None:
 
 
 def diagnose(folder: Path) -> dict[str, Any]:
-    (file,) = folder.glob("input.*")
-    return diagnose_sse(file.read_bytes(), times=case_times(folder))
+    (data,) = join_reads({file.name: file.read_bytes() for file in folder.glob("input.*")}).values()
+    return diagnose_sse(data, times=case_times(folder))
 
 
 def mismatches(expect: dict[str, Any], got: dict[str, Any]) -> list[str]:
