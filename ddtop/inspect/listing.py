@@ -6,6 +6,7 @@ import re
 
 from ddtop.agent.modeljudge import Entry
 
+MAX_LINE = 2_000
 _FIND = re.compile(
     r"^(?P<kind>[fdlcbsp])\s+(?:(?P<blocks>\d{1,18})\s+(?=\d{1,18}\s))?(?P<size>\d{1,18})\s+(?P<path>\S.{0,4000}?)"
     r"(?:\s->\s(?P<to>\S.{0,4000}?))?\s{0,8}$"
@@ -41,7 +42,7 @@ def parse_listing(text: str) -> list[Entry]:
         if not line or line.startswith("#"):
             continue
         found = _FIND.match(line) or _LS.match(line) or _LINK.match(line) or _SIZE_PATH.match(line)
-        if not found and (tree := _TREE.match(line)) and tree["size"]:
+        if not found and len(line) < MAX_LINE and (tree := _TREE.match(line)) and tree["size"]:
             found = tree
         if not found:
             header = _FOLDER.match(line)
@@ -65,6 +66,8 @@ def bare_names(text: str) -> list[str]:
     """The names of a listing that gives names only (`ls`, `tree`, `find`): no size is known of any."""
     names = []
     for line in text.splitlines():
+        if len(line) > MAX_LINE:
+            continue
         tree = _TREE.match(line)
         name = (tree["path"] if tree else line).strip()
         if re.fullmatch(r"[^\s:'\"|]{1,1000}\.\w{1,12}", name):

@@ -220,7 +220,8 @@ def _hit(found: dict[str, Any], scan: ScanSnapshot, hit: Hit | None, raised: Rai
     if hit.slug == "permission-denied":
         _put(found, "path", groups.get("path"))
     if hit.slug in ("model-weights-missing", "model-path-missing"):
-        path = groups.get("path") or groups.get("path2") or _quoted_path(scan, hit)
+        path = next((groups[k] for k in ("path", "path2", "path3", "path4") if groups.get(k)), None)
+        path = path or _quoted_path(scan, hit)
         _put(found, "path", path)
         _put(found, "missing_file", groups.get("file"))
     if hit.slug == "jit-build-failed":
