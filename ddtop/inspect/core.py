@@ -60,6 +60,11 @@ def _gpu(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def _log(files: Mapping[str, bytes]) -> dict[str, Any]:
+    first = next((n for n in sorted(files) if input_number(n) == 1), next(iter(files)))
+    if _function("ddtop.sources.serverfigures", "server_figures")(files[first]) is not None:
+        return _metrics(
+            files
+        )  # /metrics, /server_info or an answer: no log, so nothing starts or fails in it
     got = dict(_function("ddtop.sources.logdiag", "diagnose_log")(files))
     try:
         numbers = _metrics(files)

@@ -58,7 +58,8 @@ one object with `schema`, `kind`, `verdict`, `cause`, `severity` (info, warn, er
 (`file`, `line`, `text`) and the fields of its kind. **What is not known is absent**, never 0. A log may be plain, from
 journald in any of its forms, from docker or kubectl, with or without colours; several ranks are told apart, and the
 first failing rank's first true cause wins over what followed from it ("Received sigquit", "Engine core initialization
-failed"). A folder with `input*` files is judged as one.
+failed"). A folder with `input*` files is judged as one; `input.read1.sse`, `input.read2.sse` … are successive reads of one
+stream. What a server says when asked (`/metrics`, SGLang's `/server_info`, an answer's `meta_info`) is taken as `log`, too.
 
 """
 

@@ -25,6 +25,7 @@ from ddtop.inspect import (
     render_text,
     to_json,
 )
+from ddtop.inspect.files import join_reads
 from ddtop.inspect.guess import guess_kind, guess_text
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -215,3 +216,18 @@ def test_mutated_inputs_are_judged_or_refused_in_words(
         assert got["kind"] in KINDS
         render_text(got)
         to_json(got)
+
+
+def test_a_metrics_page_is_no_start_that_goes_on() -> None:
+    page = b'vllm:num_requests_running{engine="0"} 4.0\nvllm:spec_decode_num_drafts_total{engine="0"} 100.0\n' \
+        b'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 150.0\n'  # fmt: skip
+    got = inspect_files("log", {"input.txt": page})
+    assert (got["verdict"], got["accept_len"], got["running"]) == ("ok", 2.5, 4)
+
+
+def test_reads_of_one_stream_follow_each_other_by_number() -> None:
+    parts = {f"input.read{n}.log": f"part {n};".encode() for n in (10, 2, 1)}
+    assert join_reads({**parts, "meta.toml": b""}) == {
+        "meta.toml": b"",
+        "input.log": b"part 1;part 2;part 10;",
+    }
