@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 Number = int | float
@@ -44,6 +45,7 @@ _DENIED = {
 _ERROR = {"unknown error", "err!", "err", "error", "timeout", "timed out", "invalid argument"}
 
 
+@lru_cache(maxsize=8192)
 def read_cell(text: str) -> Cell:
     """Classify one cell. Brackets and case do not matter: `[N/A]`, `N/A` and `n/a` are the same word.
 
@@ -76,6 +78,7 @@ _FACTORS: dict[str, float] = {
 _NUMBER = re.compile(r"^([+-]?\d{1,18}(?:\.\d{1,9})?)\s{0,4}([a-zA-Z%/]{0,8}|°C)$")
 
 
+@lru_cache(maxsize=8192)
 def number(text: str) -> Number | None:
     """The number in a cell in ddtop's units (W, MiB, MHz, %, °C), or None when it is not one.
 

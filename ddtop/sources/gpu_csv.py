@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from ddtop.sources.gpu_cells import Problem, flag, number, read_cell, reasons
@@ -60,6 +61,7 @@ _QUERY_OPTION = re.compile(
 )
 
 
+@lru_cache(maxsize=2048)
 def field_name(column: str) -> str:
     """The canonical query name of a header cell: unit bracket, case and synonym removed.
 
@@ -77,9 +79,11 @@ def is_known_field(name: str) -> bool:
 
 def is_header(cells: Sequence[str]) -> bool:
     """A header row names fields and holds no reading: at least half are known names, and none is a number."""
+    if any(number(cell) is not None for cell in cells):  # the quickest way to tell a row of readings
+        return False
     names = [field_name(cell) for cell in cells]
     known = sum(map(is_known_field, names))
-    if not known or any(number(cell) is not None for cell in cells):
+    if not known:
         return False
     return 2 * known >= len(names) or all(re.fullmatch(r"[a-z_]+(\.[a-z_0-9]+)+", n) for n in names if n)
 
@@ -114,16 +118,14 @@ def build_sample(values: Iterable[tuple[str, str]], extra: Mapping[str, Any] | N
     lists: dict[Problem, list[str]] = {problem: [] for problem in Problem}
     flags: dict[str, bool] = {}
     for column, text in values:
-        name = field_name(column)
-        prefix = next((p for p in _REASON_PREFIXES if name.startswith(p)), None)
-        if prefix and not name.endswith((".active", ".supported")):
+        attribute, kind = _place(column)
+        if kind == "reason":
             state = flag(text)
             if state is not None:
-                flags[name[len(prefix) :]] = state
+                flags[attribute] = state
             continue
-        if name not in COLUMNS:
+        if not kind:
             continue
-        attribute, kind = COLUMNS[name]
         cell = read_cell(text)
         value, problem = (None, cell.problem) if cell.problem else _convert(cell.text, kind)
         if attribute == "recovery_action" and cell.text.strip("[]").lower() == "none":
@@ -136,6 +138,16 @@ def build_sample(values: Iterable[tuple[str, str]], extra: Mapping[str, Any] | N
         got["throttle_reasons"] = tuple(name for name, on in flags.items() if on)
     got.update(extra or {})
     return _finish(got, lists)
+
+
+@lru_cache(maxsize=2048)
+def _place(column: str) -> tuple[str, str]:
+    """Where a column's readings go: (attribute, kind), (throttle reason, "reason"), or ("", "") for nowhere."""
+    name = field_name(column)
+    prefix = next((p for p in _REASON_PREFIXES if name.startswith(p)), None)
+    if prefix and not name.endswith((".active", ".supported")):
+        return name[len(prefix) :], "reason"
+    return COLUMNS.get(name, ("", ""))
 
 
 def _convert(text: str, kind: str) -> tuple[Any, Problem | None]:
@@ -167,14 +179,17 @@ def _finish(got: dict[str, Any], lists: dict[Problem, list[str]]) -> GpuSample:
     for attribute in _LIMIT:
         if got.get(attribute) is not None:
             got.setdefault("power_limit_w", got[attribute])
+    troubled = any(lists.values())
     merged = {"power_draw_w": "power_w", **dict.fromkeys(_LIMIT, "power_limit_w")}
     for attribute in ("power_draw_w", *_LIMIT):
         got.pop(attribute, None)
-    for problem, names in lists.items():
+    for problem, names in lists.items() if troubled else ():
         kept = [merged.get(name, name) for name in names]
         lists[problem] = [n for n in dict.fromkeys(kept) if got.get(n) is None]
     fault = next((p.value for p in (Problem.LOST, Problem.RESET) if lists[p]), None)
     got.setdefault("fault", fault)
+    if not troubled:
+        return GpuSample(**got)
     failed = (Problem.ERROR, Problem.RESET, Problem.LOST)
     return GpuSample(
         **got,
