@@ -80,6 +80,9 @@ class Attempt:
         u, now = self.feed.reading, self.deck.mono()
         if u is None:
             return
+        if self.unit is not None and u.generation != self.unit.generation:
+            # Whose the listener is was told by the start before; its socket proves nothing for this one.
+            self.listeners = None
         self.unit = u
         new = bool(u.generation) and u.generation != self.before_id
         if new and u.running and not self.seen_new:
@@ -183,12 +186,14 @@ class Attempt:
         """Changes of the gate at once; phases when they change, and the running one every second."""
         deck, now = self.deck, self.deck.mono()
         for part in result.parts:
-            if part.state == "pending":
+            told = self._told_gate.get(part.part)
+            if part.state == "pending" and (told is None or told[0] != "ok"):
                 continue
             key = (part.state, part.evidence.text)
-            if self._told_gate.get(part.part) != key:
+            if told != key:
+                # What was proven and is so no more (the listener died with its process) is taken back.
                 self._told_gate[part.part] = key
-                ok = {"ok": True, "no": False, "unknown": None}[part.state]
+                ok = {"ok": True, "no": False, "pending": False, "unknown": None}[part.state]
                 deck.emit(
                     GateSeen, attempt_id=self.id, part=part.part, ok=ok, evidence=part.evidence,
                     elapsed_s=round(now - self.began, 3),

@@ -121,6 +121,12 @@ def new_generation(r: GateReadings) -> str | None:
     return u.generation if r.same_generation_ok or u.generation != r.before else None
 
 
+def _old_start(r: GateReadings) -> bool:
+    """True where the unit can be read, and what it runs (or ran last) is not the start that was asked for."""
+    u = r.unit
+    return u is not None and u.active is not None and bool(u.generation) and new_generation(r) is None
+
+
 def _generation(r: GateReadings) -> GatePart:
     u = r.unit
     if u is None:
@@ -160,6 +166,10 @@ def _listener(r: GateReadings) -> GatePart:
             f"this login cannot see who listens on port {r.listeners[0].port}: use root or `sudo -n`",
         )  # fmt: skip
     first = r.listeners[0]
+    if _old_start(r):
+        return _part(
+            "listener", "pending", "ss", f"{first.addr}:{first.port} belongs to the old start, {first.who}"
+        )
     return _part("listener", "ok", "ss", f"{first.addr}:{first.port} belongs to {first.who}")
 
 

@@ -178,6 +178,24 @@ def test_a_configuration_that_does_not_start(
     assert len({c.cause for c in rig.state.plan_cells if c.spec.config == "b"}) == 1
 
 
+@pytest.mark.parametrize("kind", ["crash", "hang", "silent"])
+def test_the_old_servers_port_is_no_listener_of_a_start_that_failed(kind: str) -> None:
+    """`a` is served first, so that an old server listens when `b` is started."""
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": kind}
+    rig.run()
+    failed = {e.attempt_id for e in rig.events if isinstance(e, ev.RestartFailed)}
+    ready = {e.attempt_id for e in rig.events if isinstance(e, ev.RestartReady)}
+    state = fold(rig.events)
+    assert failed and ready
+    for restart in state.restarts:
+        seen = restart.gate.get("listener")
+        if restart.attempt_id in failed:
+            assert seen is None or seen.ok is not True, seen
+        elif restart.attempt_id in ready:
+            assert seen is not None and seen.ok
+
+
 def test_a_transient_failure_is_tried_once_more() -> None:
     rig = Rig()
     rig.world.faults, rig.world.limits = {"--context-length 8192": "hang"}, {"--context-length 8192": 1}

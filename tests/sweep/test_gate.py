@@ -37,6 +37,8 @@ CASES = [
     ("deactivating", {"unit": replace(UNIT, active="deactivating")}, "generation", "pending"),
     ("auto-restart", {"unit": replace(UNIT, active="activating", sub="auto-restart", main_pid=None)}, "generation", "pending"),
     ("unreadable", {"unit": replace(UNIT, active=None)}, "generation", "unknown"),
+    ("the listener of the old start", {"unit": replace(UNIT, generation=OLD)}, "listener", "pending"),
+    ("the same while it is stopped", {"unit": replace(UNIT, generation=OLD, active="deactivating")}, "listener", "pending"),
     ("nobody listens", {"listeners": ()}, "listener", "pending"),
     ("foreign owner", {"listeners": (FOREIGN,)}, "listener", "no"),
     ("two servers", {"listeners": (MINE, FOREIGN)}, "listener", "no"),
@@ -64,6 +66,11 @@ def test_each_refusal(change: dict, part: str, state: str) -> None:
     assert result[part].state == state  # type: ignore[index]
     assert result.ready is (state == "ok")
     assert result[part].evidence.text  # type: ignore[index]
+
+
+def test_a_listener_is_not_doubted_where_the_unit_cannot_be_read() -> None:
+    assert gate(replace(READY, unit=replace(UNIT, active=None)))["listener"].state == "ok"
+    assert gate(replace(READY, unit=None))["listener"].state == "ok"
 
 
 def test_a_running_right_server_is_accepted_without_restart() -> None:
