@@ -15,7 +15,9 @@ ssh_config = "~/.ssh/config-lab"
 from __future__ import annotations
 
 import difflib
+import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +29,10 @@ from ddtop.errors import UsageError
 from ddtop.hosts.inventory import HostSettings, read_host_settings
 from ddtop.paths import config_file
 
-_TOP = {"theme": str, "bell": bool, "keys": dict, "hosts": dict, "runs_dir": str}
+_TOP = {"theme": str, "bell": bool, "keys": dict, "hosts": dict}
+
+
+_WRITTEN = {str: 'text: "…"', bool: "true or false", dict: "a table of its own"}
 
 
 @dataclass(frozen=True)
@@ -67,14 +72,27 @@ def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None
 def describe(settings: Settings) -> str:
     """Effective settings, one a line, with their origin; as `ddtop config show` prints them."""
     lines = [
-        f"{name} = {getattr(settings, name)!r}  # {settings.origin.get(name, 'default')}"
+        f"{name} = {_toml(getattr(settings, name))}  # {settings.origin.get(name, 'default')}"
         for name in ("theme", "bell")
     ]
-    lines += [f"keys.{k} = {v!r}  # {settings.origin['keys']}" for k, v in settings.keys.items()]
+    lines += [f"keys.{k} = {_toml(v)}  # {settings.origin['keys']}" for k, v in settings.keys.items()]
     for name, host in settings.hosts.items():
         values = {field: getattr(host, field) for field in host.__struct_fields__}
-        lines += [f"hosts.{name}.{k} = {v!r}  # {settings.origin['hosts']}" for k, v in values.items() if v]
+        lines += [
+            f"hosts.{_toml_key(name)}.{k} = {_toml(v)}  # {settings.origin['hosts']}"
+            for k, v in values.items()
+            if v
+        ]
     return "\n".join(lines)
+
+
+def _toml(value: object) -> str:
+    """A value as one writes it in config.toml."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -100,5 +118,5 @@ def _check(found: dict[str, Any], allowed: Mapping[str, type], path: Path, prefi
             raise UsageError(f"{path}: unknown key `{prefix}{name}`", do=hint)
         if not isinstance(value, allowed[name]):
             raise UsageError(
-                f"{path}: `{prefix}{name}` is {value!r}", do=f"it must be of type {allowed[name].__name__}"
+                f"{path}: `{prefix}{name}` is {_toml(value)}", do=f"write {_WRITTEN[allowed[name]]}"
             )

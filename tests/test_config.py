@@ -44,7 +44,7 @@ def test_environment_wins(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("them = 'x'", "did you mean `theme`"),
-        ("[hosts.a]\nplann = 'x'", "did you mean 'plan'"),
+        ("[hosts.a]\nplann = 'x'", "did you mean `plan`"),
         ("hosts = {a = 3}", "hosts.a"),
         ("bell = 'yes'", "must be of type bool"),
         ("theme = ", "not valid TOML"),

@@ -92,6 +92,7 @@ def show(
         sessions,
         theme=settings.theme,
         keymap=settings.keys,
+        bell=settings.bell,
         start_runner=start_runner,
         viewer=viewer,
         themes_folder=paths.config_dir() / "themes",

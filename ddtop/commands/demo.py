@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ddtop import paths
 from ddtop.agent.state import TMPFS, filesystem_of
+from ddtop.config import Settings, load_settings
 from ddtop.demo.world import World
 from ddtop.errors import DdtopError, UsageError
 from ddtop.paths import shipped
@@ -36,6 +37,10 @@ def run_demo(*, record: Path | None, keep: bool) -> int:
         raise UsageError(
             "the dashboard needs a terminal, and standard output is none", do="ddtop demo --record FILE"
         )
+    mine = (
+        load_settings()
+    )  # theme, keys and bell are the person's; the hosts of the settings are not the demo's
+    settings = Settings(theme=mine.theme, bell=mine.bell, keys=mine.keys)
     root = demo_folder((Path(tempfile.gettempdir()), Path("/var/tmp"), paths.data_dir().parent, Path.cwd()))
     try:
         world = World(root)
@@ -43,7 +48,7 @@ def run_demo(*, record: Path | None, keep: bool) -> int:
         os.environ["DDTOP_HOME"] = str(root / "ddtop")
         os.environ["DDTOP_DEMO_DIR"] = str(root)
         with _serving(world, keep):
-            return _run(world, record)
+            return _run(world, record, settings)
     finally:
         if keep:
             print(f"the demo's folder is left: {root}", file=sys.stderr)
@@ -63,9 +68,8 @@ def demo_folder(places: Iterable[Path]) -> Path:
     )  # fmt: skip
 
 
-def _run(world: World, record: Path | None) -> int:
+def _run(world: World, record: Path | None, settings: Settings) -> int:
     from ddtop.commands.connect import show, starter, viewer_name
-    from ddtop.config import Settings
     from ddtop.journal.session import LiveSession
     from ddtop.plan import parse_plan
     from ddtop.runner import RunOptions, run, spawn_runner
@@ -88,14 +92,13 @@ def _run(world: World, record: Path | None) -> int:
     viewer = viewer_name()
     try:
         session = LiveSession(spawned.path, viewer)
-        return show([session], viewer, Settings(), starter(world.ssh_config), farewell=False)
+        return show([session], viewer, settings, starter(world.ssh_config), farewell=False)
     finally:
         _end_runner(spawned.pid)
         print("The demo has ended; its SIMULATED host and its recording are gone.")
-        print(
-            "  keep one:   ddtop demo --record demo.ddtop    then: ddtop replay demo.ddtop, ddtop report demo.ddtop"
-        )
-        print("  your host:  ddtop connect HOST    HOST as in ~/.ssh/config")
+        print("  keep one:   ddtop demo --record demo.ddtop")
+        print("              ddtop replay demo.ddtop, ddtop report demo.ddtop")
+        print("  your host:  ddtop connect HOST    (HOST as in ~/.ssh/config)")
 
 
 def _end_runner(pid: int) -> None:

@@ -62,6 +62,7 @@ class AppBase(Guarded, App[int]):
         *,
         theme: str | None = None,
         keymap: Mapping[str, str] | None = None,
+        bell: bool = True,
         themes_folder: Path | None = None,
         fault_log: Path | None = None,
         start_runner: StartRunner | None = None,
@@ -84,6 +85,7 @@ class AppBase(Guarded, App[int]):
         """What to print when the screen is gone."""
         self._wanted_theme = theme
         self._wanted_keys = dict(keymap or {})
+        self._rings = bell
         self._themes_folder = themes_folder
         self._dirty = True
         self._ticks = 0
@@ -130,7 +132,14 @@ class AppBase(Guarded, App[int]):
 
     def on_mount(self) -> None:
         if self._wanted_keys:
-            self.set_keymap(self._wanted_keys)
+            from ddtop.dashboard import (
+                keyfaults,
+            )  # knows every screen, so it is loaded only where keys are moved
+
+            self.set_keymap({name: keyfaults.normal(key) for name, key in self._wanted_keys.items()})
+            wrong = keyfaults.key_faults(self._wanted_keys)
+            if wrong:
+                self.say("\n".join(["These lines of [keys] do not work:", *wrong]), "warning", 12)
         self._say_theme_faults()
         for number in range(len(self.watched)):
             self.run_worker(self._follow(number), group=f"follow-{number}", exit_on_error=False)
@@ -205,7 +214,8 @@ class AppBase(Guarded, App[int]):
             key = (number, event.alert_id)
             if key not in self._rung and event.verdict != "slow":
                 self._rung.add(key)
-                self.bell()
+                if self._rings:
+                    self.bell()
             if number != self.current:
                 self.say(f"{host}: {event.title} {event.cause_text}", "error", 15)
         elif isinstance(event, HostLost):

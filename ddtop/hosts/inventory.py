@@ -55,13 +55,13 @@ def _settings(path: Path, name: str, raw: Any) -> HostSettings:
     try:
         return msgspec.convert(raw, HostSettings)
     except msgspec.ValidationError as error:
-        hint = ""
-        if isinstance(raw, Mapping):
-            fields = HostSettings.__struct_fields__
-            for key in raw:
-                near = difflib.get_close_matches(key, fields, n=1) if key not in fields else []
-                hint = hint or (f"did you mean {near[0]!r}?" if near else "")
-        raise UsageError(f"{path}: [hosts.{name}]: {error}", do=hint) from error
+        fields = HostSettings.__struct_fields__
+        for key in raw if isinstance(raw, Mapping) else ():
+            if key not in fields:
+                near = difflib.get_close_matches(key, fields, n=1)
+                hint = f"did you mean `{near[0]}`?" if near else f"allowed here: {', '.join(fields)}"
+                raise UsageError(f"{path}: [hosts.{name}]: unknown key `{key}`", do=hint) from error
+        raise UsageError(f"{path}: [hosts.{name}]: {error}", do="see docs/configuration.md") from error
 
 
 def connector_for(

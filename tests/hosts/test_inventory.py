@@ -47,7 +47,7 @@ def test_settings_of_a_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[hosts.a]\nhostdir = 1\n", ["hosts.a", "did you mean 'host_dir'"]),
+        ("[hosts.a]\nhostdir = 1\n", ["hosts.a", "did you mean `host_dir`"]),
         ("[hosts.a]\nport = 'x'\n", ["hosts.a", "port"]),
         ("[hosts\n", ["config.toml"]),
         ("hosts = 3\n", ["[hosts.NAME]"]),
