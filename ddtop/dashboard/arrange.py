@@ -8,6 +8,10 @@ NARROW = 100
 """Below so many columns the panes have a line above instead of a box around, and no second gate list."""
 
 
+SLIM = 60
+"""Below so many columns two panes side by side show nothing: all four stand one below the other."""
+
+
 @dataclass(frozen=True)
 class Rows:
     """Heights of the three rows of the body: GPUs, restart, log. The sweep spans the first two when wide."""
@@ -36,6 +40,13 @@ def rows(width: int, height: int, gpus: int, restart: int, sweep: int, bound: bo
     if missing > 0:
         second += min(missing, max(0, room - first - second))
     return Rows(first, second, max(0, height - first - second))
+
+
+def slim_rows(height: int, sweep: int) -> tuple[int, int, int]:
+    """Heights of GPUs, sweep and restart where all panes stand one below the other; the log takes what is left."""
+    first = 2 if height < 14 else 4
+    second = min(sweep + 1, max(3, height - first - 4))
+    return first, second, 2 if height - first - second >= 4 else 0
 
 
 def _narrow(height: int, gpus: int, restart: int, sweep: int, bound: bool) -> Rows:

@@ -145,6 +145,9 @@ class SweepActions(AppBase):
     def action_stop_run(self) -> None:
         """`S`: stop the run, after a question that names what will be touched."""
         here = self.here
+        if here.state.run.ended is not None:
+            self.say("The run has ended: there is nothing to stop.")
+            return
         unit = self._unit(here)
         facts = [
             ("host", here.name),

@@ -124,6 +124,11 @@ def sparkline(values: Sequence[float | None], top: float | None) -> str:
     return "".join(out)
 
 
+def many(count: int, word: str) -> str:
+    """A number with its word: `1 cell`, `6 cells`."""
+    return f"{count} {word}" + ("" if count == 1 else "s")
+
+
 def unit_name(unit: str) -> str:
     """A unit without `.service`, as people say it."""
     return unit.removesuffix(".service")

@@ -282,6 +282,12 @@ class RestartView:
         return next((p for p in self.phases.values() if p.state == "failed"), None)
 
     @property
+    def failed_after_s(self) -> float | None:
+        """From the call to the end of the phase that failed; what a person took to decide comes after that."""
+        ended = next((p for p in self.phases.values() if p.state == "failed"), None)
+        return self.seconds if ended is None else max(0.0, ended.at_s - self.started_at_s)
+
+    @property
     def phase(self) -> PhaseView | None:
         """The phase that is moving now, else the last one seen."""
         running = [p for p in self.phases.values() if p.state == "running"]

@@ -85,7 +85,7 @@ def _countdown(state: State, alert: AlertView, now_s: float, width: int, plan: S
             return (*crop(under_way_line(state, plan), max(20, width // 2)), Span(" "))
         answer_by = plan.answer_by_s
     if alert.decided is not None:
-        age = duration(now_s - alert.at_s)
+        age = duration(now_s - alert.decided.at_s)
         words = f"{alert.decided.what} · {alert.decided.by}"
         return (*crop(line((words, "label")), max(20, width // 2)), *line((f" · {age} ago ", "dim")))
     if answer_by is None or answer_by <= now_s:

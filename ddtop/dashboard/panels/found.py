@@ -20,6 +20,16 @@ ACTIVE_ROLE = {
 }
 
 
+UNKNOWN_WORDS = {
+    "gpm": "GPU activity counters (gpm)",
+    "ports": "who listens (ports)",
+    "journal": "the system's log (journal)",
+    "kernel-log": "the kernel's log",
+    "processes": "processes of others",
+}
+"""What the agent could not read, in words; its own word stays beside it where one may look it up."""
+
+
 def found_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
     """Lines for a run without a plan, the most useful first."""
     if not state.probe and not state.services:
@@ -79,13 +89,12 @@ def place_lines(state: State) -> list[Line]:
     out: list[Line] = []
     model = state.probe.get("model")
     if isinstance(model, dict) and "error" not in model:
-        whole = model.get("verdict") == "complete"
+        verdict, place = str(model.get("verdict", "")), str(model.get("path", ""))
+        if _staged_since(state, place):
+            verdict = "complete"
+        whole = verdict == "complete"
         mark = ("✓ ", "ok") if whole else ("! ", "warn")
-        out.append(
-            line(
-                mark, (f"model {model.get('verdict', '')}", "value"), (f"  {model.get('path', '')}", "label")
-            )
-        )
+        out.append(line(mark, (f"model {verdict}", "value"), (f"  {place}", "label")))
     disks = state.probe.get("disks")
     if isinstance(disks, dict):
         for path, disk in disks.items():
@@ -101,6 +110,14 @@ def place_lines(state: State) -> list[Line]:
     return out
 
 
+def _staged_since(state: State, place: str) -> bool:
+    """True where the model was made whole after the probe looked."""
+    stage = state.stages.get(place)
+    if stage is None or stage.progress.state != "done":
+        return False
+    return state.probe_at_s is None or stage.at_s >= state.probe_at_s
+
+
 def unknown_lines(state: State) -> list[Line]:
     """What this login may not see: unknown is never absent."""
     unknown = state.probe.get("unknown")
@@ -110,7 +127,7 @@ def unknown_lines(state: State) -> list[Line]:
         line(
             ("? ", "warn"),
             ("cannot be read by this login: ", "label"),
-            (", ".join(map(str, unknown)), "warn"),
+            (", ".join(UNKNOWN_WORDS.get(str(name), str(name)) for name in unknown), "warn"),
         )
     ]
 

@@ -63,9 +63,10 @@ def _left(state: State, now_s: float, recording: Recording) -> list[tuple[str, L
         parts.append(("", line(("SIMULATED", "warn"))))
     parts.append(("host", host_part(state, now_s, recording.number)))
     uptime = uptime_s(state, now_s)
-    if state.host.link == "connected" and uptime is not None:
+    linked = state.host.link == "connected" and state.run.ended is None
+    if linked and uptime is not None:
         parts.append(("up", line((duration(uptime), "dim"))))
-    if state.host.link == "connected" and state.host.rtt_ms is not None:
+    if linked and state.host.rtt_ms is not None:
         parts.append(("rtt", line((f"· rtt {state.host.rtt_ms:.0f} ms", "dim"))))
     name, how = service_part(state, now_s)
     parts.append(("unit", name))
@@ -88,7 +89,9 @@ def host_part(state: State, now_s: float, number: int | None = None) -> Line:
     name = (f"{number} " if number else "") + (host.name or "no host yet")
     since = duration(now_s - host.since_at_s) if host.since_at_s is not None else ""
     word = host.state
-    if word == "connected":
+    if state.run.ended is not None and word in ("connected", "rebooted"):
+        state_part = ("○ not connected", "dim")
+    elif word == "connected":
         state_part = ("● up", "ok")
     elif word == "rebooted":
         state_part = ("! rebooted", "warn")
@@ -106,7 +109,8 @@ def service_part(state: State, now_s: float) -> tuple[Line, Line]:
     """(`sglang-bench`, `● ready 4m12s`): the unit of the present start, else the first unit known."""
     restart = state.restart
     unit = restart.unit if restart is not None else next(iter(state.services), "")
-    if not unit:
+    if not unit or state.run.ended is not None:
+        # After the end nobody looks any more, and the service was put back: what was last seen is not how it is.
         return (), ()
     name = line((unit_name(unit), "label"))
     status = state.services[unit].status if unit in state.services else None

@@ -79,12 +79,13 @@ def _restart(restart: RestartView) -> Line:
     if restart.outcome == "ready":
         return line(("✓ ", "ok"), (place, "value"), (f"  ready in {duration(restart.ready_s)}", "label"))
     if restart.outcome == "failed":
-        why = (
-            f"  {restart.verdict or 'failed'} after {duration(restart.seconds)}: {restart.cause or 'unknown'}"
-        )
+        why = f"  {restart.verdict or 'failed'} after {duration(restart.failed_after_s)}: {restart.cause or 'unknown'}"
         return line(("✗ ", "bad"), (place, "value"), (why, "label"))
     if restart.outcome == "interrupted":
         return line(("‖ ", "warn"), (place, "value"), ("  interrupted", "label"))
+    if restart.stuck is not None:
+        why = f"  not started after {duration(restart.failed_after_s)}; not decided yet"
+        return line(("✗ ", "bad"), (place, "value"), (why, "label"))
     return line(("▶ ", "run"), (place, "value"), ("  under way", "label"))
 
 
@@ -96,10 +97,16 @@ STEP_MARK = {
 }
 
 
+def _by(who: str) -> str:
+    return "by itself" if who == "automatic" else f"by {who}"
+
+
 def _steps(state: State) -> list[Entry]:
     out: list[Entry] = []
     for (plan_id, step_id), step in state.steps.items():
-        head = line(STEP_MARK[step.state], (step.title, "value"), (f"  {step.state} · by {step.by}", "label"))
+        head = line(
+            STEP_MARK[step.state], (step.title, "value"), (f"  {step.state} · {_by(step.by)}", "label")
+        )
         below = [f"because {step.reason}"] if step.reason else []
         out.append((step.at_s, f"step {plan_id} {step_id}", head, below))
     return out

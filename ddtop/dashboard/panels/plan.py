@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddtop.dashboard.paint import Item, Line, line
-from ddtop.dashboard.text import CELL_GLYPH, CELL_ROLE, duration, rate, tokens
+from ddtop.dashboard.text import CELL_GLYPH, CELL_ROLE, duration, many, rate, tokens
 from ddtop.journal.eta import sweep_eta
 from ddtop.journal.select import counts, metric_value
 from ddtop.journal.state import State
@@ -17,7 +17,7 @@ def plan_head(state: State, now_s: float) -> list[Line]:
     if not state.plan_cells:
         return [line(("no plan: this host is only watched", "dim")), ()]
     tally = counts(state.plan_cells)
-    parts: list[tuple[str, str]] = [(f"{tally.total} cells  ", "value")]
+    parts: list[tuple[str, str]] = [(f"{many(tally.total, 'cell')}  ", "value")]
     for name in FACTS:
         number = getattr(tally, name)
         if number:
@@ -25,7 +25,7 @@ def plan_head(state: State, now_s: float) -> list[Line]:
     left = sweep_eta(state, now_s)
     if left.cells:
         time_left = f"about {duration(left.total_s)}" if left.total_s is not None else "time not known yet"
-        text = f"left: {left.cells} cells, {left.restarts} restarts, {time_left}"
+        text = f"left: {many(left.cells, 'cell')}, {many(left.restarts, 'restart')}, {time_left}"
     else:
         text = "nothing is left to run"
     return [line(*parts), line((text, "label")), ()]
@@ -43,7 +43,14 @@ def plan_items(state: State) -> list[Item]:
     hidden = [cell for cell in state.cells.values() if cell.hidden]
     if hidden:
         out.append(
-            Item(line((f"{len(hidden)} cells of an earlier form of the plan; their results are kept", "dim")))
+            Item(
+                line(
+                    (
+                        f"{many(len(hidden), 'cell')} of an earlier form of the plan; the results are kept",
+                        "dim",
+                    )
+                )
+            )
         )
     return out
 
@@ -56,7 +63,9 @@ def _start_line(state: State, cell: CellView) -> Line:
     mine = [r for r in state.restarts if r.config == spec.config and r.tp == spec.tp]
     if mine:
         last = mine[-1]
-        if last.outcome == "ready":
+        if last.stuck is not None:
+            parts.append((f"  ✗ not started after {duration(last.failed_after_s)}", "bad"))
+        elif last.outcome == "ready":
             parts.append((f"  ✓ ready in {duration(last.ready_s)}", "ok"))
         elif last.outcome == "failed":
             parts.append((f"  ✗ {last.verdict}: {last.cause}", "bad"))

@@ -79,12 +79,12 @@ def summary_line(
             spans = (*spans, Span(f"  ! overridden: {', '.join(restart.overridden)}", "warn"))
         return crop(spans, width)
     if restart.outcome == "failed":
-        text = f" after {duration(restart.seconds)} · {restart.cause or 'cause unknown'}"
+        text = f" after {duration(restart.failed_after_s)} · {restart.cause or 'cause unknown'}"
         return crop(line((f"✗ {restart.verdict or 'failed'}", "bad"), (text, "label")), width)
     if restart.outcome == "interrupted":
         return line(("‖ interrupted", "warn"))
     if restart.stuck is not None:
-        after = f" after {duration(max(0.0, restart.stuck.at_s - restart.started_at_s))}"
+        after = f" after {duration(restart.failed_after_s)}"
         verdict, cause = (alert.verdict, f" · {alert.cause}") if alert is not None else ("failed", "")
         return crop(line((f"✗ {verdict}", "bad"), (after + cause, "label")), width)
     spent = now_s - restart.started_at_s

@@ -78,44 +78,45 @@ def sorted_cells(state: State, sort: Sort, base: dict[tuple[object, ...], float]
     return known + [cell for cell in cells if value(cell) is None]
 
 
+def name_width(width: int) -> int:
+    """Width of the two columns that name a cell: what is asked for most must fit beside them."""
+    return 11 if width < 70 else 14 if width < 90 else 18 if width < 150 else 26
+
+
 def columns_for(width: int) -> list[Metric]:
     """Metrics that fit beside the cell's name."""
-    room = width - 46 - 8
+    room = width - 2 * name_width(width) - 13 - 10
     return list(COLUMNS[: max(1, min(len(COLUMNS), room // 11))])
 
 
 def results_head(width: int, sort: Sort, baseline: str | None) -> list[Line]:
     """Column names, the sorted one marked."""
     arrow = "▲" if sort.reverse else "▼"
-    spans = [(f"  {'configuration':<18}{'asked':<18}{'ctx':>5}{'c':>5} ", "label")]
+    name = name_width(width)
+    spans = [(f"  {'configuration':<{name}}{'asked':<{name}}{'ctx':>5}{'c':>5} ", "label")]
     for metric in columns_for(width):
-        name = metric.label + (arrow if metric.key == sort.by else "")
-        spans.append((fit_text(name, 11, right=True), "key" if metric.key == sort.by else "label"))
-    name = "×" + (baseline or "") + (arrow if sort.by == "speedup" else "")
-    spans.append((fit_text(name, 10, right=True), "key" if sort.by == "speedup" else "label"))
+        label = metric.label + (arrow if metric.key == sort.by else "")
+        spans.append((fit_text(label, 11, right=True), "key" if metric.key == sort.by else "label"))
+    label = "×" + (baseline or "") + (arrow if sort.by == "speedup" else "")
+    spans.append((fit_text(label, 10, right=True), "key" if sort.by == "speedup" else "label"))
     return [line(*spans)]
 
 
 def results_items(state: State, sort: Sort, baseline: str | None, width: int) -> list[Item]:
     """One line a cell."""
     base = baseline_values(state, baseline)
-    return [
-        Item(_row(cell, base, columns_for(width), baseline), cell.id)
-        for cell in sorted_cells(state, sort, base)
-    ]
+    return [Item(_row(cell, base, width, baseline), cell.id) for cell in sorted_cells(state, sort, base)]
 
 
-def _row(
-    cell: CellView, base: dict[tuple[object, ...], float], metrics: Sequence[Metric], baseline: str | None
-) -> Line:
-    spec = cell.spec
+def _row(cell: CellView, base: dict[tuple[object, ...], float], width: int, baseline: str | None) -> Line:
+    spec, name, metrics = cell.spec, name_width(width), columns_for(width)
     glyph = CELL_GLYPH[cell.state]
     if cell.validity == "SUSPECT" and cell.state == "done":
         glyph = "?"
     spans: list[tuple[str, str]] = [
         (f"{glyph} ", "warn" if glyph == "?" else CELL_ROLE[cell.state]),
-        (fit_text(f"{spec.config} tp{spec.tp}", 18), "accent" if spec.config == baseline else "value"),
-        (fit_text(f"{spec.workload}@{spec.output_tokens}", 18), "text"),
+        (fit_text(f"{spec.config} tp{spec.tp}", name), "accent" if spec.config == baseline else "value"),
+        (fit_text(f"{spec.workload}@{spec.output_tokens}", name), "text"),
         (f"{tokens(spec.context) if spec.context else UNKNOWN:>5}{spec.concurrency:>5} ", "dim"),
     ]
     if cell.state in ("done", "broken", "failed") and cell.metrics:

@@ -118,16 +118,15 @@ class DashboardScreen(DdScreen):
         most = RESTART_SHORT if narrow or height < 34 else RESTART_TALL
         inner = width - 2 if narrow else width * 9 // 20 - 4
         wanted = len(restart_lines(state, self.here.now_s(), inner, most))
-        rows = arrange.rows(
-            width,
-            height - 2 - alert_height,
-            len(state.gpus),
-            wanted,
-            len(shown.rows) + 3 if shown.rows else 8,
-            state.bound is not None,
-        )
+        room, matrix = height - 2 - alert_height, len(shown.rows) + 3 if shown.rows else 8
         body = self.query_one("#body", Container)
-        setting = f"{rows.gpus} {rows.restart} 1fr"
+        body.set_class(width < arrange.SLIM, "-slim")
+        if width < arrange.SLIM:
+            first, second, third = arrange.slim_rows(room, matrix)
+            setting = f"{first} {second} {third} 1fr"
+        else:
+            rows = arrange.rows(width, room, len(state.gpus), wanted, matrix, state.bound is not None)
+            setting = f"{rows.gpus} {rows.restart} 1fr"
         if getattr(body, "row_setting", None) != setting:
             body.row_setting = setting  # type: ignore[attr-defined]
             body.styles.grid_rows = setting

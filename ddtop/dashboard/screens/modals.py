@@ -90,9 +90,10 @@ class AskScreen(DdModal):
     def on_mount(self) -> None:
         self.query_one(Input).focus()
 
-    def _lines(self, _width: int, _height: int) -> Sequence[Line]:
-        below = (self._wrong, "bad") if self._wrong else (self.hint, "dim")
-        return [line(below), line(("enter ", "key"), "go   ", ("esc ", "key"), "leave it")]
+    def _lines(self, width: int, _height: int) -> Sequence[Line]:
+        text, role = (self._wrong, "bad") if self._wrong else (self.hint, "dim")
+        below = [line((row, role)) for row in wrap_text(text, width, 4)]
+        return [*below, line(("enter ", "key"), "go   ", ("esc ", "key"), "leave it")]
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -101,4 +102,4 @@ class AskScreen(DdModal):
             self.dismiss(True)
             return
         self._wrong = wrong
-        self.query_one(Panel).redraw()
+        self.query_one(Panel).refresh(layout=True)

@@ -89,7 +89,7 @@ class ResultsScreen(DdScreen):
 
     def draw(self) -> None:
         panel = self.query_one(ListPanel)
-        width = max(40, panel.size.width - 4)
+        width = max(40, panel.size.width - 2)
         order = sort_label(self.sort.by) + (" reversed" if self.sort.reverse else "")
         set_title(panel, f"Results · sorted by {order} · against {self.baseline or 'no baseline'}", "v plots")
         panel.set_class(self.plotting and not self.both, "-off")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import msgspec
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 
@@ -139,7 +140,9 @@ class StepsScreen(DdModal):
 
     def action_do(self) -> None:
         if self._own is not None:
-            self.dd.send(self._own[0], self._own[1])
+            # Given now, not when the box was opened: whoever reads for longer than a deadline is not too late.
+            command: Command = msgspec.structs.replace(self._own[0], at_s=time.time())
+            self.dd.send(command, self._own[1])
             self.dismiss(True)
             return
         plan = self.plan

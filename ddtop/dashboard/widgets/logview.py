@@ -91,7 +91,10 @@ class LogView(ScrollView, can_focus=True):
             self._strips.clear()
         elif rows and dropped_before is not None and rows[0] != dropped_before and self.hit is not None:
             self.hit = None
-        if not anew and self._seen_end == self.buffer.end and self.virtual_size.height == max(1, len(rows)):
+        # A window that shrank (the alert bar came) has its end below the edge, and nothing scrolled.
+        off = self.following and round(self.scroll_y) < self.max_scroll_y
+        same = self._seen_end == self.buffer.end and self.virtual_size.height == max(1, len(rows))
+        if not anew and same and not off:
             return
         self._seen_end = self.buffer.end
         self._widest = max(self._widest, self._widest_in_sight())

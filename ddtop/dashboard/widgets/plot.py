@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from textual.app import RenderResult
 from textual.color import Color, ColorParseError
 from textual.content import Content
 from textual_plotext import PlotextPlot
@@ -20,7 +21,8 @@ class MetricPlot(PlotextPlot):
     """One plot of results."""
 
     DEFAULT_CSS = """
-    MetricPlot { width: 1fr; height: 1fr; }
+    MetricPlot { width: 1fr; height: 1fr; content-align: center middle; text-align: center;
+        border-subtitle-align: left; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -55,6 +57,12 @@ class MetricPlot(PlotextPlot):
             plt.ylim(0, max(ys) * 1.08)
         self.refresh()
 
+    def render(self) -> RenderResult:
+        """The plot, or why there is nothing to plot yet."""
+        if self._data is not None and not self._data[0].series:
+            return Content.styled(self._data[0].why_empty, self.app.theme_variables.get("dd-dim", ""))
+        return super().render()
+
     def _say(self, data: Plot, inks: list[tuple[int, int, int]]) -> None:
         """Title, and the names of the curves in their colours below the plot, where they hide nothing."""
         title = data.title if data.y_label in data.title else f"{data.title} · {data.y_label}"
@@ -63,8 +71,7 @@ class MetricPlot(PlotextPlot):
         for series, (red, green, blue) in zip(data.series, inks, strict=False):
             glyph = "··" if series.level else "●"
             parts.append((f" {glyph} {clean(series.name)} ", f"rgb({red},{green},{blue})"))
-        names = Content.assemble(*parts) if parts else Content(data.why_empty)
-        self.border_subtitle = cast(str, names)
+        self.border_subtitle = cast(str, Content.assemble(*parts))
 
     def _ink(self, variable: str) -> tuple[int, int, int]:
         text = self.app.theme_variables.get(variable, "#888888")
