@@ -6,6 +6,8 @@ Exit codes: 0 all done (or judged), 2 wrong usage, 10 some cells failed or broke
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +32,7 @@ app.add_typer(plan_app, name="plan")
 app.add_typer(config_app, name="config")
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Machine-readable output (see docs/output.md).")]
-PlanFile = Annotated[Path, typer.Argument(help="A plan, in TOML.", show_default=False)]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, in TOML.", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
@@ -47,7 +49,9 @@ def connect(
     hosts: Annotated[
         list[str],
         typer.Argument(
-            help="Host names as in ~/.ssh/config, user@host, or local.", autocompletion=complete.hosts
+            metavar="HOST",
+            help="Host names as in ~/.ssh/config, user@host, or local.",
+            autocompletion=complete.hosts,
         ),
     ],
     plan: Annotated[
@@ -94,7 +98,7 @@ def demo(
 
 @app.command()
 def replay(
-    recording: Annotated[Path, typer.Argument(help="A recording (.ddtop).")],
+    recording: Annotated[Path, typer.Argument(metavar="FILE", help="A recording (.ddtop).")],
     speed: Annotated[float, typer.Option("--speed", help="1 is real time.")] = 1.0,
 ) -> None:
     """The dashboard on a recording, in its own time or faster."""
@@ -105,7 +109,9 @@ def replay(
 
 @app.command()
 def report(
-    recordings: Annotated[list[Path], typer.Argument(help="One or more recordings, side by side.")],
+    recordings: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="One or more recordings, side by side.")
+    ],
     html: Annotated[Path | None, typer.Option("--html", help="Write one self-contained HTML file.")] = None,
     md: Annotated[bool, typer.Option("--md", help="Markdown.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="One row a cell.")] = False,
@@ -121,7 +127,10 @@ def report(
 @app.command()
 def runs(
     words: Annotated[
-        list[str] | None, typer.Argument(help="`export RUN FILE` copies a recording, live or not.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[export RUN FILE]", help="`export RUN FILE` copies a recording, live or not."
+        ),
     ] = None,
     json_out: JsonFlag = False,
 ) -> None:
@@ -142,7 +151,8 @@ def runs(
 @app.command()
 def stop(
     run: Annotated[
-        str, typer.Argument(help="Run id, recording, or host.", autocompletion=complete.recordings)
+        str,
+        typer.Argument(metavar="RUN", help="Run id, recording, or host.", autocompletion=complete.recordings),
     ],
     leave_running: Annotated[
         bool, typer.Option("--leave-running", help="Leave the server as it is.")
@@ -185,7 +195,8 @@ def plan_new(
 @app.command()
 def bench(
     url: Annotated[
-        str, typer.Argument(help="An OpenAI-compatible endpoint, such as http://127.0.0.1:30000.")
+        str,
+        typer.Argument(metavar="URL", help="An OpenAI-compatible endpoint, such as http://127.0.0.1:30000."),
     ],
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Streams at a time.")] = 1,
     requests: Annotated[
@@ -276,9 +287,13 @@ def inspect(
 
 @app.command("import")
 def import_results(
-    file: Annotated[Path, typer.Argument(help="A result file of another tool.")], json_out: JsonFlag = True
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A result file of another tool.")],
+    json_out: Annotated[bool, typer.Option("--json", hidden=True)] = True,
 ) -> None:
-    """Read another tool's result file, in ddtop's names and definitions."""
+    """Read another tool's result file: as JSON, in ddtop's names and definitions.
+
+    `ddtop inspect results FILE` says the same for people.
+    """
     from ddtop.inspect import main_inspect
 
     raise typer.Exit(main_inspect("results", str(file), json_out))
@@ -286,7 +301,7 @@ def import_results(
 
 @app.command()
 def export(
-    recording: Annotated[Path, typer.Argument(help="A recording.")],
+    recording: Annotated[Path, typer.Argument(metavar="FILE", help="A recording.")],
     fmt: Annotated[
         str,
         typer.Option("--format", help="sglang or vllm.", autocompletion=complete.one_of("sglang", "vllm")),
@@ -328,6 +343,11 @@ def main(argv: list[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(141)
     except OSError as error:
+        if error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EBADF):
+            with contextlib.suppress(OSError):
+                sys.stdout.close()  # else Python tries once more at its end, and complains
+            print(f"ddtop: the output could not be written: {error.strerror}", file=sys.stderr)
+            sys.exit(1)
         if error.filename is None:
             sys.exit(_bug(error))
         print(f"ddtop: {error.filename}: {error.strerror}", file=sys.stderr)

@@ -38,17 +38,31 @@ def figure(value: Any, unit: str = "") -> str:
     return f"{text} {unit}".rstrip()
 
 
+NOBODY = "no connection was made: is the server up, on this port, and is it http or https?"
+"""Advice where every request was refused: there is no server whose log could be looked into."""
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" + ("" if count == 1 else "s")
+
+
 def bench_text(result: Mapping[str, Any]) -> str:
     """The report of `ddtop bench`."""
     metrics, client = result["metrics"], result.get("client") or {}
     lines = [f"{result['validity']}  {result['url']}  {result.get('model') or ''}".rstrip()]
     for reason in result["reasons"]:
         rule = TABLE[reason]
-        lines.append(
-            f"  {rule.verdict.lower()}: {rule.meaning} ({result['details'].get(reason, '')}); {rule.advice}"
+        advice = (
+            NOBODY
+            if reason == "no-tokens" and set(metrics.get("failures", {})) == {"refused"}
+            else rule.advice
         )
-    how = f"{result['rate']:g} requests/s" if result.get("rate") else f"{result['concurrency']} streams"
-    lines.append(f"{how}, {result['requests']} requests, {result['output_tokens']} tokens each")
+        lines.append(
+            f"  {rule.verdict.lower()}: {rule.meaning} ({result['details'].get(reason, '')}); {advice}"
+        )
+    how = f"{result['rate']:g} requests/s" if result.get("rate") else _many(result["concurrency"], "stream")
+    asked, tokens = _many(result["requests"], "request"), _many(result["output_tokens"], "token")
+    lines.append(f"{how}, {asked}, {tokens} each")
     failures = "".join(f", {n} {name}" for name, n in metrics.get("failures", {}).items())
     cut = metrics.get("requests_unfinished")
     lines.append(
@@ -59,7 +73,7 @@ def bench_text(result: Mapping[str, Any]) -> str:
         ("steady state", metrics.get("steady_tok_s"), "tok/s"),
         ("peak over 1 s", metrics.get("peak_tok_s"), "tok/s"),
         ("decode a stream", (metrics.get("decode_tok_s") or {}).get("p50"), "tok/s (p50)"),
-        ("requests", metrics.get("requests_s"), "/s"),
+        ("request rate", metrics.get("requests_s"), "/s"),
         ("goodput", metrics.get("goodput_s"), "/s"),
         ("tokens a chunk", metrics.get("tokens_per_chunk"), ""),
         ("in flight", metrics.get("in_flight_mean"), "(mean)"),

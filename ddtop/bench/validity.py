@@ -107,7 +107,8 @@ TABLE: dict[str, Rule] = {
         "the server waited for a CPU more than 1 % of the time", "other work runs on the host"
     ),
     "cpu-pressure": _doubt(
-        "tasks waited for a CPU on this machine (PSI)", "give the server's pid to see if it was one"
+        "tasks waited for a CPU on this machine (PSI)",
+        "if the server or the generator runs here, stop what else does",
     ),
     "cpu-stolen": _doubt(
         "the hypervisor took CPU time away", "results vary with the neighbours on this machine"

@@ -129,7 +129,8 @@ def _run_options(
 
     own = settings.host(host)
     ssh_config = options.ssh_config or (Path(own.ssh_config).expanduser() if own.ssh_config else None)
-    if ssh_config is not None and not ssh_config.is_file():
+    # /dev/null, by which ssh is told to read no configuration, is no regular file.
+    if ssh_config is not None and (not ssh_config.exists() or ssh_config.is_dir()):
         raise UsageError(f"{ssh_config}: there is no such SSH configuration", do="name an existing file")
     return RunOptions(
         host=host,

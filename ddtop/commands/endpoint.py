@@ -81,8 +81,24 @@ def ask_endpoint(base: str, api_key_env: str = "") -> Endpoint:
             listed = client.get("/v1/models")
             models, engine = read_models(listed.json() if listed.status_code == 200 else None)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        return Endpoint(health=health, trouble=f"{type(error).__name__}: {error}".rstrip(": "))
+        return Endpoint(health=health, trouble=in_words(error))
     return Endpoint(health=health, models=models, engine=engine)
+
+
+def in_words(error: Exception) -> str:
+    """What went wrong, for people.
+
+    >>> in_words(OSError("[Errno 111] Connection refused"))
+    'nothing listens there (connection refused)'
+    """
+    text = str(error)
+    if "refused" in text.lower():
+        return "nothing listens there (connection refused)"
+    if "WRONG_VERSION_NUMBER" in text:
+        return "it answers, but not in TLS: write http:// instead of https://"
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return f"its certificate is not trusted here ({text})"
+    return f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 def read_models(body: Any) -> tuple[tuple[str, ...], str]:

@@ -12,6 +12,7 @@ from ddtop.errors import UsageError, plain
 if TYPE_CHECKING:
     from ddtop.bench.judge import CellJudgement
     from ddtop.events import CellMeasured
+    from ddtop.report import Recording
 
 
 def report(
@@ -26,6 +27,12 @@ def report(
             "report: more than one form asked for", do="choose one of --html, --md, --csv, --json"
         )
     loaded = [load(resolve_run(str(path)).path) for path in recordings]
+    configs = dict.fromkeys(cell.spec.config for one in loaded for cell in one.state.plan_cells)
+    if baseline is not None and baseline not in configs:
+        raise UsageError(
+            f"report: no configuration `{baseline}` to compare with",
+            do=f"--baseline is one of {', '.join(configs)}" if configs else "this recording has no sweep",
+        )
     if as_json:
         reports = [report_json([one]) for one in loaded]
         return json.dumps(
@@ -43,7 +50,25 @@ def report(
                 f"{html}: cannot be written: {error.strerror}", do="name another file"
             ) from error
         return f"{html} written: open it in a browser"
-    return plain("\n\n".join(render_table(one.state, baseline=baseline) for one in loaded))
+    return plain(
+        "\n\n".join(f"{_headline(one)}\n\n{render_table(one.state, baseline=baseline)}" for one in loaded)
+    )
+
+
+def _headline(recording: Recording) -> str:
+    """Which run this is: its plan, host, time and how it ended; and that it is no measurement where it is none."""
+    from ddtop.journal.select import counts
+
+    state = recording.state
+    run, tally = state.run, counts(state.plan_cells)
+    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_at_s)) if run.started_at_s else ""
+    cells = f"{tally.done} of {tally.total} cells done" if tally.total else ""
+    ended = f"ended: {run.ended.outcome}" if run.ended is not None else "not ended"
+    name = f"{run.name or recording.name} on {state.host.name or '?'}"
+    line = " · ".join(part for part in (name, began, cells, ended) if part)
+    if run.simulated:
+        line += "\nSIMULATED: GPUs and engine are stand-ins: these are no measurements"
+    return line
 
 
 def list_runs(*, as_json: bool) -> str:
@@ -102,8 +127,12 @@ def check_plan(plan: Path) -> str:
     read, warnings = check(plan)
     cells = expand(read)
     starts = len({c.spec.restart_key for c in cells})
-    lines = [f"{plan}: in order: {len(cells)} cells, {starts} server starts"]
+    lines = [f"{plan}: in order: {_many(len(cells), 'cell')}, {_many(starts, 'server start')}"]
     return "\n".join(lines + [f"  warning: {w}" for w in warnings])
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" + ("" if count == 1 else "s")
 
 
 def show_plan(plan: Path) -> str:

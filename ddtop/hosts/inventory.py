@@ -64,6 +64,20 @@ def _settings(path: Path, name: str, raw: Any) -> HostSettings:
         raise UsageError(f"{path}: [hosts.{name}]: {error}", do="see docs/configuration.md") from error
 
 
+def check_name(name: str) -> None:
+    """Raises UsageError where `name` cannot be `[user@]host[:port]`, an ssh:// URI or an alias of an SSH configuration."""
+    do = "a name of ~/.ssh/config, [user@]host[:port], or local"
+    if not name.strip() or name.startswith("-") or any(c.isspace() or not c.isprintable() for c in name):
+        raise UsageError(f"{name!r} is no host name", do=do)
+    user, at, host = name.removeprefix("ssh://").rstrip("/").rpartition("@")
+    if (at and not user) or not host:
+        raise UsageError(f"{name!r} lacks the {'host' if not host else 'user'} beside its @", do=do)
+    head, colon, port = host.rpartition(":")
+    # Several colons are an IPv6 address; brackets around it leave one port behind them.
+    if colon and (":" not in head or head.endswith("]")) and not (port.isdecimal() and 0 < int(port) < 65536):
+        raise UsageError(f"{name!r}: `{port}` is no port", do="a whole number from 1 to 65535")
+
+
 def connector_for(
     name: str,
     *,
@@ -76,8 +90,7 @@ def connector_for(
     `config_paths` are ddtop's own config files, `ssh_config` those of SSH (None: the user's), `host_dir` the
     command line's --host-dir, which wins. Nothing is contacted. Raises UsageError.
     """
-    if not name.strip() or name.startswith("-"):
-        raise UsageError(f"{name!r} is no host name")
+    check_name(name)
     settings = read_host_settings(config_paths).get(name, HostSettings())
     folder = host_dir or settings.host_dir or None
     if name in LOCAL_NAMES and not settings.ssh:

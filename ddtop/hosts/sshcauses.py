@@ -94,8 +94,17 @@ _ALL = (
         "the connection was cut{via}",
         "a command cut off like this has no exit status and partial output: that is unknown, never an empty "
         "answer",
-        "ddtop connects again by itself; jobs on the host go on. If it repeats, look at the network or "
+        "a run connects again by itself; jobs on the host go on. If it repeats, look at the network or "
         "sshd's log",
+        retry=True,
+    ),
+    SshCause(
+        "closed-before-login", "disconnected", "error",
+        "{host}:{port} closed the connection before a login",
+        "what listens there is no sshd, or its sshd turns connections away (MaxStartups, a firewall, a host that "
+        "goes down or is not up yet)",
+        "`nc {host} {port}` must show a line that begins with SSH-2.0-; else check Port in ~/.ssh/config, then "
+        "sshd's log on the machine's console",
         retry=True,
     ),
     SshCause(
@@ -115,15 +124,15 @@ _ALL = (
     SshCause(
         "connect-timeout", "disconnected", "error",
         "no answer from {host}:{port}{via}",
-        "the machine is down, still booting, or the network in between drops packets",
-        "check the provider's console and the VPN; ddtop goes on trying",
+        "the machine is down, still booting, too busy to answer, or the network in between drops packets",
+        "check the provider's console and the VPN; a run goes on trying",
         retry=True,
     ),
     SshCause(
         "host-unreachable", "disconnected", "error",
         "no route to {host}",
         "the network is down here or there, or a VPN is not up",
-        "bring the network up; ddtop goes on trying",
+        "bring the network up; a run goes on trying",
         retry=True,
     ),
     SshCause(
@@ -190,7 +199,7 @@ _ALL = (
         "host-booting", "refused", "warn",
         "the host is up, but still booting (or going down), and lets nobody in yet",
         "pam_nologin refuses every login except root's until systemd says that the boot is done",
-        "wait a minute; ddtop goes on trying",
+        "wait a minute; a run goes on trying",
         retry=True,
     ),
     SshCause(

@@ -128,7 +128,10 @@ def classify_ssh_error(
     be told apart and "unknown" is said. `hop` is the jump host that was being contacted, if it was one.
     """
     at = hop or target
-    cause = CAUSES[_cause_of(exc, at, presented)]
+    name = _cause_of(exc, at, presented)
+    if hop is not None and name == "connection-dropped" and not isinstance(exc, asyncssh.ChannelOpenError):
+        name = "closed-before-login"  # `hop` is what was being connected to: nothing ran there yet
+    cause = CAUSES[name]
     text = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
     via = f" via ProxyCommand {at.proxy_command[0]}" if at is not None and at.proxy_command else ""
     if hop is not None and target is not None and hop.alias != target.alias:

@@ -34,7 +34,7 @@ def _run_started(state: State, event: ev.RunStarted) -> None:
     if event.plan_path is not None:
         run.plan_path = event.plan_path
     run.segment_at_s = event.at_s
-    run.ended = None
+    run.before, run.ended = run.ended, None
     # A new runner knows nothing of the old one's connection, viewers, pause or unanswered question.
     state.host.link, state.host.since_at_s = "idle", event.at_s
     state.viewers = 0

@@ -122,6 +122,11 @@ def resolve_run(text: str, folder: Path | None = None) -> RunInfo:
     if near:
         names = ", ".join(r.path.stem for r in near[:5])
         raise UsageError(f"`{text}` could be {len(near)} recordings: {names}", do="name one of them in full")
+    if Path(text).is_dir():
+        raise UsageError(
+            f"{text} is a folder, not a recording",
+            do="name a file in it; ddtop runs lists the recordings here",
+        )
     known = [r.path.stem for r in runs]
     close = difflib.get_close_matches(text, known, 3, 0.4) or known[:3]
     raise UsageError(

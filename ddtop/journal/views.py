@@ -61,6 +61,8 @@ class RunView:
     """When the present segment began: the last resume."""
     ended: RunEnded | None = None
     """None while it runs, and again after a resume."""
+    before: RunEnded | None = None
+    """How the segment before this one ended; None where it was cut off, or there was none."""
 
 
 LinkState = Literal["idle", "connecting", "connected", "lost"]

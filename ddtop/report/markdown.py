@@ -65,7 +65,7 @@ def _recording(recording: Recording, baseline: str | None) -> list[str]:
             how = f"{alert.resolved.how} ({alert.resolved.by})" if alert.resolved else "open"
             what = alert.raised
             rows.append([iso(alert.at_s) or "", what.title, what.verdict, what.cause_text or what.cause, how])
-        parts += ["## Alerts", _table(rows)]
+        parts += ["## Alerts", _table(rows, numbers=False)]
     return parts
 
 
@@ -77,7 +77,7 @@ def escape(text: str) -> str:
     return out
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def _table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> str:
     head, *body = [[escape(field).replace("\n", " ") or " " for field in row] for row in rows]
-    rule = ["---", *["---:" for _ in head[1:]]]
+    rule = ["---", *["---:" if numbers else "---" for _ in head[1:]]]
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *body))

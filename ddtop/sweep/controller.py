@@ -305,9 +305,13 @@ class Controller:
     def _say_interrupted(self) -> None:
         deck = self.deck
         ident = alert_id(deck.run_id, "interrupted", str(deck.state.run.segment))
-        self._raise(
-            ident, interrupted_alert(deck.host_name, "the run was interrupted", self._next_name(), ident)
-        )
+        before = deck.state.run.before
+        why = "the run was interrupted"
+        if (
+            before is not None
+        ):  # it ended in order, and what is left now (a cell tried again, new ones of the plan) was not
+            why = f"the run had ended ({before.outcome}), and cells are left to run"
+        self._raise(ident, interrupted_alert(deck.host_name, why, self._next_name(), ident))
 
     def _raise(self, ident: str, text: AlertText) -> None:
         deck = self.deck

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
@@ -545,6 +546,30 @@ def test_killed_after_any_event_nothing_is_lost_or_repeated(deaths: list[int], r
 
 async def _reboot(world: World) -> None:
     world.reboot()
+
+
+def test_a_run_that_had_ended_and_got_new_cells_was_not_interrupted() -> None:
+    rig = Rig()
+    whole = rig.sweep.cells
+    rig.sweep = dataclasses.replace(rig.sweep, cells=whole[:4])
+    assert rig.run().word == "done"
+    rig.sweep = dataclasses.replace(rig.sweep, cells=whole)
+    assert rig.run().word == "done"
+    texts = [e.cause_text for e in rig.events if isinstance(e, ev.AlertRaised) and e.verdict == "interrupted"]
+    assert texts and all("the run had ended (done), and cells are left to run" in text for text in texts)
+    assert rig.states("c") == ["done", "done"]
+
+
+def test_a_run_that_was_cut_off_was_interrupted() -> None:
+    rig = Rig()
+    rig.die_after = TOTAL // 2
+    with pytest.raises(Dead):
+        rig.run()
+    for unit in rig.world.units.values():
+        unit.active, unit.sub, unit.pid, unit.listening = "inactive", "dead", 0, False
+    rig.run()
+    texts = [e.cause_text for e in rig.events if isinstance(e, ev.AlertRaised) and e.verdict == "interrupted"]
+    assert texts and all("the run was interrupted" in text for text in texts)
 
 
 def test_a_new_engine_build_reopens_what_was_broken() -> None:
