@@ -184,7 +184,7 @@ def _with_texts(out: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]
     if grave and out["verdict"] == "ok":
         cause = grave[0][1].cause
         out.update(verdict=cause.verdict, cause=cause.cause, severity=cause.severity,
-                   advice=fill(cause.do, alias=out.get("query", "HOST"), ssh=f"`ssh {out.get('query', 'HOST')} true`"))  # fmt: skip
+                   advice=fill(cause.do, alias=out.get("query", "HOST"), host=out.get("hostname", "HOST"), port=str(out.get("port", "PORT")), ssh=f"`ssh {out.get('query', 'HOST')} true`"))  # fmt: skip
     for name, text in texts.items():
         if name.endswith(".stdout") and (n := input_number(name)):
             out[f"line_end_input{n}" if n > 1 else "line_end"] = "CRLF" if "\r\n" in text else "LF"

@@ -143,7 +143,7 @@ def vocabulary() -> list[Word]:
         "Copy the files that the source has and this place has not.",
     )
     for known in CAUSES.values():
-        add("ssh", known.cause, known.verdict, known.severity, fill(known.do, alias="HOST", ssh="`ssh HOST true`",
+        add("ssh", known.cause, known.verdict, known.severity, fill(known.do, alias="HOST", host="HOST", port="PORT", ssh="`ssh HOST true`",
             key="KEY", forget="`ssh-keygen -R HOST`", user="USER"))  # fmt: skip
     for target in _ssh_examples():
         verdict, cause, severity, advice = config_cause(target, "")

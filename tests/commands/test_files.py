@@ -174,7 +174,7 @@ def test_settings_and_places(ddtop: Cli) -> None:
     config = ddtop.home / "config" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text('theme = "ddtop-light"\n')
-    assert f"theme = 'ddtop-light'  # {config}" in ddtop("config", "show").out
+    assert f'theme = "ddtop-light"  # {config}' in ddtop("config", "show").out
     config.write_text("them = 1\n")
     done = ddtop("config", "show")
     assert done.rc == 2 and "did you mean `theme`" in done.err
