@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddtop import paths
+from ddtop.commands.terminal import need_terminal
 from ddtop.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -62,11 +63,7 @@ def connect(options: Options) -> int:
         return run(_run_options(options.hosts[0], options, settings, record=options.record))
     if options.json_out:
         raise UsageError("--json needs --once or --record", do="ddtop connect HOST --once --json")
-    if not sys.stdout.isatty():
-        raise UsageError(
-            "the dashboard needs a terminal, and standard output is none",
-            do="--record FILE runs without a screen",
-        )
+    need_terminal("--record FILE runs without a screen")
     viewer = viewer_name()
     sessions = [_session(_recording(host, options, settings), viewer) for host in options.hosts]
     return show(sessions, viewer, settings, starter(options.ssh_config))
@@ -238,7 +235,10 @@ def replay(recording: Path, speed: float) -> int:
 
     if speed <= 0:
         raise UsageError(f"--speed is {speed}", do="give a number above 0, such as 4")
-    return show([ReplaySession(resolve_run(str(recording)).path, speed)], viewer_name(), load_settings())
+    path = resolve_run(str(recording)).path
+    session = ReplaySession(path, speed)
+    need_terminal(f"ddtop report {recording} needs no screen")
+    return show([session], viewer_name(), load_settings())
 
 
 def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ddtop import paths
 from ddtop.agent.state import TMPFS, filesystem_of
+from ddtop.commands.terminal import need_terminal
 from ddtop.config import Settings, load_settings
 from ddtop.demo.world import World
 from ddtop.errors import DdtopError, UsageError
@@ -33,13 +34,10 @@ def run_demo(*, record: Path | None, keep: bool) -> int:
             "the demo's host runs on Linux only", means="the agent runs from memory files, which other systems lack",
             do="use ddtop against a Linux host, or watch a recording: ddtop replay FILE",
         )  # fmt: skip
-    if record is None and not sys.stdout.isatty():
-        raise UsageError(
-            "the dashboard needs a terminal, and standard output is none", do="ddtop demo --record FILE"
-        )
-    mine = (
-        load_settings()
-    )  # theme, keys and bell are the person's; the hosts of the settings are not the demo's
+    if record is None:
+        need_terminal("ddtop demo --record FILE")
+    # Theme, keys and bell are the person's; the hosts of the settings are not the demo's.
+    mine = load_settings()
     settings = Settings(theme=mine.theme, bell=mine.bell, keys=mine.keys)
     root = demo_folder((Path(tempfile.gettempdir()), Path("/var/tmp"), paths.data_dir().parent, Path.cwd()))
     try:

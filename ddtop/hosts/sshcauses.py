@@ -36,7 +36,7 @@ _ALL = (
         "the host key is not known here yet",
         "ssh would ask whether to trust it; ddtop does not ask. {fingerprint}asyncssh says the same for a "
         "changed "
-        "key, so known_hosts was looked into: there is none for this host",
+        "key; {looked}",
         "compare the fingerprint with the provider's console, then run {ssh} once and answer yes (for rented "
         "machines: StrictHostKeyChecking accept-new in ~/.ssh/config)",
     ),

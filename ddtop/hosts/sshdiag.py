@@ -163,6 +163,9 @@ def make_fault(
         "forget": " and ".join(f"`{c}`" for c in remove_commands(target, presented))
         if target
         else "`ssh-keygen -R HOST`",
+        "looked": "so known_hosts was looked into: there is none for this host"
+        if target
+        else "only known_hosts on the machine that connected tells which it is",
         "fingerprint": print_
         + (f"Known: {', '.join(presented.where)}. " if presented and presented.where else ""),
         "via": via,

@@ -16,6 +16,7 @@ from ddtop.errors import UsageError
 from ddtop.hosts.inventory import check_name
 from ddtop.hosts.sshconfig import resolve_target
 from ddtop.hosts.sshdiag import classify_ssh_error
+from tests.terminal import Terminal
 
 from .conftest import Cli
 
@@ -120,7 +121,7 @@ def test_the_demo_has_the_theme_of_the_person(monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "config" / "config.toml").write_text(
         'bell = false\n[keys]\npause = "f5"\n[hosts.demo]\nport = 1\n'
     )
-    monkeypatch.setattr(demo.sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(demo, "need_terminal", lambda instead: None)
     monkeypatch.setattr(demo, "_run", lambda world, record, settings: taken.append(settings) or 0)
     assert demo.run_demo(record=None, keep=False) == 0
     (settings,) = taken
@@ -225,3 +226,30 @@ def test_something_else_than_sshd_is_told_as_that(ddtop: Cli, tmp_path: Path) ->
     thread.join(5)
     assert done.rc == 11
     assert "closed the connection before a login" in done.err or "is no SSH server" in done.err
+
+
+@pytest.mark.parametrize("words", [("replay",), ("demo",), ("connect", "local")])
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_place_its_cursor_is_refused_before_anything_begins(
+    ddtop: Cli, recording: Path, words: tuple[str, ...], term: str
+) -> None:
+    more = (str(recording),) if words == ("replay",) else ()
+    argv = ["env", f"TERM={term}", *ddtop.argv(*words, *more)]
+    terminal = Terminal(argv, env=ddtop.environ())
+    try:
+        assert terminal.wait_end(20) == 2
+        shown = terminal.raw.decode("utf-8", "replace")
+        assert f"TERM is {term}" in shown
+        assert "record" in shown or "report" in shown
+        assert "\x1b[?1049h" not in shown
+    finally:
+        terminal.close()
+    assert [path.name for path in recording.parent.glob("*.ddtop")] == [recording.name]
+
+
+def test_what_only_the_text_says_of_a_key_is_not_said_to_be_looked_up(ddtop: Cli, tmp_path: Path) -> None:
+    text = tmp_path / "said.txt"
+    text.write_text("HostKeyNotVerifiable code=9: Host key is not trusted for host 127.0.0.1\n")
+    done = ddtop("inspect", "ssh", text)
+    assert "host-key-unknown" in done.out
+    assert "was looked into" not in done.out
