@@ -205,13 +205,13 @@ def restart(script: Script, config: str, invocation: str, *, ready: bool = True)
         "Init torch distributed begin.",
         invocation=invocation,
     )
-    for pct in (0, 13, 27, 41, 64):
+    for number, pct in enumerate((0, 13, 27, 41, 64)):
         script.add(
             ev.PhaseSeen,
             attempt_id=attempt,
             phase="loading",
             state="running",
-            elapsed_s=pct * 1.6,
+            elapsed_s=number * 10.0,
             pct=float(pct),
             eta_s=(100 - pct) * 1.6,
             quiet_s=1.0,
@@ -369,7 +369,7 @@ def alert_fields(now: float) -> dict[str, object]:
         "title": "NOT STARTING?",
         "verdict": "failed",
         "cause": "nccl-system-error",
-        "cause_text": "sglang-bench on ct200 failed 2 s after its restart: NCCL unhandled system error",
+        "cause_text": "sglang-bench on ct200 failed while it loaded: NCCL unhandled system error",
         "kind": "transient",
         "advice": "Retry once; if it comes again look for NIC or shared-memory trouble with NCCL_DEBUG=INFO.",
         "evidence": (
