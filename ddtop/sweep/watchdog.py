@@ -8,6 +8,7 @@ that takes longer than usual but moves is `slow`: shown calmly, never an alarm.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ddtop.events import CauseKind, Evidence, Verdict
 from ddtop.services.readings import UnitReading
@@ -75,6 +76,15 @@ def _with_cause(
 ) -> Judgement:
     """A judgement whose cause is the log's where it names one, else `fallback` (slug, kind, sentence)."""
     c = r.cause
+    taken = _taken(r)
+    if c is not None and c.fatal and taken.verdict is not None and c.slug == taken.cause:
+        # The log says that the port is taken, the host says by whom: one trouble, whichever was read first.
+        return replace(
+            taken,
+            verdict=taken.verdict if verdict == "failed" else verdict,
+            signature_id=c.signature_id,
+            evidence=(*taken.evidence, *c.evidence, why),
+        )
     if c is not None and c.fatal:
         return Judgement(
             verdict=verdict, cause=c.slug, kind=c.kind, text=c.text, advice=c.advice,
@@ -247,7 +257,6 @@ def _port(r: StartReadings, now: float) -> Judgement | None:
         return None
     if u is not None and u.gone and r.seen_new:
         return None  # that it died is the news, not that something of it (a container) still answers
-    foreign = [item for item in r.listeners if item.owned is False]
     old = r.answer is not None and r.answer.owner == "old"
     if old and _is_new(r) and r.answer is not None:
         why = Evidence(source="http", text=f"port {r.port} was answered by {r.answer.who}")
@@ -256,14 +265,21 @@ def _port(r: StartReadings, now: float) -> Judgement | None:
             text=f"the old server still answers on port {r.port} beside the new one: {r.answer.who}",
             advice="stop the old process, then restart",
         )  # fmt: skip
-    if foreign and (_is_new(r) or r.call.returned_at is not None):
-        why = Evidence(source="ss", text=f"{foreign[0].addr}:{foreign[0].port} belongs to {foreign[0].who}")
-        return Judgement(
-            verdict="foreign", cause="port-in-use", kind="host", evidence=(why,),
-            text=f"port {r.port} is taken by {foreign[0].who}, which is not {r.unit_name}",
-            advice=f"stop {foreign[0].who}, then retry",
-        )  # fmt: skip
-    return None
+    taken = _taken(r)
+    return taken if taken.verdict and (_is_new(r) or r.call.returned_at is not None) else None
+
+
+def _taken(r: StartReadings) -> Judgement:
+    """Who else listens on the port; WAIT where nobody does, or it cannot be seen."""
+    foreign = [item for item in r.listeners if item.owned is False]
+    if not foreign:
+        return WAIT
+    why = Evidence(source="ss", text=f"{foreign[0].addr}:{foreign[0].port} belongs to {foreign[0].who}")
+    return Judgement(
+        verdict="foreign", cause="port-in-use", kind="host", evidence=(why,),
+        text=f"port {r.port} is taken by {foreign[0].who}, which is not {r.unit_name}",
+        advice=f"stop {foreign[0].who}, then retry",
+    )  # fmt: skip
 
 
 def _arguments(r: StartReadings, now: float) -> Judgement | None:

@@ -37,6 +37,10 @@ OOM = CauseReading(
     signature_id="oom-torch", evidence=(Evidence(source="log", text="torch.OutOfMemoryError"),),
 )  # fmt: skip
 FOREIGN = ListenerReading(addr="0.0.0.0", port=30000, pid=77, comm="nc", owned=False)
+PORT = CauseReading(
+    slug="port-in-use", kind="host", text="Another process already listens on the port.",
+    signature_id="port", evidence=(Evidence(source="log", text="[Errno 98] address already in use"),),
+)  # fmt: skip
 SCRIPT = CallReading(asked_at=0.0, returned_at=2.0, rc=0, by_script=True, what="reconfig_ddtree.sh")
 STILL_OLD = replace(BASE, unit=replace(OLD_UNIT, at=6.0), seen_new=False)
 GONE = replace(BASE, unit=replace(OLD_UNIT, active="inactive", sub="dead", main_pid=None), seen_new=False)
@@ -61,6 +65,10 @@ ALARMS = [
     ("counter rises", replace(BASE, unit=replace(UNIT, n_restarts=1), cause=OOM), 9.0, "crash-loop", "oom-loading-weights"),
     ("start limit", replace(BASE, unit=FAILED, start_limit_hit=True), 9.0, "crash-loop", "start-limit-hit"),
     ("foreign on the port", replace(BASE, listeners=(FOREIGN,)), 9.0, "foreign", "port-in-use"),
+    ("died of the port that a foreign process has", replace(BASE, unit=FAILED, cause=PORT, listeners=(FOREIGN,)), 9.0, "foreign", "port-in-use"),
+    ("died of a port nobody is seen on", replace(BASE, unit=FAILED, cause=PORT), 9.0, "failed", "port-in-use"),
+    ("dies of a foreign process' port again and again", replace(BASE, unit=replace(UNIT, n_restarts=1), cause=PORT, listeners=(FOREIGN,)), 9.0, "crash-loop", "port-in-use"),
+    ("died of something else beside a foreign process", replace(BASE, unit=FAILED, cause=OOM, listeners=(FOREIGN,)), 9.0, "failed", "oom-loading-weights"),
     ("old beside new", replace(BASE, answer=Answer(at=8.0, owner="old", who="pid 8")), 9.0, "old-server", "old-process-answered"),
     ("drop-in not loaded", replace(BASE, unit=replace(UNIT, need_reload=True)), 9.0, "wrong-arguments", "old-arguments-loaded"),
     ("wrong argument", replace(BASE, args=ArgsReading(at=8.0, source="server_info", wrong=("tp is 1",))), 9.0, "wrong-arguments", "wrong-arguments"),
@@ -77,6 +85,14 @@ def test_every_verdict(r: StartReadings, now: float, verdict: str, cause: str) -
     got = judge(r, now)
     assert (got.verdict, got.cause) == (verdict, cause)
     assert got.alarm and got.text and got.evidence
+
+
+def test_a_port_that_is_taken_names_who_has_it_however_it_was_noticed() -> None:
+    before, after = (
+        judge(replace(BASE, unit=u, cause=PORT, listeners=(FOREIGN,)), 9.0) for u in (UNIT, FAILED)
+    )
+    assert before.text == after.text and "nc" in after.text and after.advice == before.advice
+    assert {e.source for e in after.evidence} == {"ss", "log", "systemctl"}
 
 
 CALM = [
