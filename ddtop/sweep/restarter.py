@@ -8,6 +8,7 @@ the cause is the exact one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -330,7 +331,12 @@ class Restarter:
         await drain_log(self.deck, host, a.feed)
         self.deck.take_reading(await a.feed.service.read(host))
         a.take_unit()
-        return judge(a.readings(), self.deck.mono())
+        found = judge(a.readings(), self.deck.mono())
+        if found.cause == "port-in-use" and found.verdict == "failed":  # by whom, nobody has looked yet
+            with contextlib.suppress(AgentError):
+                a.take_listeners(await a.keeper.listeners(host, a.unit))
+                found = judge(a.readings(), self.deck.mono())
+        return found
 
     def _ready(self, host: Host, a: Attempt) -> Started:
         deck, keeper = self.deck, a.keeper

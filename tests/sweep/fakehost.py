@@ -159,7 +159,7 @@ class World:
             elif (
                 unit.active == "active"
                 and not unit.listening
-                and self.fault_of(unit.argv) not in ("hang", "crash")
+                and self.fault_of(unit.argv) not in ("hang", "crash", "port")
             ):
                 asyncio.get_running_loop().call_later(self.load_s, self._up, unit, unit.invocation)
         for job in self.jobs.values():
@@ -210,9 +210,20 @@ class World:
                 unit.invocation,
                 "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB.",
             )
+        elif kind == "port":
+            loop.call_later(self.load_s / 2, self._port_taken, unit, unit.invocation)
         elif kind != "hang":
             loop.call_later(50.0 if kind == "late" else self.load_s, self._up, unit, unit.invocation)
         self.tell()
+
+    def _port_taken(self, unit: Unit, invocation: str) -> None:
+        """A stranger takes the port in the moment in which the server dies of that."""
+        self.foreign_on_port = True
+        self._crash(
+            unit,
+            invocation,
+            "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): address already in use",
+        )
 
     def _up(self, unit: Unit, invocation: str) -> None:
         if unit.invocation != invocation or unit.active != "active":

@@ -494,6 +494,22 @@ def test_a_foreign_process_is_waited_for() -> None:
     assert rig.alerts() == [("foreign", "port-in-use")]
 
 
+def test_a_server_that_died_of_its_port_is_told_who_has_it() -> None:
+    rig = Rig()
+    rig.world.faults, rig.world.limits = {"--context-length 8192": "port"}, {"--context-length 8192": 1}
+    seen: list[ev.AlertRaised] = []
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.AlertRaised):
+            seen.append(event)
+            asyncio.get_running_loop().call_later(60.0, lambda: setattr(rig.world, "foreign_on_port", False))
+
+    rig.on_event = see
+    assert rig.run().word == "done"
+    assert rig.alerts() == [("foreign", "port-in-use")]
+    assert "which is not s" in seen[0].cause_text and {"ss", "log"} <= {e.source for e in seen[0].evidence}
+
+
 def test_a_new_runner_goes_on_without_a_restart() -> None:
     """Killed between two cells of one configuration: the server still runs, and is not restarted."""
     rig = Rig()
