@@ -118,6 +118,32 @@ def _prepare(folder: str, argv: Any, args: Dict[str, Any]) -> None:
     write_json(os.path.join(folder, "spec.json"), {**spec, "argv": argv})
 
 
+def _former(folder: str, run: Any) -> str:
+    """Where a run keeps how the process was started that it found."""
+    return os.path.join(folder, "former-%s.json" % job_id(run))
+
+
+async def proc_keep(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
+    """The op `proc-keep`. On the host and not in the recording: the environment may hold keys."""
+    folder = folder_of(context, args["name"])
+    spec = await context.thread(read_json, os.path.join(folder, "spec.json"))
+    if spec is None or "argv" not in spec:
+        return {"kept": False}
+    await context.thread(write_json, _former(folder, args["run"]), spec)
+    return {"kept": True}
+
+
+async def proc_restore(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
+    """The op `proc-restore`."""
+    path = _former(folder_of(context, args["name"]), args["run"])
+    spec = await context.thread(read_json, path)
+    if spec is None:
+        raise OpError("not-found", f"how {args['name']} was started before is not kept on this host")
+    started = await proc_start(context, {**spec, "name": args["name"]})
+    os.unlink(path)  # only now: until it runs, another try must find it
+    return started
+
+
 def _new_file(folder: str, log: str) -> None:
     """An empty log whose inode no earlier log of this process had: (inode, offset) names a line for good.
 

@@ -38,6 +38,8 @@ HANDLERS = {
     "proc-show": ("procservice", "proc_show"),
     "proc-watch": ("procservice", "proc_watch"),
     "proc-stop": ("procservice", "proc_stop"),
+    "proc-keep": ("procservice", "proc_keep"),
+    "proc-restore": ("procservice", "proc_restore"),
     "model-check": ("models", "model_check"),
 }
 """op → (module, function). Requests: async f(context, args) → answer. Streams: async f(context, args, emit)."""

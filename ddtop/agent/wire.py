@@ -203,6 +203,16 @@ OPS = {
     ),
     "proc-watch": ("stream", '{"name"}', "as proc-show, one at once and one after each change (pidfd)"),
     "proc-stop": ("request", '{"name", "stop_s"}', '{"exit"}  begins the stop, does not wait'),
+    "proc-keep": (
+        "request",
+        '{"name", "run": id}',
+        '{"kept": bool}  keeps on the host how the present start was asked for (argv, env, cwd, limits), for proc-restore',
+    ),
+    "proc-restore": (
+        "request",
+        '{"name", "run": id}',
+        "as proc-start: starts what proc-keep kept for this run, and forgets it; not-found where nothing is kept",
+    ),
     # ---- model directories
     "model-check": ("request", '{"path", "hashes": false}', "MODEL (see agent/modeldir.py)"),
     "tokens": ("request", '{"url", "text", "key_env"}', '{"count"}'),

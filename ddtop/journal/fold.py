@@ -165,6 +165,7 @@ def _step(state: State, event: ev.StepTaken) -> None:
         view.action, view.title, view.reason, view.by = event.action, event.title, event.reason, event.by
         view.state, view.ended_at_s = event.state, ended
         view.detail = event.detail or view.detail
+    state.steps[key].seq = state.seq
     _answered(state, event.plan_id)
 
 

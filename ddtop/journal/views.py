@@ -333,6 +333,8 @@ class StepView:
     at_s: float
     """When it was first heard of."""
     ended_at_s: float | None = None
+    seq: int = 0
+    """Place in the recording where it was last heard of."""
 
 
 @dataclass(slots=True)

@@ -64,6 +64,12 @@ class Former:
     active: bool
     user: bool = False
     argv: tuple[str, ...] = ()
+    run: str = ""
+    """The run that found it so."""
+    generation: str | None = None
+    """Which start ran then; None where none did, or an older ddtop wrote it down."""
+    ours: frozenset[str] = frozenset()
+    """Starts that the sweep has made: one that still runs is not what was there before."""
 
 
 class Service(Protocol):
@@ -117,6 +123,11 @@ class Service(Protocol):
 
     def activity_args(self, unit: UnitReading) -> dict[str, Any] | None:
         """Arguments of the agent's `activity` stream for the unit's processes; None when there are none."""
+        ...
+
+    async def keep(self, host: Host, run_id: str) -> None:
+        """Called before the run first touches it: keeps on the host what `restore` will need and a recording must not
+        hold. Raises AgentError."""
         ...
 
     async def restore(self, host: Host, former: Former) -> list[str]:

@@ -89,6 +89,13 @@ class DockerService:
         return await self.drain(host, f"{started}#0") if started else []
 
     async def configure(self, host: Host, launch: Launch, run_id: str, expires_at_s: float) -> str:
+        now = await self.read(host)
+        if now.load == "loaded" and not self._label:  # before anything is stopped
+            raise AgentError(
+                f"a container {self.unit} is there that ddtop did not make",
+                code="failed",
+                do=f"remove or rename it, or give [service] unit another name than {self.unit}",
+            )
         self._label = f"ddtop.run={run_id}"
         return shlex.join(self._argv(launch))
 
@@ -133,16 +140,38 @@ class DockerService:
     def activity_args(self, unit: UnitReading) -> dict[str, Any] | None:
         return {"pid": unit.main_pid} if unit.main_pid else None
 
+    async def keep(self, host: Host, run_id: str) -> None:
+        """Nothing: a container keeps its own arguments."""
+
     async def restore(self, host: Host, former: Former) -> list[str]:
-        await self.read(host)
-        if not self._label:
-            return []
-        answer = await self._run(host, "rm", "-f", self.unit)
-        return (
-            [f"container {self.unit} could not be removed: {answer['stderr'].strip()}"]
-            if answer["rc"]
-            else []
-        )
+        now = await self.read(host)
+        if former.generation is not None and _ident(now.generation) == _ident(former.generation):
+            if now.running or not former.active:
+                return []
+            answer = await self._run(host, "start", self.unit)  # it was stopped, and nothing took its place
+            return (
+                [f"container {self.unit} could not be started again: {_words(answer)}"]
+                if answer["rc"]
+                else []
+            )
+        left: list[str] = []
+        if self._label:
+            answer = await self._run(host, "rm", "-f", self.unit)
+            left += [f"container {self.unit} could not be removed: {_words(answer)}"] if answer["rc"] else []
+        if former.active and former.generation is not None:
+            left.append(
+                f"container {self.unit}, which an earlier run had left there, was replaced and is gone"
+            )
+        return left
+
+
+def _ident(generation: str | None) -> str | None:
+    """The container's id in a generation."""
+    return generation.partition("@")[0] if generation else None
+
+
+def _words(answer: Mapping[str, Any]) -> str:
+    return str(answer["stderr"]).strip()[-200:]
 
 
 def read_container(name: str, rc: int, shown: str, at: float) -> tuple[UnitReading, str]:

@@ -20,6 +20,8 @@ from ddtop.services.base import Called, Former, Launch
 from ddtop.services.readings import UnitReading
 
 START_WAIT_S = 0.2
+GONE_S = 45.0
+"""A stop may take its 30 s, and the supervisor a moment."""
 
 
 class ProcessService:
@@ -162,20 +164,43 @@ class ProcessService:
     def activity_args(self, unit: UnitReading) -> dict[str, Any] | None:
         return {"pid": unit.main_pid} if unit.main_pid else None
 
+    async def keep(self, host: Host, run_id: str) -> None:
+        await host.call("proc-keep", name=self.unit, run=run_id)
+
     async def restore(self, host: Host, former: Former) -> list[str]:
         now = await self.read(host)
-        if former.active:
-            if former.argv and not now.running:
-                try:
-                    await host.call(
-                        "proc-start", name=self.unit, argv=list(former.argv), env={}, cwd=None, stop_s=30
-                    )
-                    return []
-                except AgentError as error:
-                    return [f"{self.unit} could not be started again: {error.what}"]
+        if former.active and now.running and now.generation == former.generation:
+            return []  # the run never came to touch it
+        if now.running:
+            called = await self._stopped(host)
+            if called.rc:
+                return [f"{self.unit} could not be stopped: {called.error}"]
+        return await self._start_former(host, former) if former.active else []
+
+    async def _stopped(self, host: Host) -> Called:
+        """Stops it and waits until it is gone: the next start needs its name and its port."""
+        called = await self.stop(host)
+        until = time.monotonic() + GONE_S
+        while called.rc == 0 and not (await self.read(host)).gone:
+            if time.monotonic() > until:
+                return Called(rc=1, error=f"it still runs after {GONE_S:.0f} s", what=called.what)
+            await asyncio.sleep(START_WAIT_S)
+        return called
+
+    async def _start_former(self, host: Host, former: Former) -> list[str]:
+        """As it was started before; where the host has not kept that, by its command line, which is said."""
+        try:
+            await host.call("proc-restore", name=self.unit, run=former.run)
+        except AgentError as error:
+            if error.code != "not-found" or not former.argv:
+                return [f"{self.unit} could not be started again: {error.what}"]
+        else:
             return []
-        called = await self.stop(host) if now.running else Called(rc=0)
-        return [f"{self.unit} could not be stopped: {called.error}"] if called.rc else []
+        try:
+            await host.call("proc-start", name=self.unit, argv=list(former.argv), env={}, cwd=None, stop_s=30)
+        except AgentError as error:
+            return [f"{self.unit} could not be started again: {error.what}"]
+        return [f"{self.unit} was started again by its command line alone: its environment was not kept"]
 
 
 def split_cursor(cursor: str | None) -> tuple[int | None, int | None]:

@@ -189,6 +189,9 @@ class SystemdService:
     def activity_args(self, unit: UnitReading) -> dict[str, Any] | None:
         return {"unit": self.unit, "user": self.user} if unit.running else None
 
+    async def keep(self, host: Host, run_id: str) -> None:
+        """Nothing: the unit's own file stays."""
+
     async def restore(self, host: Host, former: Former) -> list[str]:
         left: list[str] = []
         removed: list[str] = []
@@ -198,7 +201,8 @@ class SystemdService:
             left.append(f"the override of {self.unit} could not be removed: {error.what}")
         now = await self.read(host)
         action = None
-        if former.active and (removed or not now.running):
+        # What the sweep started runs on with the sweep's arguments, though an earlier try has removed the override.
+        if former.active and (removed or not now.running or now.generation in former.ours):
             action = "restart" if now.running else "start"
         elif not former.active and (now.running or now.active == "activating"):
             action = "stop"

@@ -13,26 +13,46 @@ from ddtop.errors import AgentError
 from ddtop.events import StepTaken
 from ddtop.hosts.base import Host
 from ddtop.journal.state import State
-from ddtop.services.base import Former
+from ddtop.services.base import Former, Service
 from ddtop.services.systemd import exec_argv
-from ddtop.sweep.deck import Deck
+from ddtop.sweep.deck import Deck, service_for
 
 PREFIX = "former:"
+BACK = "restore:"
 SETTLE_S = 30.0
 LONGEST_S = 90.0
 
 
 def formers(state: State) -> dict[str, Former]:
-    """What each touched unit was, by unit."""
+    """What each unit was that a run has touched and not put back since, by unit.
+
+    One that was put back belongs to its owner again: what it is when the run is taken up once more counts then.
+    """
     found: dict[str, Former] = {}
-    for (_, step_id), step in state.steps.items():
+    back = {
+        step_id.removeprefix(BACK): step.seq
+        for (_, step_id), step in state.steps.items()
+        if step_id.startswith(BACK) and step.state == "done"
+    }
+    ours = frozenset(r.generation.id for r in state.restarts if r.generation is not None)
+    for (plan_id, step_id), step in state.steps.items():
         if step_id.startswith(PREFIX) and step.detail:
             raw = json.loads(step.detail)
+            if back.get(raw["unit"], -1) > step.seq:
+                continue
             found[raw["unit"]] = Former(
                 unit=raw["unit"], kind=raw["kind"], active=raw["active"], user=raw.get("user", False),
-                argv=tuple(raw.get("argv", ())),
+                argv=tuple(raw.get("argv", ())), generation=raw.get("generation"), run=plan_id, ours=ours,
             )  # fmt: skip
     return found
+
+
+def service_of(deck: Deck, former: Former) -> Service:
+    """How the unit was run when it was taken over; an edited plan may know it otherwise now, or not at all."""
+    launch = deck.launch_of(former.unit)
+    if launch is not None and (launch.kind, launch.user) == (former.kind, former.user):
+        return deck.feed(former.unit).service
+    return service_for(former.unit, former.kind, user=former.user)
 
 
 async def remember_former(deck: Deck, host: Host, unit: str, *, run_id: str) -> None:
@@ -42,6 +62,8 @@ async def remember_former(deck: Deck, host: Host, unit: str, *, run_id: str) -> 
     service = deck.feed(unit).service
     now = await service.read(host)
     launch = deck.launch_of(unit)
+    if now.running:
+        await service.keep(host, run_id)
     argv = shlex.split(now.argv) if now.argv and service.kind == "process" else []
     if service.kind == "command":  # to see at the end whether the user's script has rewritten the unit
         argv = exec_argv(now.argv)
@@ -51,6 +73,7 @@ async def remember_former(deck: Deck, host: Host, unit: str, *, run_id: str) -> 
         "active": now.running,
         "user": bool(launch and launch.user),
         "argv": argv,
+        "generation": now.generation if now.running else None,
     }
     deck.emit(
         StepTaken, plan_id=run_id, step_id=PREFIX + unit, action="override", title=f"take over {unit}",
@@ -66,15 +89,16 @@ async def restore_all(deck: Deck, host: Host, *, by: str = "automatic") -> list[
     # What was stopped first comes back last: rivals share a port with the server.
     for former in sorted(was.values(), key=lambda f: f.active):
         step = {
-            "plan_id": deck.run_id, "step_id": f"restore:{former.unit}", "action": "restore",
+            "plan_id": deck.run_id, "step_id": BACK + former.unit, "action": "restore",
             "title": f"put {former.unit} back", "reason": f"it was {'active' if former.active else 'not active'} before the run",
             "by": by,
         }  # fmt: skip
         deck.emit(StepTaken, state="started", **step)
         try:
-            words = await deck.feed(former.unit).service.restore(host, former)
+            service = service_of(deck, former)
+            words = await service.restore(host, former)
             if not words or former.kind == "command":  # what a user's script wrote is said in any case
-                words += await _settled(deck, host, former)
+                words += await _settled(deck, host, former, service)
         except AgentError as error:
             words = [f"{former.unit}: {error.what}"]
         left += words
@@ -95,9 +119,8 @@ async def _stop_jobs(deck: Deck, host: Host) -> list[str]:
     return left
 
 
-async def _settled(deck: Deck, host: Host, former: Former) -> list[str]:
+async def _settled(deck: Deck, host: Host, former: Former, service: Service) -> list[str]:
     """Waits until the unit is what it was; a stop is only asked for, and may take as long as the unit allows."""
-    service = deck.feed(former.unit).service
     began = deck.mono()
     while True:
         now = await service.read(host)

@@ -443,6 +443,9 @@ class FakeHost:
         if action == "start":
             if self.world.fault_of(target.override or []) != "silent":
                 self.world.start(target)
+        elif action == "restart":
+            target.active = "inactive"
+            self.world.start(target)
         elif action == "stop":
             self.world.stop(target)
         elif action == "reset-failed" and target.active == "failed":

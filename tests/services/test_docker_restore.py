@@ -1,0 +1,68 @@
+"""A container that ddtop did not make is neither stopped nor replaced; what can come back does. `docker` is SIMULATED."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from ddtop.errors import AgentError
+from ddtop.hosts.base import Host
+from ddtop.services.base import Former, Launch
+from ddtop.services.docker import DockerService
+
+LAUNCH = Launch(
+    key="k", config="b", tp=1, kind="docker", unit="qwen", engine="sglang", port=30000, argv=("img", "serve")
+)
+
+
+class Docker:
+    """One container of the name, or none."""
+
+    def __init__(self, ident: str | None, *, label: str = "", running: bool = True) -> None:
+        self.ident, self.label, self.running = ident, label, running
+        self.said: list[str] = []
+
+    async def call(self, op: str, *, argv: list[str], timeout_s: float = 15.0) -> dict[str, Any]:
+        assert op == "exec"
+        if argv[1] == "inspect":
+            if self.ident is None:
+                return {"rc": 1, "stdout": "", "stderr": "No such container"}
+            up = "true" if self.running else "false"
+            shown = f"{self.ident}|2026|{up}|{9 if self.running else 0}|0|false|0|{self.label}|"
+            return {"rc": 0, "stdout": shown, "stderr": ""}
+        self.said.append(argv[1])
+        if argv[1] == "rm":
+            self.ident = None
+        elif argv[1] == "start":
+            self.running = True
+        return {"rc": 0, "stdout": "", "stderr": ""}
+
+
+def former(ident: str, active: bool = True) -> Former:
+    return Former(unit="qwen", kind="docker", active=active, generation=f"{ident}@2026" if active else None)
+
+
+async def test_somebody_elses_container_is_refused_before_it_is_stopped() -> None:
+    docker = Docker("aaa")
+    with pytest.raises(AgentError, match="ddtop did not make"):
+        await DockerService("qwen").configure(cast(Host, docker), LAUNCH, "run1", 0.0)
+    assert docker.said == [] and docker.running
+    await DockerService("qwen").configure(cast(Host, Docker("aaa", label="run0")), LAUNCH, "run1", 0.0)
+    await DockerService("qwen").configure(cast(Host, Docker(None)), LAUNCH, "run1", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("docker", "was", "said", "left"),
+    [
+        (Docker("aaa"), former("aaa"), [], 0),
+        (Docker("aaa", label="run0"), former("aaa"), [], 0),
+        (Docker("aaa", label="run0", running=False), former("aaa"), ["start"], 0),
+        (Docker("bbb", label="run1"), former("aaa"), ["rm"], 1),
+        (Docker("bbb", label="run1"), former("", active=False), ["rm"], 0),
+        (Docker(None), former("", active=False), [], 0),
+    ],
+)
+async def test_putting_a_container_back(docker: Docker, was: Former, said: list[str], left: int) -> None:
+    words = await DockerService("qwen").restore(cast(Host, docker), was)
+    assert (docker.said, len(words)) == (said, left), words
