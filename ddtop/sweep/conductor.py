@@ -6,10 +6,12 @@ configuration was given up (its cells are then failed, broken or skipped) or a p
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ddtop import events as ev
+from ddtop.errors import HostLostError
 from ddtop.hosts.base import Host
 from ddtop.journal.views import CellView, RestartView
 from ddtop.services.base import Launch
@@ -210,12 +212,14 @@ class Conductor(Waits):
         until = deck.mono() + deck.sweep.policy.answer_s
         control.asking.add(ident)
         try:
-            while deck.mono() < until and control.attended and not moot():
+            while True:  # an answer first: whoever gave it may have left in the same moment
                 command = control.answers.pop(ident, None)
                 if command is not None:
                     return meaning(command), command.viewer
                 if control.stop is not None:
                     raise StopSweepError("stopped", f"stopped by {control.stop}")
+                if deck.mono() >= until or not control.attended or moot():
+                    break
                 deck.check_link()
                 await deck.wait(1.0)
         finally:
@@ -244,9 +248,11 @@ class Conductor(Waits):
         """Does what was decided; True: start it again."""
         deck, j = self.deck, result.judgement
         if decision.act not in AGAIN:
-            if j.verdict in STOP_AFTER:
-                await self._stop_unit(host, launch)
+            # First: the link may be lost, and a decision must not be.
             self._close(launch, result, decision, by)
+            if j.verdict in STOP_AFTER:
+                with contextlib.suppress(*((HostLostError,) if decision.act == "stop" else ())):
+                    await self._stop_unit(host, launch)
             if decision.act == "stop":
                 raise StopSweepError("some-failed", f"{launch.config}: {j.text}; policy: {decision.words}")
             return False

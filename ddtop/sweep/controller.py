@@ -24,6 +24,7 @@ from ddtop.sweep.deck import Deck, StopSweepError
 from ddtop.sweep.former import formers, restore_all
 from ddtop.sweep.link import Link
 from ddtop.sweep.measurer import MeasureEnd, Measurer, Subject
+from ddtop.sweep.outcomes import close_moot
 from ddtop.sweep.prober import is_plain, probe
 from ddtop.sweep.reconcile import Server, consequences, last_ready, reconcile
 from ddtop.sweep.steps import StepTaker
@@ -86,6 +87,7 @@ class Controller:
     async def _commands(self) -> None:
         while True:
             self.commander.take(self._poll())
+            close_moot(self.deck)
             await asyncio.sleep(POLL_S)
 
     # ---- the work
@@ -107,6 +109,7 @@ class Controller:
             if isinstance(error, HostUnreachableError):
                 raise
             outcome = Outcome(word="some-failed", reason=str(error))
+        close_moot(self.deck)
         return await self._leave(outcome)
 
     def _word(self) -> str:
@@ -268,11 +271,15 @@ class Controller:
                     state="interrupted",
                     reason="it was in flight when the host or ddtop went away",
                 )
+        model = found.get("model")
+        whole = isinstance(model, dict) and model.get("verdict") == "complete"
         for alert in state.open_alerts:
             if alert.raised.verdict in ("rebooted", "interrupted"):
                 deck.emit(
                     ev.AlertResolved, alert_id=alert.id, how="the steps were taken", by=self.steps.last_by
                 )
+            elif alert.raised.verdict == "staging-failed" and whole:
+                deck.emit(ev.AlertResolved, alert_id=alert.id, how="the model is whole", by="sweep")
 
     def _next_name(self) -> str:
         cell = next(

@@ -34,6 +34,8 @@ class Link:
         self.rebooted: tuple[str, str] | None = None
         """(boot before, boot now), until the sweep has taken note of it."""
         self.lost_since: float | None = None
+        """Since when there is no connection; from the first try that failed where there was none yet."""
+        self._reached = False
         self.final: HostUnreachableError | None = None
         self._final_at = 0.0
         self._backoff = backoff or Backoff()
@@ -67,8 +69,8 @@ class Link:
             try:
                 host = await self._connect(failures)
             except HostUnreachableError as error:
-                if self.lost_since is None:
-                    raise  # it was never reached
+                if not self._reached:
+                    raise
                 self.final, self._final_at = error, self.deck.mono()
                 self.deck.emit(HostLost, what=error.what, means=error.means, do=error.do, final=True)
                 self._alert(error.what, error.means, error.do, "nothing is tried again: the run ends")
@@ -99,6 +101,9 @@ class Link:
                     retry_in_s=wait_s,
                     error=str(error),
                 )
+                if self.lost_since is None:
+                    self.lost_since = self.deck.mono()
+                    self._alert(error.what, error.means, error.do, "try again, then go on")
                 await self._wait(wait_s)
 
     async def _wait(self, seconds: float) -> None:
@@ -119,12 +124,10 @@ class Link:
             can=tuple(sorted(hello.can)), boot=hello.boot, clock_offset_s=round(deck.wall() - hello.at_s, 3),
             rtt_ms=host.rtt_ms,
         )  # fmt: skip
-        self.host, self.final = host, None
-        if self.lost_since is not None:
-            self.lost_since = None
-            for alert in deck.state.open_alerts:
-                if alert.raised.verdict == "lost-host":
-                    deck.emit(AlertResolved, alert_id=alert.id, how="connected again", by="link")
+        self.host, self.final, self.lost_since = host, None, None
+        for alert in deck.state.open_alerts:  # also one of an earlier runner, which died meanwhile
+            if alert.raised.verdict == "lost-host":
+                deck.emit(AlertResolved, alert_id=alert.id, how="connected again", by="link")
         self._ready.set()
         deck.wake()
         streams = asyncio.create_task(Collector(deck, self.units).run(host))
@@ -143,7 +146,7 @@ class Link:
 
     def _lost(self, why: str) -> None:
         deck = self.deck
-        self._losses += 1
+        self._losses, self._reached = self._losses + 1, True
         self.lost_since = deck.mono()
         do = "ddtop tries again by itself"
         deck.emit(HostLost, what=why, means=LOST_MEANS, do=do)

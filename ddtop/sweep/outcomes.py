@@ -319,6 +319,17 @@ def resolve_cell_alerts(deck: Deck, cell_id: str, how: str, by: str = "policy") 
             deck.emit(AlertResolved, alert_id=alert.id, how=how, by=by)
 
 
+def close_moot(deck: Deck) -> None:
+    """Closes the open alerts of starts and cells of which nothing is left to measure, whoever settled that: a person who
+    skipped them from the list, or a failure of a start that was told by an alert of its own."""
+    for alert in deck.state.open_alerts:
+        cells = [c for i in alert.raised.cell_ids if (c := deck.state.cells.get(i)) is not None]
+        if cells and not any(c.state in OPEN_STATES and not c.hidden for c in cells):
+            words = ", ".join(sorted({c.state for c in cells if not c.hidden})) or "no longer in the plan"
+            how = f"nothing of it is left to measure: {words}"
+            deck.emit(AlertResolved, alert_id=alert.id, how=how, by=cells[-1].by or "sweep")
+
+
 def driver_of(deck: Deck) -> str | None:
     """The driver's version by the last probe; None where it is not known."""
     gpus = deck.state.probe.get("gpus")

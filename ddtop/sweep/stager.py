@@ -62,6 +62,14 @@ async def stage(deck: Deck, host: Host, model: ModelWanted) -> str | None:
     return why
 
 
+async def end_staging(deck: Deck, host: Host, model: ModelWanted, why: str) -> None:
+    """Ends the copy under way. What it has written stays: a later staging goes on from there."""
+    job = await _running(host, deck.run_id)
+    if job is not None:
+        await host.call("job-stop", job=job, timeout_s=60)
+    deck.emit(StageProgress, target=model.path, state="failed", error=why)
+
+
 async def _running(host: Host, run_id: str) -> str | None:
     jobs = (await host.call("job-list"))["jobs"]
     mine = [

@@ -76,7 +76,7 @@ class StepTaker:
         alerts = {a.id for a in deck.state.open_alerts}
         control.asking |= alerts
         try:
-            while deck.mono() < until and control.attended:
+            while True:  # an answer first: whoever gave it may have left in the same moment
                 if plan_id in control.approvals:
                     return control.approvals.pop(plan_id)
                 for alert in alerts & control.answers.keys():
@@ -86,6 +86,8 @@ class StepTaker:
                         return (), answer.viewer
                 if control.stop is not None:
                     raise StopSweepError("stopped", f"stopped by {control.stop}")
+                if deck.mono() >= until or not control.attended:
+                    break
                 deck.check_link()
                 await deck.wait(1.0)
         finally:

@@ -13,7 +13,8 @@ from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
 from ddtop.sweep.prober import foreign_on_port, is_clean, probe
 from ddtop.sweep.stagecause import stage_cause
-from ddtop.sweep.stager import stage
+from ddtop.sweep.stager import end_staging, stage
+from ddtop.sweep.sweepplan import ModelWanted
 
 CLEAN_S = 10.0
 
@@ -33,10 +34,10 @@ class Waits:
         if model is None:
             deck.note("warn", "the plan names no model to stage")
             return True
-        why = await stage(deck, host, model)
+        why = await self._staged(host, model)
         if why is not None and stage_cause(why).kind == "transient":
             deck.note("warn", f"staging was cut off ({why}); it is tried once more")
-            why = await stage(deck, host, model)
+            why = await self._staged(host, model)
         ident = alert_id(deck.run_id, "stage", model.path)
         if why is None:
             if ident in deck.state.alerts and deck.state.alerts[ident].open:
@@ -52,14 +53,38 @@ class Waits:
         until = deck.mono() + answer_s
         control.asking.add(ident)
         try:
-            while control.attended and deck.mono() < until:
+            while True:
                 if isinstance(control.answers.pop(ident, None), ev.Restage | ev.Retry | ev.Resume):
                     return await self.stage(host)
+                self._check_stop()
+                if not control.attended or deck.mono() >= until:
+                    break
                 deck.check_link()
                 await deck.wait(1.0)
         finally:
             control.asking.discard(ident)
         raise StopSweepError("some-failed", f"the model could not be staged: {why}")
+
+    def _check_stop(self) -> None:
+        if self.control.stop is not None:
+            raise StopSweepError("stopped", f"stopped by {self.control.stop}")
+
+    async def _staged(self, host: Host, model: ModelWanted) -> str | None:
+        """As `stage`; a copy may take an hour, and whoever says stop does not wait for it. What is copied stays."""
+        deck, control = self.deck, self.control
+        work = asyncio.create_task(stage(deck, host, model))
+        work.add_done_callback(lambda _: deck.wake())
+        try:
+            while not work.done() and control.stop is None:
+                await deck.wait(1.0)
+        finally:
+            if not work.done():
+                work.cancel()
+                await asyncio.wait([work])
+        if not work.cancelled():
+            return work.result()
+        await end_staging(deck, host, model, f"stopped by {control.stop}")
+        raise StopSweepError("stopped", f"stopped by {control.stop}")
 
     async def wait_clean(self, host: Host) -> None:
         """Until a probe shows nothing wrong with the host. A person can go on at once by `resume`."""
@@ -71,8 +96,7 @@ class Waits:
             await self._until_clean(host, told)
         finally:
             control.resume = control.waiting = False
-        if control.stop is not None:
-            raise StopSweepError("stopped", f"stopped by {control.stop}")
+        self._check_stop()
 
     async def _until_clean(self, host: Host, told: str) -> None:
         deck, control = self.deck, self.control
@@ -95,8 +119,7 @@ class Waits:
         service = deck.feed(launch.unit).service
         until = deck.mono() + wait_s
         while True:
-            if control.stop is not None:
-                raise StopSweepError("stopped", f"stopped by {control.stop}")
+            self._check_stop()
             try:
                 who = foreign_on_port(
                     await host.call("listeners", port=launch.port), service, deck.feed(launch.unit).reading

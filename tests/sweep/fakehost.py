@@ -110,6 +110,8 @@ class World:
         self.foreign_on_port = False
         self.version = "0.5.16"
         self.link_up = True
+        self.stage_s = 0.0
+        """How long a copy takes."""
         self._n = itertools.count(1)
         self.changed: list[asyncio.Event] = []
 
@@ -163,7 +165,9 @@ class World:
             ):
                 asyncio.get_running_loop().call_later(self.load_s, self._up, unit, unit.invocation)
         for job in self.jobs.values():
-            if job.state == "running":
+            if job.state == "running" and job.kind == "stage":
+                job.task = asyncio.get_running_loop().call_later(self.stage_s, self.staged, job)
+            elif job.state == "running":
                 self._next_cell(job)
 
     # ---- units
@@ -301,6 +305,16 @@ class World:
         job.results[cell] = result(cell, tokens)
         self.served.append(cell)
         self._next_cell(job)
+
+    def staged(self, job: Job) -> None:
+        if job.state != "running":
+            return
+        if self.model_on_disk:
+            self.model = True
+            job.state = "done"
+        else:
+            job.state, job.why = "failed", "no source"
+        self.tell()
 
     def job_view(self, job: Job) -> dict[str, Any]:
         return {
@@ -535,11 +549,10 @@ class FakeHost:
         if job not in w.jobs:
             w.jobs[job] = new = Job(job, kind, spec, run, w.boot)
             if kind == "stage":
-                if w.model_on_disk:
-                    w.model = True
-                    new.state = "done"
+                if w.stage_s:
+                    new.task = asyncio.get_running_loop().call_later(w.stage_s, w.staged, new)
                 else:
-                    new.state, new.why = "failed", "no source"
+                    w.staged(new)
             else:
                 w._next_cell(new)
         return {"job": job, "dir": f"/state/jobs/{job}"}
