@@ -77,6 +77,11 @@ class CommandBench:
             if feed is not None:
                 feed.listeners.remove(self._on_line)
 
+    async def collect(self, host: Host, job: str, *, alive: bool) -> int:
+        """Takes the result of a benchmark that ended while nobody looked; returns how many there were. `alive`: the server
+        that it measured still runs."""
+        return (await self._finish(host, None, job, alive=alive)).results
+
     def _on_line(self, line: LogLine) -> None:
         for fact in parse_line(None, line.text):
             length = fact.values.get("accept_len")
@@ -98,7 +103,9 @@ class CommandBench:
             return None
         return engine.acceptance_counters(str(answer["body"])) if answer.get("status") == 200 else None
 
-    async def _finish(self, host: Host, subject: Subject | None, job: str) -> MeasureEnd:
+    async def _finish(
+        self, host: Host, subject: Subject | None, job: str, *, alive: bool = False
+    ) -> MeasureEnd:
         deck = self.deck
         cell = next(
             (c for c in deck.state.cells.values() if (a := attempt_for(c, job)) and a.measured_at_s is None),
@@ -121,11 +128,19 @@ class CommandBench:
             metrics["acceptance_length"] = sum(self._accepted) / len(self._accepted)
             metrics["acceptance"] = {"source": "log", "lines": len(self._accepted)}
         judged = judge_command(metrics, problem, shown)
+        if judged.state != "done" and subject is None and not alive:
+            # What a server that is gone could not give is no verdict on its configuration.
+            self.measurer.interrupted(job, "the server was gone while it was measured")
+            return MeasureEnd(kind="ended")
         attempt = attempt_for(cell, job)
+        if cell.state == "done" and attempt is not cell.attempts[-1]:
+            return MeasureEnd(kind="ended")  # a later one has measured it
+        generation = attempt.generation if attempt else None
+        launch = subject.launch if subject else deck.sweep.launches.get(cell.spec.restart_key)
         done = commit_judged(
             deck, cell, judged, {"job": job, "state": shown.get("state"), "why": shown.get("why"), "result": bounded(data)},
-            job=job, generation=attempt.generation if attempt else None, engine=subject.launch.engine if subject else "",
-            engine_version=subject.engine_version if subject else None,
+            job=job, generation=generation, engine=launch.engine if launch else "",
+            engine_version=subject.engine_version if subject else self.measurer.version_of(generation),
         )  # fmt: skip
         if done.restart:
             return MeasureEnd(kind="restart", cell_id=cell.id, results=1, useless=done)

@@ -64,7 +64,7 @@ class Controller:
         self.conductor = Conductor(deck, self.control)
         self.measurer = Measurer(deck, self.control)
         self.command_bench = CommandBench(deck, self.control, self.measurer)
-        self.steps = StepTaker(deck, self.control, self.conductor, self.measurer)
+        self.steps = StepTaker(deck, self.control, self.conductor, self.measurer, self.command_bench)
         self._poll = poll
         self._force: set[str] = set()
         """Restart keys whose server must be started anew before anything is measured on it."""

@@ -163,6 +163,8 @@ class Measurer:
                 if "progress" in item:
                     self._progress(job, item["progress"], subject, cell_ids)
                     watch.take(item["progress"], deck.mono())
+                elif "id" in item and str(item["id"]) not in deck.state.cells:
+                    continue  # how a benchmark of the user's own ended: its state comes next, and who runs it reads the rest
                 elif "id" in item:
                     raw = await self._raw(host, item)
                     if subject is not None and cut_off(raw) and await self._gone(host, subject):
@@ -258,7 +260,7 @@ class Measurer:
             known["arguments_overridden"] = list(subject.overridden)
         return commit(
             self.deck, cell_id, raw, job=job, generation=generation, engine=launch.engine if launch else "",
-            engine_version=subject.engine_version if subject else self._version(generation), known=known,
+            engine_version=subject.engine_version if subject else self.version_of(generation), known=known,
             answer_by_s=self._answer_by_s() if subject is not None else None,
         )  # fmt: skip
 
@@ -267,7 +269,7 @@ class Measurer:
         assert deck.sweep is not None
         return self.control.answer_by_s(deck.wall(), deck.sweep.policy.answer_s)
 
-    def _version(self, generation: Generation | None) -> str | None:
+    def version_of(self, generation: Generation | None) -> str | None:
         for restart in reversed(self.deck.state.restarts):
             if (
                 restart.generation is not None
@@ -384,11 +386,14 @@ class Measurer:
             )
 
     def _begun(self, job: str) -> list[CellView]:
-        """Cells that the job had begun and not finished."""
+        """Cells that the job had begun and not finished, and no later job has begun."""
         return [
             cell
             for cell in self.deck.state.cells.values()
-            if cell.state == "running" and (a := attempt_for(cell, job)) and a.measured_at_s is None
+            if cell.state == "running"
+            and cell.attempts
+            and cell.attempts[-1].job == job
+            and cell.attempts[-1].measured_at_s is None
         ]
 
     def interrupted(self, job: str, why: str) -> None:

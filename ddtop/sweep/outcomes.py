@@ -70,12 +70,20 @@ def attempt_for(cell: CellView, job: str) -> AttemptView | None:
     return next((a for a in reversed(cell.attempts) if a.job == job), None)
 
 
-def generation_of(state: State, job: str, restart_key: str) -> Generation | None:
-    """The server that `job` measured: as its other cells have it, else the one that was last ready for these cells."""
+def measured_by(state: State, job: str) -> Generation | None:
+    """The server that `job` measured, as the cells say that it has begun; None where it has begun none."""
     for cell in state.cells.values():
         for attempt in cell.attempts:
             if attempt.job == job and attempt.generation is not None:
                 return attempt.generation
+    return None
+
+
+def generation_of(state: State, job: str, restart_key: str) -> Generation | None:
+    """The server that `job` measured: as its other cells have it, else the one that was last ready for these cells."""
+    known = measured_by(state, job)
+    if known is not None:
+        return known
     keys = {c.id: c.spec.restart_key for c in state.cells.values()}
     for restart in reversed(state.restarts):
         if restart.outcome == "ready" and restart_key in {keys.get(i) for i in restart.cell_ids}:
@@ -202,6 +210,7 @@ def commit_judged(
 ) -> Committed:  # fmt: skip
     """Writes down a judged result, then what it makes of the cell."""
     assert deck.sweep is not None
+    settled = (cell.state, cell.reason, cell.cause, cell.by) if cell.state in ("skipped", "broken") else None
     number = begin_cell(deck, cell, job, generation)
     if "bound" not in judged.metrics:
         judged = with_host(deck, cell, judged, raw)
@@ -223,6 +232,12 @@ def commit_judged(
         )
         resolve_cell_alerts(deck, cell.id, "measured again: it has a result now")
         return Committed(state="done", judged=judged)
+    if (
+        settled is not None
+    ):  # somebody has settled the cell meanwhile: a useless result does not open it again
+        state, reason, cause, by = settled
+        deck.emit(CellStateSet, cell_id=cell.id, state=state, reason=reason, cause=cause, by=by)
+        return Committed(state=state, judged=judged)
     side = judged.fault or "not-server"
     decision = decide_cell(deck.sweep.policy, side, no_tokens, tried_before(cell, number, side))
     detail = judged.details.get(judged.cause, "")

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from ddtop.errors import AgentError, HostLostError
 from ddtop.events import Step, StepsPlanned, StepTaken, SweepPaused
 from ddtop.hosts.base import Host
+from ddtop.sweep.commandbench import CommandBench
 from ddtop.sweep.conductor import Conductor
 from ddtop.sweep.control import Control
 from ddtop.sweep.deck import Deck, StopSweepError
 from ddtop.sweep.measurer import Measurer
+from ddtop.sweep.outcomes import measured_by
 from ddtop.sweep.policy import parse_rule
 from ddtop.sweep.prober import probe
 from ddtop.sweep.reconcile import reconcile, running_server
@@ -22,11 +24,19 @@ GONE_POLL_S = 2.0
 class StepTaker:
     """See the module."""
 
-    def __init__(self, deck: Deck, control: Control, conductor: Conductor, measurer: Measurer) -> None:
+    def __init__(
+        self,
+        deck: Deck,
+        control: Control,
+        conductor: Conductor,
+        measurer: Measurer,
+        command_bench: CommandBench,
+    ) -> None:
         self.deck = deck
         self.control = control
         self.conductor = conductor
         self.measurer = measurer
+        self.command_bench = command_bench
         self.live_job: str | None = None
         """A job that still measures, to be followed before anything else."""
         self.last_by = "policy"
@@ -135,10 +145,7 @@ class StepTaker:
         """Does one step; returns what is to be said of it."""
         match step.action:
             case "collect":
-                state, sweep = self.deck.state, self.deck.sweep
-                alive = sweep is not None and running_server(state, state.probe, sweep) is not None
-                count = await self.measurer.collect(host, step.detail or "", alive=alive)
-                return f"{count} results"
+                return f"{await self._collect(host, step.detail or '')} results"
             case "wait-job":
                 self.live_job = step.detail
                 return None
@@ -158,6 +165,16 @@ class StepTaker:
                     self.control.resume = self.control.waiting = False
                 return None
         return None
+
+    async def _collect(self, host: Host, job: str) -> int:
+        state, sweep = self.deck.state, self.deck.sweep
+        server = running_server(state, state.probe, sweep) if sweep is not None else None
+        # The one that the job measured: another that runs now says nothing of how its requests ended.
+        measured = measured_by(state, job)
+        alive = server is not None and (measured is None or measured.id == server.generation.id)
+        if (await host.call("job-show", job=job)).get("kind") == "exec":
+            return await self.command_bench.collect(host, job, alive=alive)
+        return await self.measurer.collect(host, job, alive=alive)
 
     async def _wait_gone(self, host: Host, step: Step) -> None:
         """Waits until what stands in the way is gone, as long as the policy for foreign processes says."""

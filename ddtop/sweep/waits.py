@@ -115,7 +115,7 @@ class Waits:
 
     async def wait_port(self, host: Host, launch: Launch, wait_s: float) -> None:
         """Until nobody else listens on the port; the sweep stops when that takes too long."""
-        deck, control = self.deck, self.control
+        deck = self.deck
         service = deck.feed(launch.unit).service
         until = deck.mono() + wait_s
         while True:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ddtop import events as ev
 from ddtop.journal.state import State, fold
 from ddtop.sweep.deck import Deck
 from ddtop.sweep.outcomes import commit, generation_of, no_verdict
-from tests.sweep.test_controller import make_sweep
+from tests.sweep.test_controller import Dead, Rig, make_sweep
 
 SWEEP = make_sweep()
 OLD, NEW = (ev.Generation(boot="boot-1/1", id=word * 32, main_pid=9) for word in "ab")
@@ -48,7 +50,7 @@ def test_requests_refused_by_a_dead_server_are_no_verdict() -> None:
     assert not [e for e in events if isinstance(e, ev.AlertRaised)]
     cell = deck.state.cells["b1"]
     assert cell.state == "interrupted" and [a.validity for a in cell.attempts] == ["INVALID"]
-    assert "server-gone" in cell.attempts[0].reasons and cell.attempts[0].generation == OLD
+    assert cell.attempts[0].reasons[0] == "server-gone"
     no_verdict(deck, "b0", {"id": "b0", "requests": [{"class": "refused"}]}, job="job-1")
     assert deck.state.cells["b0"].attempts[0].reasons == ("server-gone",), "damaged, and cut off all the same"
     before = len(events)
@@ -77,3 +79,50 @@ def test_the_server_a_job_measured() -> None:
     assert generation_of(state, "job-1", "key-b") == OLD, "as its other cells have it"
     assert generation_of(state, "job-2", "key-b") == NEW, "else the last one that was ready for these cells"
     assert generation_of(state, "job-2", "key-c") is None
+
+
+def test_the_late_result_of_a_dead_server_is_no_verdict_though_another_runs_now() -> None:
+    """The server dies under a cell and is started again; the runner dies before the cell is begun anew. The first job's
+    last result then lies there beside a server that lives, and is none of its doing."""
+
+    def dying(after: int | None) -> Rig:
+        rig = Rig()
+        rig.world.faults, rig.world.late_results = {"--context-length 8192": "exit-mid"}, True
+        rig.die_after = after
+        return rig
+
+    whole = dying(None)
+    assert whole.run().word == "done"
+    ready_again = next(
+        i
+        for i, e in enumerate(whole.events)
+        if isinstance(e, ev.RestartReady) and e.attempt_id.endswith("-b-tp1-2")
+    )
+    rig = dying(ready_again + 1)
+    with pytest.raises(Dead):
+        rig.run()
+    assert rig.run().word == "done"
+    cell = rig.state.cells["b1"]
+    assert [a.validity for a in cell.attempts] == ["INVALID", whole.state.cells["b1"].validity]
+    assert cell.attempts[0].reasons[0] == "server-gone"
+    assert ("no-tokens", "zero-tokens") not in rig.alerts()
+    assert rig.world.served.count("b1") == 1 and rig.state.open_alerts == []
+    assert sum("8192" in " ".join(argv) for argv in rig.world.starts) == 2
+
+
+@pytest.mark.parametrize("state", ["skipped", "broken"])
+def test_a_useless_late_result_does_not_reopen_what_a_person_settled(state: Any) -> None:
+    """Skipped while it ran; the job's word on it comes afterwards."""
+    deck, events = deck_of(
+        remembered(
+            ev.CellStarted(**at(cell_id="b1", attempt=1, job="job-1", generation=OLD)),
+            ev.CellStateSet(**at(cell_id="b1", state=state, reason="by me", by="me")),
+        )
+    )
+    empty = {"id": "b1", "requests": [{"i": 0, "class": "empty", **ASKED}]}
+    done = commit(deck, "b1", empty, job="job-1", generation=OLD, engine="sglang", engine_version=None)
+    cell = deck.state.cells["b1"]
+    assert done is not None and done.state == state and not done.restart
+    assert (cell.state, cell.by, cell.reason) == (state, "me", "by me")
+    assert cell.attempts[0].validity == "INVALID", "it is kept all the same"
+    assert not [e for e in events if isinstance(e, ev.AlertRaised)]
