@@ -25,6 +25,7 @@ from ddtop.sweep.former import formers, restore_all
 from ddtop.sweep.link import Link
 from ddtop.sweep.measurer import MeasureEnd, Measurer, Subject
 from ddtop.sweep.outcomes import close_moot
+from ddtop.sweep.permitted import lacking, lacking_alert
 from ddtop.sweep.prober import is_plain, probe
 from ddtop.sweep.reconcile import Server, consequences, last_ready, reconcile
 from ddtop.sweep.steps import StepTaker
@@ -247,9 +248,24 @@ class Controller:
 
     # ---- the door: after every (re)connection
 
+    def _check_rights(self, host: Host) -> None:
+        """What this login may not do is said once, before anything is touched. Raises StopSweepError."""
+        deck = self.deck
+        if not open_cells([(c.spec, c.state) for c in deck.state.plan_cells]):
+            return
+        ident, found = alert_id(deck.run_id, "rights"), lacking(host.hello, self.sweep)
+        if found:
+            text = lacking_alert(deck.host_name, host.hello.user, found)
+            self._raise(ident, text, asks=False, policy="the run ends; its cells stay as they are")
+            raise StopSweepError("refused", f"{text.cause_text}. {text.advice}")
+        if ident in deck.state.alerts and deck.state.alerts[ident].open:
+            deck.emit(ev.AlertResolved, alert_id=ident, how="this login may do it", by="sweep")
+
     async def _settle(self, host: Host) -> None:
         """Probe, say what changed, reconcile, and take the steps."""
         deck, state = self.deck, self.deck.state
+        if self._first:
+            self._check_rights(host)
         plain = [deck.feed(u).service for u in self.sweep.units if is_plain(self.sweep, u)]
         found = await probe(host, self.sweep, plain)
         for unit in self.sweep.units:
@@ -320,13 +336,13 @@ class Controller:
             why = f"the run had ended ({before.outcome}), and cells are left to run"
         self._raise(ident, interrupted_alert(deck.host_name, why, self._next_name(), ident))
 
-    def _raise(self, ident: str, text: AlertText) -> None:
+    def _raise(self, ident: str, text: AlertText, *, asks: bool = True, policy: str | None = None) -> None:
         deck = self.deck
-        answer_by = self.control.answer_by_s(deck.wall(), self.sweep.policy.answer_s)
+        answer_by = self.control.answer_by_s(deck.wall(), self.sweep.policy.answer_s) if asks else None
         deck.emit(
             ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
             cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
-            answer_by_s=answer_by, policy=self.sweep.policy.reboot,
+            answer_by_s=answer_by, policy=policy or self.sweep.policy.reboot,
         )  # fmt: skip
 
     # ---- leaving

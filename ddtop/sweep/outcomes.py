@@ -210,7 +210,7 @@ def commit_judged(
 ) -> Committed:  # fmt: skip
     """Writes down a judged result, then what it makes of the cell."""
     assert deck.sweep is not None
-    settled = (cell.state, cell.reason, cell.cause, cell.by) if cell.state in ("skipped", "broken") else None
+    earlier = (cell.state, cell.reason, cell.cause, cell.by) if cell.state in ("skipped", "broken") else None
     number = begin_cell(deck, cell, job, generation)
     if "bound" not in judged.metrics:
         judged = with_host(deck, cell, judged, raw)
@@ -232,10 +232,8 @@ def commit_judged(
         )
         resolve_cell_alerts(deck, cell.id, "measured again: it has a result now")
         return Committed(state="done", judged=judged)
-    if (
-        settled is not None
-    ):  # somebody has settled the cell meanwhile: a useless result does not open it again
-        state, reason, cause, by = settled
+    if earlier is not None:  # somebody has settled the cell: a useless result does not open it again
+        state, reason, cause, by = earlier
         deck.emit(CellStateSet, cell_id=cell.id, state=state, reason=reason, cause=cause, by=by)
         return Committed(state=state, judged=judged)
     side = judged.fault or "not-server"

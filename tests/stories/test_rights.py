@@ -196,15 +196,17 @@ sys.exit(run(RunOptions(host=sys.argv[1], record=Path(sys.argv[2]), ssh_config=P
 
 @pytest.mark.bed
 def test_a_plain_user_is_told_what_he_may_not(ct200: Any, tmp_path: Path) -> None:
-    """Who may do nothing gets a refusal that names the remedy, and nothing is touched."""
+    """Who may do nothing gets one refusal that names the remedy, before the first configuration; nothing is touched."""
     ct200.stage()
     before = ct200.snapshot()
     ct200.fault(*FAST)
     text = as_user(plan_text("plain", configs=TWO, policy='host = "stop"'), "plain")
     with Runner(ct200.bed, text, tmp_path / "run.ddtop", tmp_path / "home") as runner:
         code = runner.wait(60)
-    assert code == 10, runner.text()[-4000:]
+    assert code == 12, runner.text()[-4000:]
     assert alerts(runner.events()) == {("refused", "not-permitted")}, runner.text()[-4000:]
+    assert len(runner.state().alerts) == 1 and not runner.state().restarts, runner.text()[-4000:]
+    assert all(c.state == "planned" for c in runner.state().plan_cells)
     assert "Traceback" not in runner.text() and "root" in runner.text()
     assert ct200.oracle.settled(ct200.name, before) == []
 

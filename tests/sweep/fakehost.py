@@ -111,6 +111,8 @@ class World:
         self.foreign_on_port = False
         self.version = "0.5.16"
         self.link_up = True
+        self.can = frozenset({"systemd", "restart", "override", "jobs"})
+        self.user = "root"
         self.late_results = False
         """Whether a job that is stopped after its server's death still writes what it has of its cell."""
         self.files: dict[str, bytes] = {}
@@ -379,7 +381,7 @@ class FakeHost:
     @property
     def hello(self) -> Hello:
         return Hello(
-            agent="f" * 64, python="3.11", uid=0, user="root", boot=self.world.boot, can=frozenset({"restart", "jobs"}),
+            agent="f" * 64, python="3.11", uid=0, user=self.world.user, boot=self.world.boot, can=self.world.can,
             unknown=frozenset(), hostname="fake", state_dir="/state", mono_s=self.world.now(), at_s=0.0,
         )  # fmt: skip
 
