@@ -160,7 +160,7 @@ def stop(
     ssh_config: Annotated[Path | None, typer.Option("--ssh-config", help="Instead of ~/.ssh/config.")] = None,
 ) -> None:
     """Stop a run cleanly: after what is in flight is safe, the host is left as it was found."""
-    from ddtop.commands import connect as room
+    from ddtop.commands import stop as room
 
     raise typer.Exit(room.stop(run, leave_running=leave_running, ssh_config=ssh_config))
 

@@ -25,7 +25,7 @@ import msgspec
 
 from ddtop import __version__, paths
 from ddtop.errors import DdtopError, HostError, HostUnreachableError, JournalError, RefusedError
-from ddtop.events import CellsPlanned, Event, RunEnded, RunStarted, encode
+from ddtop.events import CellsPlanned, CellStateSet, Event, RunEnded, RunStarted, encode
 from ddtop.journal.locks import live_recording
 from ddtop.journal.reader import JournalReader, read_state
 from ddtop.journal.runs import check_continues, find_run, new_path
@@ -247,14 +247,14 @@ def put_back(options: RunOptions) -> tuple[str, ...]:
 
 async def _put_back(options: RunOptions) -> tuple[str, ...]:
     assert options.record is not None
-    state = read_state(options.record, check=False)
-    plan = (
-        parse_plan(state.run.plan_toml, name=state.run.plan_path or "the recording's plan")[0]
-        if state.run.plan_toml
-        else None
-    )
     writer = JournalWriter.open(options.record, host=options.host)
     try:
+        state = read_state(options.record, check=False)  # now that nobody else writes it
+        plan = (
+            parse_plan(state.run.plan_toml, name=state.run.plan_path or "the recording's plan")[0]
+            if state.run.plan_toml
+            else None
+        )
         deck = Deck(
             run_id=state.run.run_id, host_name=options.host, sink=writer.append, state=state,
             sweep=sweep_from(plan) if plan is not None else None,
@@ -266,6 +266,10 @@ async def _put_back(options: RunOptions) -> tuple[str, ...]:
                 ddtop_version=__version__, pid=os.getpid(), plan_toml=state.run.plan_toml, plan_path=state.run.plan_path,
                 simulated=state.run.simulated,
             )  # fmt: skip
+            for cell in [c for c in state.plan_cells if c.state == "running"]:
+                deck.emit(
+                    CellStateSet, cell_id=cell.id, state="interrupted", reason="its runner died", by="stop"
+                )
             left = tuple(await restore_all(deck, host, by="stop"))
         finally:
             await host.close()

@@ -1,4 +1,4 @@
-"""`connect`, `replay`, `stop`: find or start the runner, open the dashboard, or run without one."""
+"""`connect`, `replay`: find or start the runner, open the dashboard, or run without one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def connect(options: Options) -> int:
     if options.record is not None:
         from ddtop.runner import run
 
-        return run(_run_options(options.hosts[0], options, settings, record=options.record))
+        return run(run_options_for(options.hosts[0], options, settings, record=options.record))
     if options.json_out:
         raise UsageError("--json needs --once or --record", do="ddtop connect HOST --once --json")
     need_terminal("--record FILE runs without a screen")
@@ -119,7 +119,7 @@ def _session(path: Path, viewer: str) -> Session:
     return LiveSession(path, viewer)
 
 
-def _run_options(
+def run_options_for(
     host: str, options: Options, settings: Settings, *, record: Path | None = None, attended: bool = False
 ) -> RunOptions:
     from ddtop.runner import RunOptions
@@ -176,13 +176,13 @@ def _recording(host: str, options: Options, settings: Settings) -> Path:
                     host=host,
                 )
         return alive
-    run_options = _run_options(host, options, settings, attended=True)
+    run_options = run_options_for(host, options, settings, attended=True)
     if run_options.plan is None:
         left = next(
             (r for r in list_runs() if r.host == host and r.mode == "sweep" and r.problem is None), None
         )
         if left is not None and left.state in UNFINISHED:
-            run_options = _run_options(host, options, settings, record=left.path, attended=True)
+            run_options = run_options_for(host, options, settings, record=left.path, attended=True)
     return spawn_runner(run_options).path
 
 
@@ -193,7 +193,7 @@ def _once(host: str, options: Options, settings: Settings) -> int:
     from ddtop.sweep.fromplan import sweep_from
     from ddtop.sweep.prober import probe
 
-    run_options = _run_options(host, options, settings)
+    run_options = run_options_for(host, options, settings)
     sweep = sweep_from(run_options.plan) if run_options.plan else None
 
     async def ask() -> tuple[dict[str, object], float | None, str]:
@@ -239,59 +239,3 @@ def replay(recording: Path, speed: float) -> int:
     session = ReplaySession(path, speed)
     need_terminal(f"ddtop report {recording} needs no screen")
     return show([session], viewer_name(), load_settings())
-
-
-def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> int:
-    """Asks the living runner to end, and waits until it has left the host as it found it.
-
-    Of a run whose runner died, puts the host back itself.
-    """
-    import time
-
-    from ddtop.events import CommandSeen, RunEnded, StopRun
-    from ddtop.journal.commands import append_command
-    from ddtop.journal.locks import is_live, live_recording
-    from ddtop.journal.reader import read_state
-    from ddtop.journal.runs import resolve_run
-
-    path = live_recording(run) or resolve_run(run).path
-    if not is_live(path):
-        return _stop_dead(path, run, leave_running=leave_running, ssh_config=ssh_config)
-    command = StopRun(
-        id=secrets.token_hex(8), viewer=viewer_name(), at_s=time.time(), leave_running=leave_running
-    )
-    append_command(path, command)
-    print(f"asked the runner of {path.name} to stop; it leaves the host as it found it …", file=sys.stderr)
-    while is_live(path):
-        time.sleep(0.2)
-    state = read_state(path, check=False)
-    answer = next((c for c in reversed(state.commands) if c.command_id == command.id), None)
-    if isinstance(answer, CommandSeen) and answer.outcome != "obeyed":
-        raise RefusedError(f"the runner did not obey: {answer.reason}")
-    ended: RunEnded | None = state.run.ended
-    print(_stopped(ended.left_behind if ended else ()))
-    return 0
-
-
-def _stop_dead(path: Path, run: str, *, leave_running: bool, ssh_config: Path | None) -> int:
-    """Ends a run whose runner is dead: what it had changed on the host is put back. Refuses where nothing is left to do."""
-    from ddtop.config import load_settings
-    from ddtop.journal.runs import run_info
-    from ddtop.runner import put_back
-
-    info = run_info(path)
-    if info.state not in UNFINISHED or info.mode != "sweep":
-        raise RefusedError(f"no runner is alive for {run}", do="ddtop runs shows what is running")
-    if leave_running:
-        raise RefusedError(
-            f"the runner of {path.name} is dead, and so the server is as it left it",
-            do=f"ddtop connect {info.host} takes the run up; ddtop stop without --leave-running puts the host back",
-        )
-    print(f"the runner of {path.name} is dead; putting {info.host} back as it was found …", file=sys.stderr)
-    options = Options(hosts=(info.host,), ssh_config=ssh_config)
-    print(_stopped(put_back(_run_options(info.host, options, load_settings(), record=path))))
-    return 0
-
-
-def _stopped(left: tuple[str, ...]) -> str:
-    return "stopped; left behind:\n  " + "\n  ".join(left) if left else "stopped; the host is as it was found"

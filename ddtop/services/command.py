@@ -10,12 +10,15 @@ import asyncio
 import shlex
 from typing import Any
 
+from ddtop.agent.jobdir import spec_hash
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.services.base import Called, Former, Launch
 from ddtop.services.systemd import SystemdService, exec_argv
 
 _POLL_S = 0.25
+SCRIPT = "-script"
+"""End of the name of a script's job; what stands before it is the start it belongs to."""
 
 
 class CommandService(SystemdService):
@@ -28,11 +31,17 @@ class CommandService(SystemdService):
         return f"{shlex.join(launch.configure)} will be run"
 
     async def start(self, host: Host, launch: Launch, job_id: str) -> Called:
-        """Runs the script and waits for it. Its exit code and last words come back."""
+        """Runs the script and waits for it. Its exit code and last words come back.
+
+        One of this run that still runs with the same words (the link was cut meanwhile) is waited for instead; one with
+        other words is ended first: two at once would write the same unit.
+        """
         words = shlex.join(launch.configure)
         short = launch.configure[0].rsplit("/", 1)[-1] if launch.configure else "the script"
         spec: dict[str, Any] = {"argv": list(launch.configure), "cwd": launch.cwd or "/"}
+        run_id = job_id.partition("-")[0]
         try:
+            job_id = await end_scripts(host, run_id, but=spec_hash("exec", spec)) or job_id
             job = await host.call(
                 "job-start",
                 job=job_id,
@@ -40,6 +49,7 @@ class CommandService(SystemdService):
                 spec=spec,
                 limit_s=launch.timeout_s,
                 env=dict(launch.env),
+                run=run_id,
             )
             while True:
                 job = await host.call("job-show", job=job_id)
@@ -69,6 +79,20 @@ class CommandService(SystemdService):
         if tuple(exec_argv(now.argv)) != former.argv:
             left.append(f"{self.unit} keeps the arguments that the reconfigure script wrote last")
         return left
+
+
+async def end_scripts(host: Host, run_id: str, *, but: str = "") -> str | None:
+    """Ends the scripts of a run that still run; returns the job of the one with the spec hash `but`, which is left to run."""
+    found = None
+    for job in (await host.call("job-list"))["jobs"]:
+        wanted = (job.get("run"), job.get("kind"), job.get("state")) == (run_id, "exec", "running")
+        if not wanted or not str(job["job"]).endswith(SCRIPT):
+            continue
+        if but and job.get("spec_hash") == but:
+            found = str(job["job"])
+        else:
+            await host.call("job-stop", job=job["job"], timeout_s=60)
+    return found
 
 
 def script_result(job: dict[str, Any], tail: str, words: str, short: str) -> Called:

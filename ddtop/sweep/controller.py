@@ -363,6 +363,7 @@ class Controller:
             units = ", ".join(formers(deck.state))
             what = error.what if isinstance(error, HostError) else "it took too long"
             left = [
-                f"{units} on {deck.host_name} could not be put back ({what}); the next connect or stop does it"
+                f"{units} on {deck.host_name} could not be put back ({what}); `ddtop stop {deck.run_id}` does it"
+                " once the host is reached again, and so does taking the run up"
             ]
         return Outcome(word=outcome.word, reason=outcome.reason, left_behind=tuple(left))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import PurePosixPath
 
 import msgspec
@@ -25,12 +26,13 @@ def unit_name(name: str, kind: str) -> str:
     return name
 
 
-def launch_from(spec: LaunchSpec) -> Launch:
-    """One start of a server."""
+def launch_from(spec: LaunchSpec, own: Collection[str] = ()) -> Launch:
+    """One start of a server. `own`: the plan's own servers, which are run as this one is; what else must be down is a unit."""
     return Launch(
         key=spec.restart_key, config=spec.config, tp=spec.tp, kind=spec.kind, unit=unit_name(spec.unit, spec.kind),
         engine=spec.engine, port=spec.port, argv=spec.argv, env=spec.env,
-        stop_units=tuple(unit_name(u, "systemd") for u in spec.stop_units), configure=spec.configure,
+        stop_units=tuple(unit_name(u, spec.kind if u in own else "systemd") for u in spec.stop_units),
+        configure=spec.configure,
         timeout_s=spec.timeout_s, user=spec.user, cwd=spec.cwd, model_path=spec.model_path,
     )  # fmt: skip
 
@@ -51,8 +53,9 @@ def sweep_from(plan: Plan) -> Sweep:
         slo=plan.bench.slo,
     )
     launches: dict[str, Launch] = {}
+    own = {cell.launch.unit for cell in planned}
     for cell in planned:
-        launches.setdefault(cell.launch.restart_key, launch_from(cell.launch))
+        launches.setdefault(cell.launch.restart_key, launch_from(cell.launch, own))
     model = plan.model
     return Sweep(
         name=plan.name,

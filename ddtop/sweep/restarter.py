@@ -19,6 +19,7 @@ from ddtop.events import CellSpec, Generation, RestartFailed, RestartReady, Rest
 from ddtop.hosts.base import Host
 from ddtop.journal.views import RestartView
 from ddtop.services.base import Called, Launch
+from ddtop.services.command import SCRIPT, end_scripts
 from ddtop.sweep.attempt import Attempt
 from ddtop.sweep.collector import drain_log
 from ddtop.sweep.deck import Deck, UnitFeed
@@ -114,10 +115,13 @@ class Restarter:
         feed.listeners.append(attempt.on_line)
         try:
             act = self._act(host, attempt) if attach is None else self._reattach(host, attempt, before)
-            return await alongside(
+            result = await alongside(
                 self._watch(host, attempt), act, self._port(host, attempt), self._activity(host, attempt),
                 self._ask(host, attempt),
             )  # fmt: skip
+            if launch.configure and not isinstance(result, Started):
+                await self._end_scripts(host)
+            return result
         finally:
             feed.listeners.remove(attempt.on_line)
 
@@ -145,7 +149,10 @@ class Restarter:
         a.begin_stopping()
         for rival in deck.sweep.rivals(launch):
             await remember_former(deck, host, rival, run_id=deck.run_id)
-            await self._stop(host, deck.feed(rival))
+            stopped = await self._stop(host, deck.feed(rival))
+            if stopped.rc:  # its port and GPU memory would be missing, and the start fail for another reason
+                self._called(a, stopped)
+                return
         if not service.stops_itself:
             called = await self._stop(host, a.feed)
             if called.rc:
@@ -155,9 +162,16 @@ class Restarter:
                 # A stranger has the port: the start could only fail. The watchdog names him at once.
                 self._called(a, Called(rc=0, what="the restart"))
                 return
-        called = await service.start(host, launch, f"{a.id}-script")
+        called = await service.start(host, launch, a.id + SCRIPT)
         self._called(a, called)
         deck.take_reading(await service.read(host))
+
+    async def _end_scripts(self, host: Host) -> None:
+        """Ends the owner's script of a start that is over, should it still run: it must not meddle with the next one."""
+        try:
+            await end_scripts(host, self.deck.run_id)
+        except AgentError as error:
+            self.deck.note("warn", f"the reconfigure script could not be ended: {error.what}")
 
     def _called(self, a: Attempt, called: Called) -> None:
         a.call = CallReading(

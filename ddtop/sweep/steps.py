@@ -67,12 +67,14 @@ class StepTaker:
             who = by if step.needs_consent else "automatic"
             if step.id in left_out:
                 self._say(plan_id, step, who, "left-out")
-                if step.action == "restart":
+                if step.action == "wait-job":  # two loads at once would measure each other
+                    await self._end_job(host, step.detail or "")
+                if step.action in ("restart", "go-on"):
                     self.control.paused_by = by
                     deck.emit(
                         SweepPaused,
                         by=by,
-                        reason="the restart was left out: nothing can be measured without it",
+                        reason=f"left out: {step.title}; nothing can be measured without it",
                     )
             else:
                 await self._do(host, plan_id, step, who)
@@ -165,6 +167,14 @@ class StepTaker:
                     self.control.resume = self.control.waiting = False
                 return None
         return None
+
+    async def _end_job(self, host: Host, job: str) -> None:
+        """Ends a job that a person does not want to wait for, and takes what it has measured."""
+        try:
+            await host.call("job-stop", job=job, timeout_s=60)
+            await self._collect(host, job)
+        except AgentError as error:
+            self.deck.note("warn", f"job {job} could not be ended: {error.what}")
 
     async def _collect(self, host: Host, job: str) -> int:
         state, sweep = self.deck.state, self.deck.sweep

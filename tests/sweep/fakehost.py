@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from ddtop.agent.jobdir import spec_hash
 from ddtop.errors import AgentError, HostLostError
 from ddtop.hosts.base import Hello
 
@@ -58,6 +59,9 @@ def run_jumping(make: Any) -> Any:
         return runner.run(make())
 
 
+SCRIPT = "/root/reconfigure.sh"
+
+
 @dataclass
 class Unit:
     name: str
@@ -86,6 +90,8 @@ class Job:
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     progress: dict[str, Any] = field(default_factory=dict)
     task: asyncio.TimerHandle | None = None
+    at_once: int = 1
+    """How many of the same program ran when this one was started, itself among them."""
 
 
 class World:
@@ -111,11 +117,16 @@ class World:
         self.foreign_on_port = False
         self.version = "0.5.16"
         self.link_up = True
+        self.overrides: list[dict[str, Any]] = []
+        """Of other runs."""
+        self.stubborn: set[str] = set()
+        """Units that this login may not stop."""
         self.can = frozenset({"systemd", "restart", "override", "jobs"})
         self.user = "root"
         self.late_results = False
         """Whether a job that is stopped after its server's death still writes what it has of its cell."""
         self.files: dict[str, bytes] = {}
+        self.script_s = 5.0
         self.stage_s = 0.0
         """How long a copy takes."""
         self._n = itertools.count(1)
@@ -328,6 +339,9 @@ class World:
         """A benchmark of the user's own has ended: its result file lies in its folder, and how it ended beside it."""
         if job.state != "running":
             return
+        if job.spec["argv"][0] == SCRIPT:
+            self.scripted(job)
+            return
         tok_s = 50.0 if self.serving is not None else 0.0
         self.files[f"/state/jobs/{job.name}/result.json"] = json.dumps({"tok_s": tok_s}).encode()
         job.results["exec"] = {"rc": 0, "output_tail": ""}
@@ -335,10 +349,22 @@ class World:
         self.served.append(job.spec["argv"][1])
         self.tell()
 
+    def scripted(self, job: Job) -> None:
+        """The owner's reconfigure script: it has rewritten the unit and started it anew."""
+        unit = self.unit("s.service")
+        words = (
+            "/usr/bin/python3 -m sglang.launch_server --model-path /dev/shm/m --port 30000 --context-length"
+        )
+        unit.override = [*words.split(), job.spec["argv"][1]]
+        unit.active = "inactive"
+        self.start(unit)
+        job.state = "done"
+        self.tell()
+
     def job_view(self, job: Job) -> dict[str, Any]:
         return {
             "job": job.name, "kind": job.kind, "state": job.state, "why": job.why, "run": job.run, "boot": job.boot,
-            "results": len(job.results), "progress": job.progress,
+            "results": len(job.results), "progress": job.progress, "spec_hash": spec_hash(job.kind, job.spec),
         }  # fmt: skip
 
 
@@ -473,7 +499,7 @@ class FakeHost:
             "boot": w.boot, "at_s": 0.0, "kernel": "6", "unknown": [], "gpus": {"error": "there is no nvidia-smi on this host"}, "gpu_procs": [],
             "units": {u: w.props(w.unit(u)) for u in args.get("units", [])}, "listeners": [],
             "model": {"verdict": "complete"} if w.model else {"verdict": "restage-needed", "cause": "tmpfs-empty", "sources": [source] if w.model_on_disk else []},
-            "jobs": [w.job_view(j) for j in w.jobs.values()], "overrides": [], "disks": {},
+            "jobs": [w.job_view(j) for j in w.jobs.values()], "overrides": w.overrides, "disks": {},
         }  # fmt: skip
 
     def op_unit_show(self, unit: str, user: bool = False) -> dict[str, Any]:
@@ -481,6 +507,8 @@ class FakeHost:
 
     def op_unit_action(self, unit: str, action: str, user: bool = False) -> dict[str, Any]:
         target = self.world.unit(unit)
+        if action == "stop" and unit in self.world.stubborn:
+            return {"rc": 1, "stderr": f"Failed to stop {unit}: Access denied", "mono_s": 0.0}
         if action == "start":
             if self.world.fault_of(target.override or []) != "silent":
                 self.world.start(target)
@@ -576,7 +604,12 @@ class FakeHost:
         if job not in w.jobs:
             w.jobs[job] = new = Job(job, kind, spec, run, w.boot)
             if kind == "exec":
-                new.task = asyncio.get_running_loop().call_later(w.cell_s, w.executed, new)
+                new.at_once = sum(
+                    j.state == "running" and j.kind == "exec" and j.spec["argv"][0] == spec["argv"][0]
+                    for j in w.jobs.values()
+                )
+                wait_s = w.script_s if spec["argv"][0] == SCRIPT else w.cell_s
+                new.task = asyncio.get_running_loop().call_later(wait_s, w.executed, new)
             elif kind == "stage":
                 if w.stage_s:
                     new.task = asyncio.get_running_loop().call_later(w.stage_s, w.staged, new)
@@ -599,7 +632,9 @@ class FakeHost:
         return self.world.job_view(self.world.jobs[job])
 
     def op_job_stop(self, job: str) -> dict[str, Any]:
-        found = self.world.jobs[job]
+        found = self.world.jobs.get(job)
+        if found is None:
+            raise AgentError(f"there is no job {job} on this host", code="not-found")
         if found.state == "running":
             found.state, found.why = "killed", "stopped"
             if self.world.late_results and found.kind == "loadgen" and self.world.serving is None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from ddtop import events as ev
 from ddtop.sweep.controller import Controller
 from tests.sweep.fakehost import JumpingSelector
-from tests.sweep.test_controller import Dead, Rig, at_cell
+from tests.sweep.test_controller import Dead, Rig, at_cell, once_each
 
 
 def later(seconds: float, act: Callable[[], object]) -> None:
@@ -235,3 +236,61 @@ def test_the_alert_of_a_failed_copy_is_closed_when_the_model_is_there() -> None:
     rig.world.model, rig.on_event = True, None
     assert rig.run().word == "done"
     assert rig.state.open_alerts == []
+
+
+def left_out(action: str, *, job_lost: bool = False) -> Rig:
+    """The runner dies while b0 is measured; the next one asks about another run's override, and with it about all steps."""
+    rig = Rig()
+    rig.on_event = at_cell("b0", lambda _: setattr(rig, "die_after", len(rig.events) + 1))
+    with pytest.raises(Dead):
+        rig.run()
+    for job in rig.world.jobs.values():
+        if job_lost and job.state == "running":
+            job.state = "lost"
+    rig.world.overrides = [{"unit": "s.service", "path": "/run/x", "run": "other", "expires_at_s": 1e12}]
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.HostConnected):
+            rig.give(ev.Attend)
+        if isinstance(event, ev.StepsPlanned) and event.answer_by_s:
+            ids = tuple(s.id for s in event.steps if s.action in (action, "restore"))
+            rig.give(ev.Approve, plan_id=event.plan_id, leave_out=ids)
+        if isinstance(event, ev.SweepPaused):
+            later(60.0, lambda: rig.give(ev.GoOn))
+
+    rig.on_event = see
+    assert rig.run(attended=True).word == "done"
+    assert action in [e.action for e in rig.events if isinstance(e, ev.StepTaken) and e.state == "left-out"]
+    assert all(c.state == "done" for c in rig.state.plan_cells)
+    once_each(rig.events)
+    return rig
+
+
+def test_a_job_that_is_not_waited_for_is_ended() -> None:
+    """Two jobs at once would measure each other's load."""
+    rig = left_out("wait-job")
+    assert [j.state for j in rig.world.jobs.values()].count("killed") == 1
+    assert sorted(rig.world.served) == sorted(c.id for c in rig.sweep.cells)
+
+
+def test_going_on_that_is_left_out_pauses() -> None:
+    rig = left_out("go-on", job_lost=True)
+    (paused,) = [e.at_s for e in rig.events if isinstance(e, ev.SweepPaused)]
+    begun = [e.at_s for e in rig.events if isinstance(e, ev.CellStarted) and e.at_s > paused]
+    assert min(begun) - paused > 50
+
+
+def test_a_unit_that_must_be_down_and_cannot_be_stopped_is_told() -> None:
+    """Its GPU memory and port would be missing, and the start fail for a reason that is none."""
+    rig = Rig()
+    key = next(iter(rig.sweep.launches))
+    launches = {k: replace(x, stop_units=("rival.service",)) for k, x in rig.sweep.launches.items()}
+    rig.sweep = replace(rig.sweep, launches=launches)
+    assert key
+    rival = rig.world.unit("rival.service")
+    rival.active, rival.sub, rival.invocation = "active", "running", "e" * 32
+    rig.world.stubborn = {"rival.service"}
+    assert rig.run().word == "some-failed"
+    texts = [e.cause_text for e in rig.events if isinstance(e, ev.AlertRaised)]
+    assert texts and all("stop rival.service" in t for t in texts), texts
+    assert rig.world.starts == [] and rig.alerts() == [("refused", "not-permitted")]

@@ -1,0 +1,93 @@
+"""`stop`: end a run, and leave its host as it was found; also of a run whose runner is gone."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from pathlib import Path
+
+from ddtop.commands.connect import UNFINISHED, Options, run_options_for, viewer_name
+from ddtop.errors import RefusedError
+
+ANSWERED_WITHIN = 10_000
+"""Events before the end of a recording among which an answer may stand that came while we began to read."""
+
+
+def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> int:
+    """Asks the living runner to end, and waits until it has left the host as it found it.
+
+    Of a run whose runner died, puts the host back itself.
+    """
+    import time
+
+    from ddtop.events import RunEnded, StopRun
+    from ddtop.journal.commands import append_command
+    from ddtop.journal.locks import is_live, live_recording
+    from ddtop.journal.reader import read_state
+    from ddtop.journal.runs import resolve_run
+
+    path = live_recording(run) or resolve_run(run).path
+    if not is_live(path):
+        return _stop_dead(path, run, leave_running=leave_running, ssh_config=ssh_config)
+    command = StopRun(
+        id=secrets.token_hex(8), viewer=viewer_name(), at_s=time.time(), leave_running=leave_running
+    )
+    append_command(path, command)
+    print(f"asked the runner of {path.name} to stop; it leaves the host as it found it …", file=sys.stderr)
+    await_end(path, command.id)
+    ended: RunEnded | None = read_state(path, check=False).run.ended
+    print(_stopped(ended.left_behind if ended else ()))
+    return 0
+
+
+def await_end(path: Path, command_id: str) -> None:
+    """Until no runner holds the recording. Raises RefusedError as soon as it has said that it does not obey: a command it
+    took up too late is not obeyed, and the run would go on for hours."""
+    import time
+
+    from ddtop.events import CommandSeen
+    from ddtop.journal.locks import is_live
+    from ddtop.journal.reader import Follower, JournalReader
+
+    with JournalReader(path, check=False) as reader:
+        follower = Follower(path, max(0, reader.last_seq() - ANSWERED_WITHIN))
+    live = True
+    while live:
+        live = is_live(path)  # first: what it said before its end is then there to be read
+        for _, event in follower.poll():
+            if (
+                isinstance(event, CommandSeen)
+                and event.command_id == command_id
+                and event.outcome != "obeyed"
+            ):
+                raise RefusedError(f"the runner did not obey: {event.reason}")
+        if live:
+            time.sleep(0.2)
+    follower.close()
+
+
+def _stop_dead(path: Path, run: str, *, leave_running: bool, ssh_config: Path | None) -> int:
+    """Ends a run whose runner is dead: what it had changed on the host is put back. Refuses where nothing is left to do."""
+    from ddtop.config import load_settings
+    from ddtop.journal.reader import read_state
+    from ddtop.journal.runs import run_info
+    from ddtop.runner import put_back
+    from ddtop.sweep.former import formers
+
+    info = run_info(path)
+    # One that ended by itself may have left something too: its host was away then, or its server was to run on.
+    if info.mode != "sweep" or not (info.state in UNFINISHED or formers(read_state(path, check=False))):
+        raise RefusedError(f"no runner is alive for {run}", do="ddtop runs shows what is running")
+    if leave_running:
+        raise RefusedError(
+            f"the runner of {path.name} is dead, and so the server is as it left it",
+            do=f"ddtop connect {info.host} takes the run up; ddtop stop without --leave-running puts the host back",
+        )
+    print(f"the runner of {path.name} is gone; putting {info.host} back as it was found …", file=sys.stderr)
+    options = Options(hosts=(info.host,), ssh_config=ssh_config)
+    print(_stopped(put_back(run_options_for(info.host, options, load_settings(), record=path))))
+    return 0
+
+
+def _stopped(left: tuple[str, ...]) -> str:
+    return "stopped; left behind:\n  " + "\n  ".join(left) if left else "stopped; the host is as it was found"
