@@ -31,7 +31,7 @@ def test_values_and_their_origin(tmp_path: Path) -> None:
     assert (settings.theme, settings.bell, settings.keys["restage"]) == ("mono", False, "f5")
     assert settings.host("ct200").host_dir == "/data/d"
     assert not settings.host("other").plan
-    assert f"theme = 'mono'  # {path}" in describe(settings)
+    assert f'theme = "mono"  # {path}' in describe(settings)
 
 
 def test_environment_wins(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_environment_wins(tmp_path: Path) -> None:
         ("them = 'x'", "did you mean `theme`"),
         ("[hosts.a]\nplann = 'x'", "did you mean `plan`"),
         ("hosts = {a = 3}", "hosts.a"),
-        ("bell = 'yes'", "must be of type bool"),
+        ("bell = 'yes'", "write true or false"),
         ("theme = ", "not valid TOML"),
         ("theme = '\x00'", "not valid TOML"),
     ],
