@@ -76,6 +76,8 @@ class CommandService(SystemdService):
             called = await (self._action(host, "start") if former.active else self.stop(host))
             if called.rc:
                 left.append(f"{called.what} failed: {called.error.strip()[-200:]}")
+        elif now.active == "failed" and not former.active:
+            await self._action(host, "reset-failed")
         if tuple(exec_argv(now.argv)) != former.argv:
             left.append(f"{self.unit} keeps the arguments that the reconfigure script wrote last")
         return left
