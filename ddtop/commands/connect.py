@@ -175,6 +175,14 @@ def _recording(host: str, options: Options, settings: Settings) -> Path:
                     do=f"ddtop stop {running.run_id}, then start this plan",
                     host=host,
                 )
+            if wanted is not None and _edited(alive, wanted):
+                raise RefusedError(
+                    f"plan {wanted.name} was edited since the runner that is alive has read it",
+                    means="the run goes on by the plan as it was; the edit would do nothing",
+                    do=f"ddtop connect {host} looks at the run; ddtop stop {running.run_id} and this command again go on by the "
+                    "edited plan, and what is measured stays",
+                    host=host,
+                )
         return alive
     run_options = run_options_for(host, options, settings, attended=True)
     if run_options.plan is None:
@@ -184,6 +192,26 @@ def _recording(host: str, options: Options, settings: Settings) -> Path:
         if left is not None and left.state in UNFINISHED:
             run_options = run_options_for(host, options, settings, record=left.path, attended=True)
     return spawn_runner(run_options).path
+
+
+def _edited(recording: Path, wanted: Plan) -> bool:
+    """Whether the run of a recording has read another plan than `wanted`; comments and places of files do not count."""
+    from msgspec.structs import replace
+
+    from ddtop.errors import PlanError
+    from ddtop.events import RunStarted
+    from ddtop.journal.reader import JournalReader
+    from ddtop.plan import parse_plan
+
+    with JournalReader(recording, check=False) as reader:
+        texts = [e.plan_toml for _, e in reader.kinds(("run-started",)) if isinstance(e, RunStarted)]
+    if not texts or texts[-1] is None:
+        return False
+    try:
+        read, _ = parse_plan(texts[-1])
+    except PlanError:  # a plan of another version of ddtop
+        return texts[-1] != wanted.text
+    return replace(read, text="", path=None) != replace(wanted, text="", path=None)
 
 
 def _once(host: str, options: Options, settings: Settings) -> int:
