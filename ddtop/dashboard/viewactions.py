@@ -324,3 +324,4 @@ _PLAN_ONLY = {"skip", "try_again", "broken", "restage", "results", "baseline", "
 """Actions that mean nothing on a host that is only watched."""
 
 _NEVER: set[str] = {"suspend_process"}
+"""It would stop this process alone: under `make` or a script the shell never comes back, and the screen stands still."""
