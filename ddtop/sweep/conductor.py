@@ -29,6 +29,8 @@ from ddtop.sweep.waits import Waits
 STOP_AFTER = ("stalled", "hung-gpu", "crash-loop", "no-tokens", "wrong-arguments", "old-server")
 """Verdicts that leave something running which must not go on holding the GPUs."""
 RETRY_PAUSE_S = 2.0
+GOING_DOWN_S = 1.5
+"""The units of a host that is shut down end at once, its sshd and sessions among them, but not in the same moment."""
 
 
 class Conductor(Waits):
@@ -312,6 +314,7 @@ class Conductor(Waits):
         """The cell in flight pays for it by policy; the others are measured after a restart."""
         deck, j = self.deck, end.judgement
         assert deck.sweep is not None and j is not None and j.verdict is not None
+        await self._unless_host_goes_down(launch)
         cell = deck.state.cells.get(end.cell_id or "")
         if cell is None:
             open_ids = [c.id for c in self._open(launch)]
@@ -343,6 +346,16 @@ class Conductor(Waits):
             await self.stage(host)
         elif decision.act == "wait-clean":
             await self.wait_clean(host)
+
+    async def _unless_host_goes_down(self, launch: Launch) -> None:
+        """A server that was told to stop, and then the connection goes too: that is a reboot, and no fault of the cell.
+        Raises HostLostError."""
+        deck = self.deck
+        u = deck.feed(launch.unit).reading
+        if u is None or not u.gone or u.result not in (None, "success"):
+            return
+        await deck.wait_until(lambda: not deck.linked, GOING_DOWN_S)
+        deck.check_link()
 
     async def _ask_about(self, ident: str, policy: Decision, cell: CellView) -> tuple[Decision, str]:
         return await self._answer(

@@ -125,9 +125,13 @@ class Deck:
     def note(self, level: str, text: str) -> None:
         self.emit(Note, level=level, text=text)
 
+    @property
+    def linked(self) -> bool:
+        return self.state.host.link not in ("lost", "connecting")
+
     def check_link(self) -> None:
         """Raises HostLostError where the connection is gone: no question outlives the host it is about."""
-        if self.state.host.link in ("lost", "connecting"):
+        if not self.linked:
             raise HostLostError("lost while a person was asked", host=self.host_name)
 
     # ---- waking up

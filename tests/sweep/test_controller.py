@@ -453,6 +453,33 @@ def test_no_question_outlives_the_connection_it_is_about(fault: str) -> None:
     assert rig.state.open_alerts == []
 
 
+@pytest.mark.parametrize("attended", [False, True])
+def test_a_server_that_is_stopped_because_its_host_goes_down_is_no_fault_of_its_cell(attended: bool) -> None:
+    rig = Rig()
+    done: list[str] = []
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if attended:
+            rig.give(ev.Attend)
+        if isinstance(event, ev.CellStarted) and event.cell_id == "b0" and not done:
+            done.append("down")
+            rig.world.stop(rig.world.unit("s.service"))
+            asyncio.get_running_loop().call_later(1.4, rig.world.reboot)
+
+    rig.on_event = see
+    assert rig.run().word == "done"
+    once_each(rig.events)
+    assert done and {verdict for verdict, _ in rig.alerts()} <= {"lost-host", "rebooted"}
+    assert [e.cell_id for e in rig.events if isinstance(e, ev.AlertRaised) and e.cell_ids] == []
+
+
+def test_a_server_that_somebody_stopped_is_told_though_the_host_stays() -> None:
+    rig = Rig()
+    rig.on_event = at_cell("b0", lambda _: rig.world.stop(rig.world.unit("s.service")))
+    assert rig.run().word == "done"
+    assert [verdict for verdict, _ in rig.alerts()] == ["failed"]
+
+
 def test_a_useless_result_asks_before_the_restart() -> None:
     rig, asked = Rig(), []
     rig.world.broken_cells = {"b1"}
