@@ -23,8 +23,9 @@ from ddtop.events import CellSpec, LogLine
 from ddtop.hosts.base import Host
 from ddtop.sweep.collector import drain_log
 from ddtop.sweep.control import Control
+from ddtop.sweep.deaths import MeasureEnd, Subject
 from ddtop.sweep.deck import Deck
-from ddtop.sweep.measurer import MeasureEnd, Measurer, Subject
+from ddtop.sweep.measurer import Measurer
 from ddtop.sweep.outcomes import attempt_for, begin_cell, commit_judged
 
 RESULT = "result.json"

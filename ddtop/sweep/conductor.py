@@ -7,40 +7,36 @@ configuration was given up (its cells are then failed, broken or skipped) or a p
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ddtop import events as ev
 from ddtop.errors import HostLostError
 from ddtop.hosts.base import Host
-from ddtop.journal.views import CellView, RestartView
+from ddtop.journal.views import RestartView
 from ddtop.services.base import Launch
 from ddtop.sweep.alerts import alert_id, fault_judgement, start_alert
+from ddtop.sweep.celltrouble import CellTrouble
 from ddtop.sweep.control import Control
+from ddtop.sweep.deaths import Subject
 from ddtop.sweep.deck import Deck, StopSweepError
-from ddtop.sweep.measurer import MeasureEnd, Subject
-from ddtop.sweep.outcomes import cell_name, raise_cell_alert, settle_cell
 from ddtop.sweep.policy import AGAIN, Decision, Past, decide
 from ddtop.sweep.reconcile import key_of, start_under_way
 from ddtop.sweep.restarter import BrokenOff, NotStarted, Restarter, Started
 from ddtop.sweep.sweepplan import OPEN_STATES
-from ddtop.sweep.waits import Waits
 
 STOP_AFTER = ("stalled", "hung-gpu", "crash-loop", "no-tokens", "wrong-arguments", "old-server")
 """Verdicts that leave something running which must not go on holding the GPUs."""
 RETRY_PAUSE_S = 2.0
-GOING_DOWN_S = 1.5
-"""The units of a host that is shut down end at once, its sshd and sessions among them, but not in the same moment."""
 
 
-class Conductor(Waits):
+class Conductor(CellTrouble):
     """See the module."""
 
     def __init__(self, deck: Deck, control: Control) -> None:
         super().__init__(deck, control)
         self.restarter = Restarter(deck, self._interrupted, lambda attempt: control.waits.get(attempt, 0.0))
         self._past: dict[str, list[Past]] = {}
-        self._cell_past: dict[str, list[Past]] = {}
 
     # ---- bringing a server up
 
@@ -200,34 +196,6 @@ class Conductor(Waits):
                 return ident
             n += 1
 
-    async def _answer(
-        self,
-        ident: str,
-        policy: Decision,
-        meaning: Callable[[ev.AnyCommand], Decision],
-        moot: Callable[[], bool],
-    ) -> tuple[Decision, str]:
-        """What a person decides about an alert, and who; the policy where nobody answers, nobody is there any more, or
-        the question is `moot`."""
-        deck, control = self.deck, self.control
-        assert deck.sweep is not None
-        until = deck.mono() + deck.sweep.policy.answer_s
-        control.asking.add(ident)
-        try:
-            while True:  # an answer first: whoever gave it may have left in the same moment
-                command = control.answers.pop(ident, None)
-                if command is not None:
-                    return meaning(command), command.viewer
-                if control.stop is not None:
-                    raise StopSweepError("stopped", f"stopped by {control.stop}")
-                if deck.mono() >= until or not control.attended or moot():
-                    break
-                deck.check_link()
-                await deck.wait(1.0)
-        finally:
-            control.asking.discard(ident)
-        return policy, "policy"
-
     def _meaning(
         self, command: ev.AnyCommand, policy: Decision, launch: Launch, result: NotStarted
     ) -> Decision:
@@ -274,13 +242,6 @@ class Conductor(Waits):
         if called.rc:
             self.deck.note("warn", f"{called.what} failed: {called.error.strip()[-200:]}")
 
-    def _open(self, launch: Launch) -> list[ev.CellSpec]:
-        return [
-            c.spec
-            for c in self.deck.state.plan_cells
-            if c.spec.restart_key == launch.key and c.state in OPEN_STATES
-        ]
-
     def _close(self, launch: Launch, result: NotStarted, decision: Decision, by: str) -> None:
         """All open cells of the configuration end with one shared cause."""
         j = result.judgement
@@ -307,93 +268,3 @@ class Conductor(Waits):
         for alert in self.deck.state.open_alerts:
             if alert.raised.attempt_id in attempts:
                 self.deck.emit(ev.AlertResolved, alert_id=alert.id, how=how, by=by)
-
-    # ---- a server that died, or a cell that hung
-
-    async def after_death(self, host: Host, end: MeasureEnd, launch: Launch) -> None:
-        """The cell in flight pays for it by policy; the others are measured after a restart."""
-        deck, j = self.deck, end.judgement
-        assert deck.sweep is not None and j is not None and j.verdict is not None
-        await self._unless_host_goes_down(launch)
-        cell = deck.state.cells.get(end.cell_id or "")
-        if cell is None:
-            open_ids = [c.id for c in self._open(launch)]
-            cell = deck.state.cells.get(open_ids[0]) if open_ids else None
-        if cell is None:
-            return
-        past = self._cell_past.setdefault(cell.id, [])
-        decision = decide(deck.sweep.policy, j.verdict, j.kind, j.cause, past, cell_name(cell))
-        answer_by = self.control.answer_by_s(deck.wall(), deck.sweep.policy.answer_s)
-        ident = raise_cell_alert(
-            deck, cell, j.verdict, j.cause, j.kind, j.text, j.evidence, decision, advice=j.advice,
-            signature_id=j.signature_id, fault_seen_s=end.fault_seen_s, unit=launch.unit, answer_by_s=answer_by,
-        )  # fmt: skip
-        number = cell.attempts[-1].number if cell.attempts else None
-        by = "policy"
-        if answer_by is not None:
-            if cell.state == "running":
-                deck.emit(
-                    ev.CellStateSet, cell_id=cell.id, state="interrupted", reason=j.text, attempt=number
-                )
-            decision, by = await self._ask_about(ident, decision, cell)
-        deck.emit(ev.AlertDecided, alert_id=ident, what=decision.words, by=by)
-        past.append(Past(kind=j.kind, cause=j.cause, act=decision.act))
-        if cell.state in OPEN_STATES:
-            settle_cell(deck, cell, decision, j.cause, number=number, signature_id=j.signature_id, by=by)
-        if decision.act == "stop":
-            raise StopSweepError("some-failed", j.text)
-        if decision.act == "restage":
-            await self.stage(host)
-        elif decision.act == "wait-clean":
-            await self.wait_clean(host)
-
-    async def _unless_host_goes_down(self, launch: Launch) -> None:
-        """A server that was told to stop, and then the connection goes too: that is a reboot, and no fault of the cell.
-        Raises HostLostError."""
-        deck = self.deck
-        u = deck.feed(launch.unit).reading
-        if u is None or not u.gone or u.result not in (None, "success"):
-            return
-        await deck.wait_until(lambda: not deck.linked, GOING_DOWN_S)
-        deck.check_link()
-
-    async def _ask_about(self, ident: str, policy: Decision, cell: CellView) -> tuple[Decision, str]:
-        return await self._answer(
-            ident,
-            policy,
-            lambda command: _cell_meaning(command, policy, cell),
-            lambda: cell.state not in OPEN_STATES or self.control.restart is not None,
-        )
-
-    async def before_another_try(self, end: MeasureEnd) -> None:
-        """A result that cannot count, for which the server would be restarted: whoever is there may say otherwise."""
-        useless, deck = end.useless, self.deck
-        cell = deck.state.cells.get(end.cell_id or "")
-        if useless is None or useless.alert_id is None or useless.decision is None or cell is None:
-            return
-        decision, by = useless.decision, "policy"
-        alert = deck.state.alerts.get(useless.alert_id)
-        if alert is None or not alert.open:
-            return
-        if alert.raised.answer_by_s is not None:
-            decision, by = await self._ask_about(alert.id, decision, cell)
-        deck.emit(ev.AlertDecided, alert_id=useless.alert_id, what=decision.words, by=by)
-        if by != "policy" and cell.state in OPEN_STATES:
-            number = cell.attempts[-1].number if cell.attempts else None
-            settle_cell(
-                deck, cell, decision, cell.cause or alert.raised.cause, number=number, no_tokens=useless.no_tokens, by=by
-            )  # fmt: skip
-
-
-def _cell_meaning(command: ev.AnyCommand, policy: Decision, cell: CellView) -> Decision:
-    name = cell_name(cell)
-    match command:
-        case ev.Retry():
-            return Decision(act="retry", words=f"start the server and {name} again")
-        case ev.Restage():
-            return Decision(act="restage", words=f"re-stage the model, then {name} again")
-        case ev.MarkBroken():
-            return Decision(act="broken", words=f"{name} is marked broken by {command.viewer}")
-        case ev.Skip():
-            return Decision(act="skip", words=f"{name} is skipped by {command.viewer}")
-    return policy

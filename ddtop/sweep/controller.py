@@ -20,10 +20,11 @@ from ddtop.sweep.commandbench import CommandBench
 from ddtop.sweep.commander import ATTEND_S, EXPECTED, Commander
 from ddtop.sweep.conductor import Conductor
 from ddtop.sweep.control import Control
+from ddtop.sweep.deaths import MeasureEnd, Subject
 from ddtop.sweep.deck import Deck, StopSweepError
 from ddtop.sweep.former import formers, restore_all
 from ddtop.sweep.link import Link
-from ddtop.sweep.measurer import MeasureEnd, Measurer, Subject
+from ddtop.sweep.measurer import Measurer
 from ddtop.sweep.outcomes import close_moot
 from ddtop.sweep.permitted import lacking, lacking_alert
 from ddtop.sweep.prober import is_plain, probe
