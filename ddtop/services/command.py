@@ -83,13 +83,20 @@ class CommandService(SystemdService):
         return left
 
 
+async def scripts_run(host: Host, run_id: str) -> list[dict[str, Any]]:
+    """The scripts of a run that run now, as jobs."""
+    return [
+        job
+        for job in (await host.call("job-list"))["jobs"]
+        if (job.get("run"), job.get("kind"), job.get("state")) == (run_id, "exec", "running")
+        and str(job["job"]).endswith(SCRIPT)
+    ]
+
+
 async def end_scripts(host: Host, run_id: str, *, but: str = "") -> str | None:
     """Ends the scripts of a run that still run; returns the job of the one with the spec hash `but`, which is left to run."""
     found = None
-    for job in (await host.call("job-list"))["jobs"]:
-        wanted = (job.get("run"), job.get("kind"), job.get("state")) == (run_id, "exec", "running")
-        if not wanted or not str(job["job"]).endswith(SCRIPT):
-            continue
+    for job in await scripts_run(host, run_id):
         if but and job.get("spec_hash") == but:
             found = str(job["job"])
         else:

@@ -19,7 +19,7 @@ from ddtop.events import CellSpec, Generation, RestartFailed, RestartReady, Rest
 from ddtop.hosts.base import Host
 from ddtop.journal.views import RestartView
 from ddtop.services.base import Called, Launch
-from ddtop.services.command import SCRIPT, end_scripts
+from ddtop.services.command import SCRIPT, end_scripts, scripts_run
 from ddtop.sweep.attempt import Attempt
 from ddtop.sweep.collector import drain_log
 from ddtop.sweep.deck import Deck, UnitFeed
@@ -33,6 +33,8 @@ from ddtop.sweep.tasks import alongside
 from ddtop.sweep.twins import twin_of
 from ddtop.sweep.watchdog import judge
 
+SCRIPT_GRACE_S = 10.0
+SCRIPT_POLL_S = 0.25
 TICK_S = 0.2
 PORT_S = 0.5
 UNPROVEN_S = 10.0
@@ -79,12 +81,17 @@ class Restarter:
         self.deck = deck
         self.interrupted = interrupted
         self.extra_wait = extra_wait
+        self._over = False
+        """Whether the last start failed before its script may have returned."""
 
     async def run(
         self, host: Host, launch: Launch, cells: Sequence[CellSpec], *, attach: RestartView | None = None
     ) -> Started | NotStarted | BrokenOff:
         """Restarts the server of `launch`; with `attach`, takes up watching a start already under way."""
         deck, feed = self.deck, self.deck.feed(launch.unit)
+        if self._over:
+            await self._end_scripts(host, grace_s=SCRIPT_GRACE_S)
+            self._over = False
         keeper = Gatekeeper(launch, feed.service, deck.sweep.endpoint if deck.sweep else "chat")
         before = await feed.service.read(host)
         deck.take_reading(before)
@@ -119,8 +126,9 @@ class Restarter:
                 self._watch(host, attempt), act, self._port(host, attempt), self._activity(host, attempt),
                 self._ask(host, attempt),
             )  # fmt: skip
-            if launch.configure and not isinstance(result, Started):
+            if isinstance(result, BrokenOff) and launch.configure:
                 await self._end_scripts(host)
+            self._over = isinstance(result, NotStarted) and bool(launch.configure)
             return result
         finally:
             feed.listeners.remove(attempt.on_line)
@@ -166,9 +174,13 @@ class Restarter:
         self._called(a, called)
         deck.take_reading(await service.read(host))
 
-    async def _end_scripts(self, host: Host) -> None:
-        """Ends the owner's script of a start that is over, should it still run: it must not meddle with the next one."""
+    async def _end_scripts(self, host: Host, *, grace_s: float = 0.0) -> None:
+        """Ends the owner's script of a start that is over, should it still run: it must not meddle with the next one. For
+        `grace_s` it may end by itself, as it mostly does: one that is cut off leaves who knows what half done."""
+        until = self.deck.mono() + grace_s
         try:
+            while self.deck.mono() < until and await scripts_run(host, self.deck.run_id):
+                await self.deck.wait(SCRIPT_POLL_S)
             await end_scripts(host, self.deck.run_id)
         except AgentError as error:
             self.deck.note("warn", f"the reconfigure script could not be ended: {error.what}")

@@ -127,6 +127,8 @@ class World:
         """Whether a job that is stopped after its server's death still writes what it has of its cell."""
         self.files: dict[str, bytes] = {}
         self.script_s = 5.0
+        self.script_acts_s: float | None = None
+        """When a script restarts the server, where it goes on after that (it waits for the server, say)."""
         self.stage_s = 0.0
         """How long a copy takes."""
         self._n = itertools.count(1)
@@ -349,16 +351,20 @@ class World:
         self.served.append(job.spec["argv"][1])
         self.tell()
 
-    def scripted(self, job: Job) -> None:
+    def scripted(self, job: Job, ends: bool = True) -> None:
         """The owner's reconfigure script: it has rewritten the unit and started it anew."""
+        if job.state != "running":
+            return
         unit = self.unit("s.service")
         words = (
             "/usr/bin/python3 -m sglang.launch_server --model-path /dev/shm/m --port 30000 --context-length"
         )
         unit.override = [*words.split(), job.spec["argv"][1]]
-        unit.active = "inactive"
-        self.start(unit)
-        job.state = "done"
+        if not (ends and self.script_acts_s is not None):
+            unit.active = "inactive"
+            self.start(unit)
+        if ends:
+            job.state = "done"
         self.tell()
 
     def job_view(self, job: Job) -> dict[str, Any]:
@@ -610,6 +616,8 @@ class FakeHost:
                 )
                 wait_s = w.script_s if spec["argv"][0] == SCRIPT else w.cell_s
                 new.task = asyncio.get_running_loop().call_later(wait_s, w.executed, new)
+                if spec["argv"][0] == SCRIPT and w.script_acts_s is not None:
+                    asyncio.get_running_loop().call_later(w.script_acts_s, w.scripted, new, False)
             elif kind == "stage":
                 if w.stage_s:
                     new.task = asyncio.get_running_loop().call_later(w.stage_s, w.staged, new)

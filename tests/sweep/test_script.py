@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from ddtop import events as ev
 from ddtop.sweep.controller import Controller
 from tests.sweep.fakehost import SCRIPT, Job
@@ -78,6 +80,21 @@ def test_a_person_skips_the_configuration_while_it_runs() -> None:
         ("1024", "done"), ("8192", "killed"), ("4096", "done"),
     ]  # fmt: skip
     assert all(j.at_once == 1 for j in scripts(rig))
+
+
+@pytest.mark.parametrize(("script_s", "states"), [(8.0, {"done"}), (600.0, {"killed"})])
+def test_a_start_that_failed_leaves_its_script_time_to_end(script_s: float, states: set[str]) -> None:
+    """The server is seen dead while the script still waits for it: the alert comes at once, the next script after the old."""
+    rig = script_rig()
+    rig.world.script_s, rig.world.script_acts_s = script_s, 1.0
+    rig.world.faults = {"8192": "crash"}
+    rig.run()
+    assert rig.states("a") == rig.states("c") == ["done", "done"] and rig.states("b") == ["failed", "failed"]
+    assert {j.state for j in scripts(rig) if j.spec["argv"][1] == "8192"} == states
+    assert all(j.at_once == 1 for j in scripts(rig))
+    (alert,) = rig.state.alerts.values()
+    started = next(r for r in rig.state.restarts if r.config == "b")
+    assert alert.at_s - started.started_at_s < 8.0, "no alert waits for a script"
 
 
 def test_a_stop_ends_it() -> None:
