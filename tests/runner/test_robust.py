@@ -139,6 +139,7 @@ def set_immutable(path: Path, on: bool) -> None:
         os.close(descriptor)
 
 
+@pytest.mark.stories  # a cut, a reboot and a frozen link are in every run on the bed
 def test_the_link_breaks_in_every_way(rig: Rig) -> None:
     """Agent killed; SSH server killed and back, another Python there; then back with another key, which is final."""
     runner = rig.start(rig.plan("a = {}", tokens="[8, 12, 16, 20, 24, 28]", requests=11, step_s=0.02))

@@ -78,7 +78,7 @@ def dead(host: Any, tmp_path: Path, shape: str) -> None:
 
 
 @pytest.mark.bed
-@pytest.mark.parametrize("shape", ("reading", "compile"))
+@pytest.mark.parametrize("shape", ("reading",))
 def test_healthy_shapes_raise_nothing(ct200: Any, tmp_path: Path, shape: str) -> None:
     healthy(ct200, tmp_path, shape)
 
