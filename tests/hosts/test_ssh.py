@@ -208,10 +208,25 @@ async def test_no_python_there(sshd: Sshd, state_dir: Path) -> None:
 
 
 async def test_cancelled_connect_leaves_nothing(sshd: Sshd, state_dir: Path) -> None:
+    """Cancelled while the server says nothing yet, and in the middle of the login."""
     assert await sessions_end(sshd), "those of earlier tests"
-    task = asyncio.create_task(connector(sshd, state_dir).connect())
-    await asyncio.sleep(0.05)
-    task.cancel()
+    assert sshd.process is not None
+    os.kill(sshd.process.pid, signal.SIGSTOP)
+    try:
+        task = asyncio.create_task(connector(sshd, state_dir).connect())
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    finally:
+        os.kill(sshd.process.pid, signal.SIGCONT)
+    assert await sessions_end(sshd)
+    for pause_s in (0.05, 0.03, 0.01):  # a machine that stands still for a moment may be through before
+        task = asyncio.create_task(connector(sshd, state_dir).connect())
+        await asyncio.sleep(pause_s)
+        if task.cancel():
+            break
+        await (await task).close()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await sessions_end(sshd)
