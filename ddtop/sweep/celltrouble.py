@@ -120,7 +120,7 @@ class CellTrouble(Waits):
             lambda: cell.state not in OPEN_STATES or self.control.restart is not None,
         )
 
-    async def before_another_try(self, end: MeasureEnd) -> None:
+    async def before_another_try(self, host: Host, end: MeasureEnd) -> None:
         """A result that cannot count, for which the server would be restarted: whoever is there may say otherwise."""
         useless, deck = end.useless, self.deck
         cell = deck.state.cells.get(end.cell_id or "")
@@ -138,6 +138,8 @@ class CellTrouble(Waits):
             settle_cell(
                 deck, cell, decision, cell.cause or alert.raised.cause, number=number, no_tokens=useless.no_tokens, by=by
             )  # fmt: skip
+        if decision.act == "restage":
+            await self.stage(host)
 
 
 def _cell_meaning(command: ev.AnyCommand, policy: Decision, cell: CellView) -> Decision:

@@ -222,7 +222,7 @@ class Controller:
         """What the end of a job means for what comes next."""
         if end.kind == "restart":
             self._force.add(key)
-            await self.conductor.before_another_try(end)
+            await self.conductor.before_another_try(host, end)
         elif end.kind == "dead":
             self._force.add(key)
             await self.conductor.after_death(host, end, self.sweep.launches[key])

@@ -498,6 +498,27 @@ def test_a_useless_result_asks_before_the_restart() -> None:
     assert len(rig.world.starts) == 3, "no restart for a cell that a person gave up"
 
 
+def test_a_useless_result_that_a_person_answers_by_staging_is_staged() -> None:
+    rig, staged = Rig(), []
+    rig.world.broken_cells = {"b1"}
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        rig.give(ev.Attend)
+        if isinstance(event, ev.AlertRaised) and event.answer_by_s is not None:
+            rig.world.model, rig.world.broken_cells = False, set()
+            rig.give(ev.Restage, alert_id=event.alert_id)
+        if (
+            isinstance(event, ev.StageProgress)
+            and event.state == "done"
+            and rig.world.served.count("b1") == 1
+        ):
+            staged.append(event)
+
+    rig.on_event = see
+    assert rig.run().word == "done"
+    assert staged and rig.states("b") == ["done", "done"] and rig.world.model
+
+
 def test_unanswered_the_policy_decides() -> None:
     rig = Rig()
     rig.world.faults = {"--context-length 8192": "crash"}
