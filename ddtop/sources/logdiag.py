@@ -15,6 +15,7 @@ import tomli
 
 from ddtop.engines.base import STALL_LIMIT_S
 from ddtop.engines.lineprefix import split_prefix
+from ddtop.sources.answered import served
 from ddtop.sources.causes import cause as cause_row
 from ddtop.sources.causes import phase_word, verdict_fields
 from ddtop.sources.logfields import log_fields
@@ -253,37 +254,10 @@ def _starting(scan: ScanSnapshot, phase: str) -> Judgement:
         return _state(scan, "no-ready-marker-yet", phase)
     if phase in by_phase:
         return _state(scan, by_phase[phase], phase)
-    if not scan.phases and not scan.server_args and (served := _served(scan)) is not None:
-        return served
+    if not scan.phases and not scan.server_args and (found := served(scan)) is not None:
+        row = cause_row(found.cause)
+        return Judgement(row.slug, row.verdict, row.severity, found.phase, None, None, (found.line,))
     return _state(scan, "just-launched" if scan.lines and scan.tail else "no-log-lines", phase or "launch")
-
-
-_ANSWERED = re.compile(
-    r"\b(?P<verb>GET|POST) /(?P<path>\S{0,200}) (?:HTTP/[\d.]{1,3}\" |[\d.a-f:]{3,39} )(?P<status>[1-5]\d\d)\b"
-)
-_GENERATES = re.compile(
-    r"(?:v1/(?:chat/completions|completions|messages|responses|embeddings)|generate|completion)\b"
-)
-
-
-def _served(scan: ScanSnapshot) -> Judgement | None:
-    """An excerpt that holds nothing of a start and shows requests answered: two, for one may be the server's own warm-up."""
-    found = [
-        (number, text, match) for number, text in scan.tail if (match := _ANSWERED.search(text)) is not None
-    ]
-    if not found:
-        return None
-    # What it refuses it has answered all the same: the port is open, and that is all one knows.
-    made = [
-        (n, t)
-        for n, t, match in found
-        if match["verb"] == "POST" and match["status"] == "200" and _GENERATES.match(match["path"])
-    ]
-    slug, phase, lines = (
-        ("serving", "run", made) if len(made) > 1 else ("no-ready-marker-yet", "http", [found[-1][:2]])
-    )
-    row = cause_row(slug)
-    return Judgement(slug, row.verdict, row.severity, phase, None, None, tuple(lines[-1:]))
 
 
 # -- the offline form
