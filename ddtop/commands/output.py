@@ -121,18 +121,15 @@ def export_run(run: str, target: Path) -> str:
 
 def check_plan(plan: Path) -> str:
     """One line if it is in order, its warnings under it. Raises PlanError with every fault at once."""
+    from ddtop.dashboard.text import many
     from ddtop.plan import check_plan as check
     from ddtop.plan import expand
 
     read, warnings = check(plan)
     cells = expand(read)
     starts = len({c.spec.restart_key for c in cells})
-    lines = [f"{plan}: in order: {_many(len(cells), 'cell')}, {_many(starts, 'server start')}"]
+    lines = [f"{plan}: in order: {many(len(cells), 'cell')}, {many(starts, 'server start')}"]
     return "\n".join(lines + [f"  warning: {w}" for w in warnings])
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" + ("" if count == 1 else "s")
 
 
 def show_plan(plan: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from ddtop.commands.connect import UNFINISHED, Options, run_options_for, viewer_name
@@ -50,20 +51,18 @@ def await_end(path: Path, command_id: str) -> None:
     from ddtop.journal.reader import Follower, JournalReader
 
     with JournalReader(path, check=False) as reader:
-        follower = Follower(path, max(0, reader.last_seq() - ANSWERED_WITHIN))
+        since = max(0, reader.last_seq() - ANSWERED_WITHIN)
     live = True
-    while live:
-        live = is_live(path)  # first: what it said before its end is then there to be read
-        for _, event in follower.poll():
-            if (
-                isinstance(event, CommandSeen)
-                and event.command_id == command_id
-                and event.outcome != "obeyed"
-            ):
-                raise RefusedError(f"the runner did not obey: {event.reason}")
-        if live:
-            time.sleep(0.2)
-    follower.close()
+    with closing(Follower(path, since)) as follower:
+        while live:
+            live = is_live(path)  # first: what it said before its end is then there to be read
+            for _, event in follower.poll():
+                if not isinstance(event, CommandSeen) or event.command_id != command_id:
+                    continue
+                if event.outcome != "obeyed":
+                    raise RefusedError(f"the runner did not obey: {event.reason}")
+            if live:
+                time.sleep(0.2)
 
 
 def _stop_dead(path: Path, run: str, *, leave_running: bool, ssh_config: Path | None) -> int:
