@@ -216,7 +216,7 @@ class Tools:
     def reported(self, tool: str) -> dict[str, Any]:
         """What the tool itself reports, read by our own importers (and for ddtop by its own judge)."""
         from ddtop.bench.importers import diagnose_results
-        from ddtop.bench.judge import judge_cell
+        from ddtop.bench.judge.cell import judge_cell
 
         out = str(self.work / f"{tool}.out")
         try:

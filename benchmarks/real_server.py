@@ -28,8 +28,8 @@ def free_port() -> int:
 
 def run(options: argparse.Namespace, label: str, extra: list[str], concurrency: int) -> dict[str, Any]:
     from ddtop.agent.loadgen.cells import run_cell
-    from ddtop.bench.judge import judge_cell
-    from ddtop.bench.requests import read_request
+    from ddtop.bench.figures.requests import read_request
+    from ddtop.bench.judge.cell import judge_cell
 
     port = free_port()
     server = ROOT / "tests/bed/rootfs/common/opt/real/server.py"

@@ -104,6 +104,12 @@ class CellSpec(Value, frozen=True, kw_only=True):
     skip_reason: str | None = None
     """Why the plan says not to run it, if it does."""
 
+    @property
+    def label(self) -> str:
+        """As people call it: `b15 fib@256 tp1 c8`."""
+        extra = (f" ctx{self.context}" if self.context else "") + (f" #{self.repeat}" if self.repeat else "")
+        return f"{self.config} {self.workload}@{self.output_tokens} tp{self.tp} c{self.concurrency}{extra}"
+
 
 class Generation(Value, frozen=True, kw_only=True):
     """One start of a server process: (boot, invocation), (boot, container) or (boot, pid, start)."""

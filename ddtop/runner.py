@@ -26,23 +26,23 @@ import msgspec
 from ddtop import __version__, paths
 from ddtop.errors import DdtopError, HostError, HostUnreachableError, JournalError, RefusedError
 from ddtop.events import CellsPlanned, CellStateSet, Event, RunEnded, RunStarted, encode
+from ddtop.journal.fold.state import State
 from ddtop.journal.locks import live_recording
-from ddtop.journal.reader import JournalReader, read_state
-from ddtop.journal.runs import check_continues, find_run, new_path
-from ddtop.journal.state import State
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.read.reader import JournalReader, read_state
+from ddtop.journal.read.runs import check_continues, find_run, new_path
+from ddtop.journal.write.writer import JournalWriter
 from ddtop.plan import Plan, parse_plan
 from ddtop.sweep.controller import Controller, Outcome
 from ddtop.sweep.crash import crashed
-from ddtop.sweep.deck import Deck
-from ddtop.sweep.former import restore_all
-from ddtop.sweep.fromplan import sweep_from
 from ddtop.sweep.monitor import Monitor
-from ddtop.sweep.notify import Notifier
-from ddtop.sweep.recall import learn_from, recall, recall_causes
 from ddtop.sweep.recorder import Recorder
-from ddtop.sweep.sweepplan import Sweep
-from ddtop.sweep.tasks import alongside
+from ddtop.sweep.recovery.restore import restore_all
+from ddtop.sweep.setup.from_plan import sweep_from
+from ddtop.sweep.setup.history import learn_from, recall, recall_causes
+from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.plan import Sweep
+from ddtop.sweep.shared.tasks import alongside
+from ddtop.sweep.tell.notify import Notifier
 
 EXIT_CODES = {
     "done": 0, "some-failed": 10, "host-lost": 11, "refused": 12, "stopped": 130, "interrupted": 130, "crashed": 1,
@@ -149,27 +149,27 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         recorder.append(event)
         notifier.see(event)
 
-    deck = Deck(run_id=run_id, host_name=options.host, sink=sink, state=state, sweep=sweep)
+    ctx = SweepContext(run_id=run_id, host_name=options.host, sink=sink, state=state, sweep=sweep)
     # What is not on disk is not shown.
-    deck.seen = lambda event: None if recorder.trouble else _show(printers, event, state)
-    deck.emit(
+    ctx.seen = lambda event: None if recorder.trouble else _show(printers, event, state)
+    ctx.emit(
         RunStarted, run_id=run_id, name=sweep.name if sweep else "", mode="sweep" if sweep else "monitor",
         segment=state.run.segment + 1 if state.run.run_id else 0, ddtop_version=__version__,
         plan_toml=sweep.plan_toml if sweep else None, plan_path=sweep.plan_path if sweep else None, pid=os.getpid(),
         attended=options.attended, simulated=options.simulated,
     )  # fmt: skip
-    recall_causes(deck)
+    recall_causes(ctx)
     if sweep is not None:
-        deck.emit(CellsPlanned, cells=sweep.cells, baseline=sweep.baseline)
-        recall(deck, sweep)
+        ctx.emit(CellsPlanned, cells=sweep.cells, baseline=sweep.baseline)
+        recall(ctx, sweep)
     main = (
-        Controller(deck, connector, recorder.pending_commands)
+        Controller(ctx, connector, recorder.pending_commands)
         if sweep
-        else Monitor(deck, connector, recorder.pending_commands)
+        else Monitor(ctx, connector, recorder.pending_commands)
     )
     recorder.stop = main.stop
-    notifier.failed = lambda what: deck.note("warn", f"a message could not be sent: {what}")
-    main.control.leave_running = options.leave_running
+    notifier.failed = lambda what: ctx.note("warn", f"a message could not be sent: {what}")
+    main.requests.leave_running = options.leave_running
     _take_signals(main)
     try:
         outcome = await alongside(
@@ -185,7 +185,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     if lost is not None:
         outcome, code = replace(outcome, word="crashed", reason=lost.what), lost.exit_code
     word = cast(Any, outcome.word)
-    deck.emit(
+    ctx.emit(
         RunEnded, outcome=word, exit_code=code, reason=outcome.reason, left_behind=outcome.left_behind
     )  # fmt: skip
     await notifier.drain()
@@ -217,7 +217,7 @@ def _printers(options: RunOptions) -> list[Printer]:
     if options.json_out:
         found.append(_print_json)
     if options.progress:
-        from ddtop.sweep.printing import make_printer
+        from ddtop.sweep.tell.progress_print import make_printer
 
         found.append(make_printer(sys.stderr))
     return found
@@ -255,25 +255,25 @@ async def _put_back(options: RunOptions) -> tuple[str, ...]:
             if state.run.plan_toml
             else None
         )
-        deck = Deck(
+        ctx = SweepContext(
             run_id=state.run.run_id, host_name=options.host, sink=writer.append, state=state,
             sweep=sweep_from(plan) if plan is not None else None,
         )  # fmt: skip
         host = await make_connector(options).connect()
         try:
-            deck.emit(
+            ctx.emit(
                 RunStarted, run_id=state.run.run_id, name=state.run.name, mode=state.run.mode, segment=state.run.segment + 1,
                 ddtop_version=__version__, pid=os.getpid(), plan_toml=state.run.plan_toml, plan_path=state.run.plan_path,
                 simulated=state.run.simulated,
             )  # fmt: skip
             for cell in [c for c in state.plan_cells if c.state == "running"]:
-                deck.emit(
+                ctx.emit(
                     CellStateSet, cell_id=cell.id, state="interrupted", reason="its runner died", by="stop"
                 )
-            left = tuple(await restore_all(deck, host, by="stop"))
+            left = tuple(await restore_all(ctx, host, by="stop"))
         finally:
             await host.close()
-        deck.emit(
+        ctx.emit(
             RunEnded,
             outcome="stopped",
             exit_code=EXIT_CODES["stopped"],

@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import Any
 
 from ddtop.engines import ENGINES
-from ddtop.engines.grammar import guess_engine, parse_line
-from ddtop.engines.serverargs import parse_server_args
+from ddtop.engines.log.grammar import guess_engine, parse_line
+from ddtop.engines.log.server_args import parse_server_args
 from ddtop.inspect import GROUP_KINDS, KINDS, NotJudgedError, inspect_files, read_folder, render_text, to_json
-from ddtop.services.journal_json import parse_entry, parse_journal_json
-from ddtop.services.showprops import parse_status, parse_units
-from ddtop.sources.catalogue import load_catalogue, match_line
-from ddtop.sources.gpu import QUERY_FIELDS, parse_loop_line
-from ddtop.sources.gpu_dmon import dmon_head, guess_columns, parse_apps, parse_dmon, parse_pmon
-from ddtop.sources.kernellog import parse_kernel_line
-from ddtop.sources.scan import LogEntry, LogScanner
+from ddtop.services.journald.json_form import parse_entry, parse_journal_json
+from ddtop.services.unit.show import parse_status, parse_units
+from ddtop.sources.gpu.dmon import dmon_head, guess_columns, parse_apps, parse_dmon, parse_pmon
+from ddtop.sources.gpu.stream import QUERY_FIELDS, parse_loop_line
+from ddtop.sources.kernel.log import parse_kernel_line
+from ddtop.sources.log.catalogue import load_catalogue, match_line
+from ddtop.sources.log.scan import LogEntry, LogScanner
 from tests.sources.test_fuzz import mutated
 
 CASES = Path(__file__).parent / "cases"

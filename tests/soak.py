@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ddtop.errors import RefusedError
 from ddtop.events import GpuSampled, LogGap, LogRead, StopRun
-from ddtop.journal.reader import JournalReader
+from ddtop.journal.read.reader import JournalReader
 from tests.runner.rig import REPO, Rig
 from tests.terminal import Terminal
 
@@ -56,7 +56,7 @@ def _soak(rig: Rig, seconds: float) -> int:
     plan = rig.plan(
         config, tokens="[32, 48, 64, 96]", requests=max(4, int(seconds / 4 / 1.5)), step_s=0.035
     ).replace("time_limit_s = 60", "time_limit_s = 3000")
-    runner = rig.start(plan, patch={"ddtop.sweep.collector.GPU_MS": GPU_MS})
+    runner = rig.start(plan, patch={"ddtop.sweep.host.streams.GPU_MS": GPU_MS})
     runner.running("a", 60)
     env = {**os.environ, "DDTOP_HOME": str(rig.home), "PYTHONPATH": str(REPO)}
     terminal = Terminal([sys.executable, "-m", "ddtop.cli", "connect", "demo"], env=env)

@@ -14,7 +14,7 @@ import typer.main
 from ddtop.cli import app
 from ddtop.config import load_settings
 from ddtop.events import Verdict
-from ddtop.sweep.limits import TABLE_S
+from ddtop.sweep.shared.limits import TABLE_S
 
 ROOT = Path(__file__).parent.parent
 PAGES = [

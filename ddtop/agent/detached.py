@@ -17,13 +17,13 @@ def run_detached(words: List[str]) -> int:
         sys.stderr.write("ddtop: %s was changed (its hash is %s): not run\n" % (zip_path, digest))
         return 76
     if what == "job":
-        from .jobrun import run_job
+        from .jobs.worker import run_job
 
         return run_job(folder)
     if what == "job-end":
-        from .jobrun import write_end_of_unit
+        from .jobs.worker import write_end_of_unit
 
         return write_end_of_unit(folder)
-    from .supervise import supervise
+    from .process.supervise import supervise
 
     return supervise(folder)

@@ -1,4 +1,4 @@
-"""The one exception an op raises to say that it cannot: its code is a word of wire.ERROR_CODES."""
+"""What an op raises to say that it cannot (its code is a word of wire.ERROR_CODES), and what a detached job raises."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ class OpError(Exception):
         self.code = code
         self.what = what
         self.do = do
+
+
+class JobFailedError(Exception):
+    """The work could not be done; its text is the job's `why`."""
 
 
 def from_os_error(error: OSError, about: str) -> OpError:

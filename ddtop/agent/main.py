@@ -10,12 +10,12 @@ import time
 from typing import List, Optional
 
 from .context import Context
-from .gpm import with_gpm
-from .hostfacts import boot_identity
+from .gpu.gpm import with_gpm
+from .host.facts import boot_identity
+from .host.state_folder import find_state_dir
 from .lines import PipeWriter
 from .rights import find_rights
 from .server import Server, encode
-from .state import find_state_dir
 from .wire import PROTOCOL
 
 

@@ -11,14 +11,14 @@ from typing import Any, Awaitable, Callable, Dict, List, Optional
 
 from .context import Context
 from .errors import OpError
-from .gpu import APP_FIELDS, FIELDS, app_memory, smi_of
-from .hostfacts import boot_identity, cgroup_of, memory, pressure, unit_of_cgroup, uptime_s
-from .override import find_overrides
-from .ports import listeners_of
-from .procs import cmdline
-from .serving import find_servers, linger, remove_ipc
-from .state import TMPFS, filesystem_of
-from .units import show_units, unit_name
+from .gpu.smi import APP_FIELDS, FIELDS, app_memory, smi_of
+from .host.facts import boot_identity, cgroup_of, memory, pressure, unit_of_cgroup, uptime_s
+from .host.ports import listeners_of
+from .host.processes import cmdline
+from .host.serving import find_servers, linger, remove_ipc
+from .host.state_folder import TMPFS, filesystem_of
+from .service.override import find_overrides
+from .service.units import show_units, unit_name
 
 
 def disk(path: str) -> Dict[str, Any]:
@@ -90,7 +90,7 @@ async def _gpus(context: Context, timeout_s: float) -> Dict[str, Any]:
 
 
 async def _model(context: Context, path: str, sources: List[str]) -> Dict[str, Any]:
-    from .modeldir import check_model_dir
+    from .model.folder import check_model_dir
 
     return await context.thread(functools.partial(check_model_dir, path, sources=sources or None))
 
@@ -113,13 +113,13 @@ async def _each(
 async def _sources(context: Context, paths: List[str]) -> Dict[str, Any]:
     if not paths:
         return {}
-    from .modeldir import check_model_dir
+    from .model.folder import check_model_dir
 
     return await _each(context, paths, check_model_dir)
 
 
 async def _jobs(context: Context) -> List[Dict[str, Any]]:
-    from .jobs import list_jobs
+    from .jobs.ops import list_jobs
 
     return await list_jobs(context)
 

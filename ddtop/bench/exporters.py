@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddtop.agent.loadgen.records import unpack
-from ddtop.bench.judge import CellJudgement, judge_cell
-from ddtop.bench.requests import read_request
+from ddtop.bench.figures.requests import read_request
+from ddtop.bench.judge.cell import CellJudgement, judge_cell
 
 NOTE = "written by ddtop: itl is per token (gap / tokens it brought), failed requests are in no average"
 

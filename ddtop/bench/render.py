@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ddtop.bench.validity import TABLE
+from ddtop.bench.judge.validity import TABLE
 
 LATENCIES = (
     ("TTFT", "ttft_ms"),

@@ -18,10 +18,10 @@ from ddtop.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from ddtop.config import Settings
-    from ddtop.journal.session import Session
+    from ddtop.journal.read.session import Session
     from ddtop.plan import Plan
     from ddtop.runner import RunOptions
-    from ddtop.sources.gpu_sample import GpuSample
+    from ddtop.sources.gpu.sample import GpuSample
 
 UNFINISHED = ("interrupted", "crashed", "host-lost")
 """States of a recording that `ddtop connect HOST` takes up again by itself: its runner did not end by request."""
@@ -102,7 +102,7 @@ def starter(ssh_config: Path | None) -> Callable[[Session], Awaitable[str]]:
     """What the dashboard calls when a recording has no living runner and the person wants one."""
 
     async def start(session: Session) -> str:
-        from ddtop.journal.runs import run_info
+        from ddtop.journal.read.runs import run_info
         from ddtop.runner import RunOptions, spawn_runner
 
         host = run_info(session.path).host
@@ -114,7 +114,7 @@ def starter(ssh_config: Path | None) -> Callable[[Session], Awaitable[str]]:
 
 
 def _session(path: Path, viewer: str) -> Session:
-    from ddtop.journal.session import LiveSession
+    from ddtop.journal.read.session import LiveSession
 
     return LiveSession(path, viewer)
 
@@ -161,7 +161,7 @@ def _recording(host: str, options: Options, settings: Settings) -> Path:
     Without --plan an unfinished sweep of this host is taken up again.
     """
     from ddtop.journal.locks import live_recording
-    from ddtop.journal.runs import list_runs, run_info
+    from ddtop.journal.read.runs import list_runs, run_info
     from ddtop.runner import spawn_runner
 
     alive = live_recording(host)
@@ -200,7 +200,7 @@ def _edited(recording: Path, wanted: Plan) -> bool:
 
     from ddtop.errors import PlanError
     from ddtop.events import RunStarted
-    from ddtop.journal.reader import JournalReader
+    from ddtop.journal.read.reader import JournalReader
     from ddtop.plan import parse_plan
 
     with JournalReader(recording, check=False) as reader:
@@ -218,8 +218,8 @@ def _once(host: str, options: Options, settings: Settings) -> int:
     """Prints one probe."""
     from ddtop.commands.probe_text import probe_json, probe_text
     from ddtop.runner import make_connector
-    from ddtop.sweep.fromplan import sweep_from
-    from ddtop.sweep.prober import probe
+    from ddtop.sweep.recovery.probe import probe
+    from ddtop.sweep.setup.from_plan import sweep_from
 
     run_options = run_options_for(host, options, settings)
     sweep = sweep_from(run_options.plan) if run_options.plan else None
@@ -246,7 +246,7 @@ def _once(host: str, options: Options, settings: Settings) -> int:
 def local_gpus() -> tuple[GpuSample, ...]:
     """This machine's GPUs by NVML, which says more than nvidia-smi; empty where it cannot be asked."""
     from ddtop.errors import HostError
-    from ddtop.sources.nvml import NvmlSource
+    from ddtop.sources.gpu.nvml import NvmlSource
 
     try:
         with NvmlSource() as source:
@@ -258,8 +258,8 @@ def local_gpus() -> tuple[GpuSample, ...]:
 def replay(recording: Path, speed: float) -> int:
     """The dashboard on a recording."""
     from ddtop.config import load_settings
-    from ddtop.journal.replay import ReplaySession
-    from ddtop.journal.runs import resolve_run
+    from ddtop.journal.read.replay import ReplaySession
+    from ddtop.journal.read.runs import resolve_run
 
     if speed <= 0:
         raise UsageError(f"--speed is {speed}", do="give a number above 0, such as 4")

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ddtop import paths
-from ddtop.agent.state import TMPFS, filesystem_of
+from ddtop.agent.host.state_folder import TMPFS, filesystem_of
 from ddtop.commands.terminal import need_terminal
 from ddtop.config import Settings, load_settings
 from ddtop.demo.world import World
@@ -68,7 +68,7 @@ def demo_folder(places: Iterable[Path]) -> Path:
 
 def _run(world: World, record: Path | None, settings: Settings) -> int:
     from ddtop.commands.connect import show, starter, viewer_name
-    from ddtop.journal.session import LiveSession
+    from ddtop.journal.read.session import LiveSession
     from ddtop.plan import parse_plan
     from ddtop.runner import RunOptions, run, spawn_runner
 

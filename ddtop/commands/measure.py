@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ddtop.errors import UsageError
 
 if TYPE_CHECKING:
-    from ddtop.bench.metrics import Slo
+    from ddtop.bench.figures.metrics import Slo
 
 _SLO = {"ttft": "ttft_ms", "tpot": "tpot_ms", "itl": "tpot_ms", "e2e": "e2e_ms", "icl": "icl_ms"}
 
 
 def parse_slo(text: str | None) -> Slo | None:
     """`ttft=500ms,tpot=30ms,e2e=20s` as limits. Raises UsageError that names the part that is wrong."""
-    from ddtop.bench.metrics import Slo
+    from ddtop.bench.figures.metrics import Slo
 
     if not text:
         return None
@@ -65,7 +65,7 @@ def bench(
     options: dict[str, Any], *, prompt: str | None, prompt_file: Path | None, slo: str | None, as_json: bool
 ) -> int:
     """Measures `options["url"]` and prints the result. 0 VALID, 10 SUSPECT or INVALID."""
-    from ddtop.bench.urlbench import BenchOptions, exit_code, render_bench, run_bench, split_url
+    from ddtop.bench.url_bench import BenchOptions, exit_code, render_bench, run_bench, split_url
     from ddtop.commands.endpoint import ask_endpoint, check_url
 
     if prompt is not None and prompt_file is not None:
@@ -134,7 +134,7 @@ class _progress:  # noqa: N801  # used as a function
 
 def selftest(*, concurrency: int, chunk_ms: float, tokens_per_chunk: int, as_json: bool) -> int:
     """The generator's own error here at that load. 0 fit for it, 10 not."""
-    from ddtop.bench.urlbench import SelftestOptions, render_selftest, run_selftest
+    from ddtop.bench.url_bench import SelftestOptions, render_selftest, run_selftest
 
     if concurrency < 1 or chunk_ms <= 0 or tokens_per_chunk < 1:
         raise UsageError("selftest: the load must be above zero", do="ddtop selftest -c 64 --chunk-ms 20")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ddtop.errors import UsageError, plain
 
 if TYPE_CHECKING:
-    from ddtop.bench.judge import CellJudgement
+    from ddtop.bench.judge.cell import CellJudgement
     from ddtop.events import CellMeasured
     from ddtop.report import Recording
 
@@ -19,7 +19,7 @@ def report(
     recordings: list[Path], *, html: Path | None, md: bool, csv: bool, as_json: bool, baseline: str | None
 ) -> str:
     """Text of the report in the form asked for. `html` names a file to write. Raises JournalError, UsageError."""
-    from ddtop.journal.runs import resolve_run
+    from ddtop.journal.read.runs import resolve_run
     from ddtop.report import load, render_table, report_csv, report_html, report_json, report_markdown
 
     if sum((html is not None, md, csv, as_json)) > 1:
@@ -57,7 +57,7 @@ def report(
 
 def _headline(recording: Recording) -> str:
     """Which run this is: its plan, host, time and how it ended; and that it is no measurement where it is none."""
-    from ddtop.journal.select import counts
+    from ddtop.journal.read.select import counts
 
     state = recording.state
     run, tally = state.run, counts(state.plan_cells)
@@ -73,7 +73,7 @@ def _headline(recording: Recording) -> str:
 
 def list_runs(*, as_json: bool) -> str:
     """What is recorded here, newest first."""
-    from ddtop.journal.runs import list_runs as found
+    from ddtop.journal.read.runs import list_runs as found
 
     runs = found()
     if as_json:
@@ -112,8 +112,8 @@ def list_runs(*, as_json: bool) -> str:
 
 def export_run(run: str, target: Path) -> str:
     """Copies a recording, live or not, to one self-contained file."""
-    from ddtop.journal.export import export
-    from ddtop.journal.runs import resolve_run
+    from ddtop.journal.read.export import export
+    from ddtop.journal.read.runs import resolve_run
 
     size = export(resolve_run(run).path, target)
     return f"{target} written ({size / 1e6:.1f} MB)"
@@ -121,7 +121,7 @@ def export_run(run: str, target: Path) -> str:
 
 def check_plan(plan: Path) -> str:
     """One line if it is in order, its warnings under it. Raises PlanError with every fault at once."""
-    from ddtop.dashboard.text import many
+    from ddtop.dashboard.draw.text import many
     from ddtop.plan import check_plan as check
     from ddtop.plan import expand
 
@@ -134,7 +134,7 @@ def check_plan(plan: Path) -> str:
 
 def show_plan(plan: Path) -> str:
     """Cells, starts and, where there is history, the estimated time."""
-    from ddtop.journal.history import History
+    from ddtop.journal.history.store import History
     from ddtop.plan import check_plan as check
     from ddtop.plan import show
 
@@ -152,8 +152,8 @@ def export_results(recording: Path, form: str) -> str:
 
     from ddtop.bench.exporters import to_sglang, to_vllm
     from ddtop.events import CellMeasured
-    from ddtop.journal.reader import JournalReader
-    from ddtop.journal.runs import resolve_run
+    from ddtop.journal.read.reader import JournalReader
+    from ddtop.journal.read.runs import resolve_run
     from ddtop.report import load
 
     writers = {"sglang": to_sglang, "vllm": to_vllm}
@@ -190,8 +190,8 @@ def export_results(recording: Path, form: str) -> str:
 
 def _judged(event: CellMeasured) -> CellJudgement:
     """The judgement as it was recorded: a recording keeps the figures, not every lag they were made from."""
-    from ddtop.bench.judge import CellJudgement
-    from ddtop.bench.validity import judge_reasons
+    from ddtop.bench.judge.cell import CellJudgement
+    from ddtop.bench.judge.validity import judge_reasons
 
     again = judge_reasons(event.reasons)
     return CellJudgement(

@@ -24,8 +24,8 @@ def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> in
     from ddtop.events import RunEnded, StopRun
     from ddtop.journal.commands import append_command
     from ddtop.journal.locks import is_live, live_recording
-    from ddtop.journal.reader import read_state
-    from ddtop.journal.runs import resolve_run
+    from ddtop.journal.read.reader import read_state
+    from ddtop.journal.read.runs import resolve_run
 
     path = live_recording(run) or resolve_run(run).path
     if not is_live(path):
@@ -48,7 +48,7 @@ def await_end(path: Path, command_id: str) -> None:
 
     from ddtop.events import CommandSeen
     from ddtop.journal.locks import is_live
-    from ddtop.journal.reader import Follower, JournalReader
+    from ddtop.journal.read.reader import Follower, JournalReader
 
     with JournalReader(path, check=False) as reader:
         since = max(0, reader.last_seq() - ANSWERED_WITHIN)
@@ -68,14 +68,16 @@ def await_end(path: Path, command_id: str) -> None:
 def _stop_dead(path: Path, run: str, *, leave_running: bool, ssh_config: Path | None) -> int:
     """Ends a run whose runner is dead: what it had changed on the host is put back. Refuses where nothing is left to do."""
     from ddtop.config import load_settings
-    from ddtop.journal.reader import read_state
-    from ddtop.journal.runs import run_info
+    from ddtop.journal.read.reader import read_state
+    from ddtop.journal.read.runs import run_info
     from ddtop.runner import put_back
-    from ddtop.sweep.former import formers
+    from ddtop.sweep.recovery.restore import original_states
 
     info = run_info(path)
     # One that ended by itself may have left something too: its host was away then, or its server was to run on.
-    if info.mode != "sweep" or not (info.state in UNFINISHED or formers(read_state(path, check=False))):
+    if info.mode != "sweep" or not (
+        info.state in UNFINISHED or original_states(read_state(path, check=False))
+    ):
         raise RefusedError(f"no runner is alive for {run}", do="ddtop runs shows what is running")
     if leave_running:
         raise RefusedError(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from textual.screen import Screen
 
 from ddtop.dashboard import keys
+from ddtop.dashboard.actions.view import ViewActions
 from ddtop.dashboard.screens.dashboard import DashboardScreen
 from ddtop.dashboard.screens.modals import ConfirmScreen
-from ddtop.dashboard.viewactions import ViewActions
 from ddtop.dashboard.watched import Watched
 from ddtop.errors import DdtopError
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ddtop.dashboard.appbase import StartRunner
-    from ddtop.journal.session import Session
+    from ddtop.dashboard.app_base import StartRunner
+    from ddtop.journal.read.session import Session
 
 
 def run_dashboard(
@@ -65,7 +65,7 @@ def run_dashboard(
 
     code = asyncio.run(shown())
     if app.words and farewell:
-        from ddtop.dashboard.paint import clean
+        from ddtop.dashboard.draw.paint import clean
 
         print("\n".join(clean(row) for row in app.words.splitlines()))
     return app.return_code or code or 0

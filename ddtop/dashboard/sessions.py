@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 if TYPE_CHECKING:
-    from ddtop.journal.session import Session
+    from ddtop.journal.read.session import Session
 
 
 class Replay(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ddtop.dashboard.logbuffer import LogBuffer
-from ddtop.dashboard.metrics import TOK_S, Metric
+from ddtop.dashboard.draw.metrics import TOK_S, Metric
+from ddtop.dashboard.log_window import LogBuffer
 from ddtop.dashboard.panels.header import Recording
 from ddtop.dashboard.panels.sweep import Cursor, cell_at, find
 from ddtop.dashboard.sessions import is_replay
@@ -26,12 +26,13 @@ from ddtop.events import (
     RunStarted,
     StepsPlanned,
 )
-from ddtop.journal.select import Matrix, MatrixCell, matrix, running_cell, tps
-from ddtop.journal.state import State, apply
-from ddtop.journal.views import CellView
+from ddtop.journal.fold.apply import apply
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.select import Matrix, MatrixCell, matrix, running_cell, tps
 
 if TYPE_CHECKING:
-    from ddtop.journal.session import Batch, Session
+    from ddtop.journal.read.session import Batch, Session
 
 
 CELL_EVENTS = (CellsPlanned, CellStarted, CellProgress, CellMeasured, CellStateSet, RunStarted)

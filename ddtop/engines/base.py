@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
-from ddtop.engines.grammar import LogFact
+from ddtop.engines.log.grammar import LogFact
 
 STALL_LIMIT_S: Mapping[str, float] = {
     "": 180.0, "launch": 180.0, "init": 120.0, "download": 600.0, "load": 600.0, "post-load": 900.0, "kv": 180.0,

@@ -8,7 +8,7 @@ from typing import Any
 from ddtop.engines import base
 from ddtop.engines.args import ArgTable, folded_argv, text_of, whole_int
 from ddtop.engines.compare import compare
-from ddtop.engines.grammar import LogFact
+from ddtop.engines.log.grammar import LogFact
 
 LAUNCHERS = ("serve", "vllm.entrypoints.openai.api_server", "api_server.py")
 TABLE = ArgTable(

@@ -14,7 +14,7 @@ from typing import Any
 from ddtop.agent.lines import LineSplitter, LineTooLongError
 from ddtop.agent.wire import MAX_LINE, PING_S, PROTOCOL, STREAM_CREDIT
 from ddtop.errors import AgentError, HostLostError, HostUnreachableError
-from ddtop.hosts.agentzip import AgentZip
+from ddtop.hosts.agent_zip import AgentZip
 from ddtop.hosts.base import Hello
 from ddtop.hosts.handshake import BootError, Handshake
 from ddtop.hosts.pipe import Pipe

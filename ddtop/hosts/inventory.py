@@ -97,7 +97,7 @@ def connector_for(
         from ddtop.hosts.local import LocalConnector
 
         return LocalConnector(name, host_dir=folder, python=settings.python or None)
-    from ddtop.hosts.ssh import SshConnector
+    from ddtop.hosts.ssh.connection import SshConnector
 
     return SshConnector(
         name,

@@ -56,16 +56,16 @@ def _function(module: str, name: str) -> Callable[..., dict[str, Any]]:
 
 
 def _gpu(files: Mapping[str, bytes]) -> dict[str, Any]:
-    return _function("ddtop.sources.gpu_diag", "diagnose_gpu")(files)
+    return _function("ddtop.sources.gpu.diagnosis", "diagnose_gpu")(files)
 
 
 def _log(files: Mapping[str, bytes]) -> dict[str, Any]:
     first = next((n for n in sorted(files) if input_number(n) == 1), next(iter(files)))
-    if _function("ddtop.sources.serverfigures", "server_figures")(files[first]) is not None:
+    if _function("ddtop.sources.figures.server", "server_figures")(files[first]) is not None:
         return _metrics(
             files
         )  # /metrics, /server_info or an answer: no log, so nothing starts or fails in it
-    got = dict(_function("ddtop.sources.logdiag", "diagnose_log")(files))
+    got = dict(_function("ddtop.sources.log.diagnosis", "diagnose_log")(files))
     try:
         numbers = _metrics(files)
     except (ValueError, KeyError):
@@ -77,7 +77,7 @@ def _log(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def _metrics(files: Mapping[str, bytes]) -> dict[str, Any]:
-    got = dict(_function("ddtop.sources.logmetrics", "log_metrics")(files))
+    got = dict(_function("ddtop.sources.figures.log", "log_metrics")(files))
     got["evidence"] = got.get("evidence") or number_lines(files)
     return got
 
@@ -88,13 +88,13 @@ def _sse(files: Mapping[str, bytes]) -> dict[str, Any]:
     if "times.txt" in files:
         words = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", text_of(files["times.txt"]).partition(":")[2])
         times = [float(word) for word in words]
-    got = dict(_function("ddtop.bench.ssediag", "diagnose_sse")(files[name], times=times))
+    got = dict(_function("ddtop.bench.judge.stream", "diagnose_sse")(files[name], times=times))
     got["evidence"] = got.get("evidence") or last_events(files[name])
     return got
 
 
 def _unit(files: Mapping[str, bytes]) -> dict[str, Any]:
-    return _function("ddtop.services.unitdiag", "diagnose_unit")(files)
+    return _function("ddtop.services.unit.diagnosis", "diagnose_unit")(files)
 
 
 def _results(files: Mapping[str, bytes]) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from ddtop.hosts.sshtext import find_hits, read_frame
+from ddtop.hosts.ssh.texts import find_hits, read_frame
 from ddtop.inspect.files import is_ssh_config, text_of
 from ddtop.inspect.listing import parse_listing
-from ddtop.sources.gpu_diag import diagnose_gpu
+from ddtop.sources.gpu.diagnosis import diagnose_gpu
 
 LOOK = 65_536
 """Bytes looked at."""

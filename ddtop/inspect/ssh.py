@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ddtop.errors import HostUnreachableError
-from ddtop.hosts.sshcauses import CAUSES, fill
-from ddtop.hosts.sshconfig import SshTarget, resolve_target
-from ddtop.hosts.sshparse import ExecRule, harmless_exec, run_exec
-from ddtop.hosts.sshtext import find_hits
+from ddtop.hosts.ssh.causes import CAUSES, fill
+from ddtop.hosts.ssh.config import SshTarget, resolve_target
+from ddtop.hosts.ssh.config_parser import ExecRule, harmless_exec, run_exec
+from ddtop.hosts.ssh.texts import find_hits
 from ddtop.inspect.files import NotJudgedError, evidence, input_number, is_ssh_config, result, text_of
 from ddtop.inspect.ssh_texts import is_speech, judge_texts
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ddtop.hosts.sshcauses import CAUSES, fill
-from ddtop.hosts.sshtext import Hit, find_hits, key_facts, read_frame
+from ddtop.hosts.ssh.causes import CAUSES, fill
+from ddtop.hosts.ssh.texts import Hit, find_hits, key_facts, read_frame
 from ddtop.inspect.files import NotJudgedError, evidence, input_number, result
 
 

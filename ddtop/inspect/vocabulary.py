@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ddtop.agent.modelfiles import Head
-from ddtop.agent.modeljudge import Entry, judge
-from ddtop.hosts.sshcauses import CAUSES, fill
-from ddtop.hosts.sshconfig import Note, SshTarget
+from ddtop.agent.model.judge import Entry, judge
+from ddtop.agent.model.weight_files import Head
+from ddtop.hosts.ssh.causes import CAUSES, fill
+from ddtop.hosts.ssh.config import Note, SshTarget
 from ddtop.inspect.ssh import config_cause
-from ddtop.sources.gpu_errors import EXIT_CAUSES, TEXT_RULES
-from ddtop.sources.gpu_rows import XIDS
-from ddtop.sources.gpu_sample import GpuSample
-from ddtop.sources.gpu_verdict import judge_samples
+from ddtop.sources.gpu.errors import EXIT_CAUSES, TEXT_RULES
+from ddtop.sources.gpu.rows import XIDS
+from ddtop.sources.gpu.sample import GpuSample
+from ddtop.sources.gpu.verdict import judge_samples
 
 
 class Word(NamedTuple):

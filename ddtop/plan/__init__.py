@@ -11,7 +11,7 @@ from ddtop.plan.cells import expand
 from ddtop.plan.launch import BenchSpec, LaunchSpec, PlannedCell
 from ddtop.plan.model import Plan
 from ddtop.plan.problems import InvalidPlanError
-from ddtop.plan.read import check_plan, parse_plan
+from ddtop.plan.read.plan import check_plan, parse_plan
 from ddtop.plan.show import show
 
 __all__ = [

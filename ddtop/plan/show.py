@@ -12,7 +12,7 @@ from ddtop.plan.model import Plan
 
 
 class Estimate(Protocol):
-    """What earlier runs taught; `ddtop.journal.eta.Prior` is one. Seconds, None where not known."""
+    """What earlier runs taught; `ddtop.journal.read.eta.Prior` is one. Seconds, None where not known."""
 
     def cell_s(self, spec: CellSpec, /) -> float | None: ...
 

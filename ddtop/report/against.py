@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddtop.bench.compare import compare
+from ddtop.bench.judge.compare import compare
 from ddtop.events import CellSpec
-from ddtop.journal.select import DEFAULT_METRIC, metric_value
-from ddtop.journal.state import State
-from ddtop.journal.views import CellView
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.select import DEFAULT_METRIC, metric_value
 
 Asked = tuple[int, str, int, int, int]
 

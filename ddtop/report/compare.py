@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddtop.events import CellSpec
-from ddtop.journal.select import DEFAULT_METRIC, metric_value, short_count
+from ddtop.journal.read.select import DEFAULT_METRIC, metric_value, short_count
 from ddtop.report.data import Recording
 from ddtop.report.text import number
 

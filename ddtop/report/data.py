@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from ddtop.journal.reader import read_state
-from ddtop.journal.state import State
-from ddtop.journal.views import AlertView, AttemptView, CellView, RestartView, StepView
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import AlertView, AttemptView, CellView, RestartView, StepView
+from ddtop.journal.read.reader import read_state
 from ddtop.report.against import against_baseline
 
 SCHEMA = 1

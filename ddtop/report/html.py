@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from ddtop.journal.select import matrix, tps
+from ddtop.journal.read.select import matrix, tps
 from ddtop.report.compare import compared_table
 from ddtop.report.data import Recording, iso
 from ddtop.report.markdown import facts

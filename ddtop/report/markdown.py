@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddtop.journal.select import counts, matrix, tps
+from ddtop.journal.read.select import counts, matrix, tps
 from ddtop.report.compare import compared_table
 from ddtop.report.data import Recording, engines, iso
 from ddtop.report.text import legend, table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddtop.journal.select import Matrix, matrix, metric_value, tps
-from ddtop.journal.state import State
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.select import Matrix, matrix, metric_value, tps
 from ddtop.report.charts import Bar, Series, bars, lines, scatter
 
 

@@ -7,8 +7,8 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ddtop.journal.select import MatrixCell, matrix, metric_value, tps
-from ddtop.journal.state import State
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.select import MatrixCell, matrix, metric_value, tps
 from ddtop.report.data import Recording, iso
 
 KEYS = (

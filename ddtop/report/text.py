@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Sequence
 
 from ddtop.events import CellState
-from ddtop.journal.select import DEFAULT_METRIC, Matrix, MatrixCell, matrix, tps
-from ddtop.journal.state import State
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.select import DEFAULT_METRIC, Matrix, MatrixCell, matrix, tps
 
 WORDS: dict[CellState, str] = {
     "planned": "·",

@@ -1,7 +1,7 @@
 """One protocol for however a server process is run. All actions on the host go through `Host.call` alone.
 
 A service changes nothing by itself: it is asked. What an action *returned* proves nothing about the server; the
-sweep reads the unit again and judges (`ddtop.sweep.watchdog`).
+sweep reads the unit again and judges (`ddtop.sweep.start.watchdog`).
 """
 
 from __future__ import annotations

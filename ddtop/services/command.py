@@ -10,7 +10,7 @@ import asyncio
 import shlex
 from typing import Any
 
-from ddtop.agent.jobdir import spec_hash
+from ddtop.agent.jobs.folder import spec_hash
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.services.base import Called, Former, Launch

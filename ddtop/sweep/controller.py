@@ -15,23 +15,23 @@ from ddtop import events as ev
 from ddtop.errors import AgentError, HostError, HostLostError, HostUnreachableError
 from ddtop.hosts.base import Connector, Host
 from ddtop.hosts.reconnect import Backoff
-from ddtop.sweep.alerts import AlertText, alert_id, interrupted_alert, rebooted_alert
-from ddtop.sweep.commandbench import CommandBench
-from ddtop.sweep.commander import ATTEND_S, EXPECTED, Commander
-from ddtop.sweep.conductor import Conductor
-from ddtop.sweep.control import Control
-from ddtop.sweep.deaths import MeasureEnd, Subject
-from ddtop.sweep.deck import Deck, StopSweepError
-from ddtop.sweep.former import formers, restore_all
-from ddtop.sweep.link import Link
-from ddtop.sweep.measurer import Measurer
-from ddtop.sweep.outcomes import close_moot
-from ddtop.sweep.permitted import lacking, lacking_alert
-from ddtop.sweep.prober import is_plain, probe
-from ddtop.sweep.reconcile import Server, consequences, last_ready, reconcile
-from ddtop.sweep.steps import StepTaker
-from ddtop.sweep.sweepplan import next_key, open_cells
-from ddtop.sweep.tasks import alongside
+from ddtop.sweep.cell.ending import MeasureEnd, Subject
+from ddtop.sweep.cell.external_benchmark import ExternalBenchmark
+from ddtop.sweep.cell.measure import Measurer
+from ddtop.sweep.cell.outcome import resolve_stale_alerts
+from ddtop.sweep.commands import ATTEND_S, EXPECTED, CommandHandler
+from ddtop.sweep.configuration.bring_up import ConfigurationRunner
+from ddtop.sweep.configuration.steps import StepTaker
+from ddtop.sweep.host.link import Link
+from ddtop.sweep.recovery.probe import is_plain, probe
+from ddtop.sweep.recovery.reconcile import Server, consequences, last_ready, reconcile
+from ddtop.sweep.recovery.restore import original_states, restore_all
+from ddtop.sweep.setup.permissions import missing_rights, missing_rights_alert
+from ddtop.sweep.shared.context import StopSweepError, SweepContext
+from ddtop.sweep.shared.plan import next_key, open_cells
+from ddtop.sweep.shared.requests import Requests
+from ddtop.sweep.shared.tasks import alongside
+from ddtop.sweep.tell.alerts import AlertText, alert_id, interrupted_alert, rebooted_alert
 
 POLL_S = 0.1
 LEAVE_S = 30.0
@@ -55,18 +55,18 @@ class Controller:
     """See the module. `poll` gives the commands that came since the last call."""
 
     def __init__(
-        self, deck: Deck, connector: Connector, poll: Poll, *, backoff: Backoff | None = None
+        self, ctx: SweepContext, connector: Connector, poll: Poll, *, backoff: Backoff | None = None
     ) -> None:
-        assert deck.sweep is not None
-        self.deck = deck
-        self.sweep = deck.sweep
-        self.control = Control()
-        self.link = Link(deck, connector, deck.sweep.units, backoff=backoff)
-        self.commander = Commander(deck, self.control, self.link.hurry)
-        self.conductor = Conductor(deck, self.control)
-        self.measurer = Measurer(deck, self.control)
-        self.command_bench = CommandBench(deck, self.control, self.measurer)
-        self.steps = StepTaker(deck, self.control, self.conductor, self.measurer, self.command_bench)
+        assert ctx.sweep is not None
+        self.ctx = ctx
+        self.sweep = ctx.sweep
+        self.requests = Requests()
+        self.link = Link(ctx, connector, ctx.sweep.units, backoff=backoff)
+        self.command_handler = CommandHandler(ctx, self.requests, self.link.hurry)
+        self.configuration = ConfigurationRunner(ctx, self.requests)
+        self.measurer = Measurer(ctx, self.requests)
+        self.external_benchmark = ExternalBenchmark(ctx, self.requests, self.measurer)
+        self.steps = StepTaker(ctx, self.requests, self.configuration, self.measurer, self.external_benchmark)
         self._poll = poll
         self._force: set[str] = set()
         """Restart keys whose server must be started anew before anything is measured on it."""
@@ -78,18 +78,18 @@ class Controller:
         """Runs the sweep to its end. Raises HostUnreachableError if the host was never reached."""
         if attended:
             # Whoever started us is about to look: its dashboard's first sign of life is on its way.
-            self.control.viewers[EXPECTED] = self.deck.mono() + EXPECT_VIEWER_S - ATTEND_S
+            self.requests.viewers[EXPECTED] = self.ctx.mono() + EXPECT_VIEWER_S - ATTEND_S
         return await alongside(self._work(), self.link.run(), self._commands())
 
     def stop(self, by: str, *, leave_running: bool = False) -> None:
         """Ends the run cleanly (a signal)."""
-        self.control.stop, self.control.leave_running = by, leave_running
-        self.deck.wake()
+        self.requests.stop, self.requests.leave_running = by, leave_running
+        self.ctx.wake()
 
     async def _commands(self) -> None:
         while True:
-            self.commander.take(self._poll())
-            close_moot(self.deck)
+            self.command_handler.take(self._poll())
+            resolve_stale_alerts(self.ctx)
             await asyncio.sleep(POLL_S)
 
     # ---- the work
@@ -111,27 +111,27 @@ class Controller:
             if isinstance(error, HostUnreachableError):
                 raise
             outcome = Outcome(word="some-failed", reason=str(error))
-        close_moot(self.deck)
+        resolve_stale_alerts(self.ctx)
         return await self._leave(outcome)
 
     def _word(self) -> str:
-        bad = any(c.state in ("failed", "broken") for c in self.deck.state.plan_cells)
+        bad = any(c.state in ("failed", "broken") for c in self.ctx.state.plan_cells)
         return "some-failed" if bad else "done"
 
     async def _host(self) -> Host:
         """The host, waited for as long as the policy says. Raises StopSweepError."""
         limit_s = 60.0 * self.sweep.policy.host_lost_wait_min
         while True:
-            if self.control.stop is not None:
-                raise StopSweepError("stopped", f"stopped by {self.control.stop}")
+            if self.requests.stop is not None:
+                raise StopSweepError("stopped", f"stopped by {self.requests.stop}")
             if self.link.host is not None:
                 return self.link.host
-            now, since = self.deck.mono(), self.link.lost_since
-            if self.link.is_over(self.control.attended, self.sweep.policy.answer_s):
+            now, since = self.ctx.mono(), self.link.lost_since
+            if self.link.is_over(self.requests.attended, self.sweep.policy.answer_s):
                 raise StopSweepError("host-lost", str(self.link.final))
             if since is not None and now - since > limit_s:
                 raise StopSweepError("host-lost", f"no connection for {limit_s / 60:.0f} min")
-            await self.deck.wait(0.5)
+            await self.ctx.wait(0.5)
 
     async def _session(self, host: Host) -> None:
         """Everything that is done over one connection. Returns when no cell is left."""
@@ -139,13 +139,13 @@ class Controller:
         while True:
             self._check_stop()
             await self._pause_point()
-            if self.control.restage:
-                self.control.restage = False
-                await self.conductor.stage(host)
+            if self.requests.restage:
+                self.requests.restage = False
+                await self.configuration.stage(host)
             if self.steps.live_job is not None:
                 await self._follow_live_job(host)
                 continue
-            todo = open_cells([(c.spec, c.state) for c in self.deck.state.plan_cells])
+            todo = open_cells([(c.spec, c.state) for c in self.ctx.state.plan_cells])
             if not todo:
                 return
             self._take_restart_wish()
@@ -155,31 +155,31 @@ class Controller:
             await self._configuration(host, key, [c for c in todo if c.restart_key == key], server)
 
     def _check_stop(self) -> None:
-        if self.control.stop is not None:
-            raise StopSweepError("stopped", f"stopped by {self.control.stop}")
+        if self.requests.stop is not None:
+            raise StopSweepError("stopped", f"stopped by {self.requests.stop}")
 
     async def _pause_point(self) -> None:
-        while self.control.paused_by is not None:
+        while self.requests.paused_by is not None:
             self._check_stop()
             if self.link.host is None:
-                raise HostLostError("lost while the sweep is paused", host=self.deck.host_name)
-            await self.deck.wait(1.0)
+                raise HostLostError("lost while the sweep is paused", host=self.ctx.host_name)
+            await self.ctx.wait(1.0)
 
     def _take_restart_wish(self) -> None:
-        if self.control.restart is not None:
+        if self.requests.restart is not None:
             server = self._running()
             if server is not None:
                 self._force.add(server.key)
-            self.control.restart = None
+            self.requests.restart = None
 
     def _running(self) -> Server | None:
         """The server that is up and was proven ready, if no restart of it is wanted."""
-        server = last_ready(self.deck.state)
+        server = last_ready(self.ctx.state)
         if server is None or server.key in self._force or server.key not in self.sweep.launches:
             return None
         if self.link.host is None or self.link.host.hello.boot != server.generation.boot:
             return None
-        reading = self.deck.feed(self.sweep.launches[server.key].unit).reading
+        reading = self.ctx.feed(self.sweep.launches[server.key].unit).reading
         if reading is None or reading.active != "active" or reading.generation != server.generation.id:
             return None
         return server if not reading.need_reload else None
@@ -191,18 +191,18 @@ class Controller:
         subject = self._known_subject(key, server)
         if subject is None:
             self._subject = None
-            subject = await self.conductor.ensure(host, launch, cells)
+            subject = await self.configuration.ensure(host, launch, cells)
             self.steps.restart_done(subject is not None)
             if subject is None:
                 return
             self._force.discard(key)
             self._subject = subject
-        states = {c.id: c.state for c in self.deck.state.plan_cells}
+        states = {c.id: c.state for c in self.ctx.state.plan_cells}
         cells = [c for c in cells if states.get(c.id) in ("planned", "interrupted", "running")]
         if not cells:
             return
         if self.sweep.bench.kind == "command":
-            end = await self.command_bench.run(host, subject, cells[0])
+            end = await self.external_benchmark.run(host, subject, cells[0])
         else:
             end = await self.measurer.run(host, subject, cells)
         await self._after(host, end, key, cells)
@@ -222,14 +222,14 @@ class Controller:
         """What the end of a job means for what comes next."""
         if end.kind == "restart":
             self._force.add(key)
-            await self.conductor.before_another_try(host, end)
+            await self.configuration.before_another_try(host, end)
         elif end.kind == "dead":
             self._force.add(key)
-            await self.conductor.after_death(host, end, self.sweep.launches[key])
+            await self.configuration.after_death(host, end, self.sweep.launches[key])
         self._fruitless[key] = 0 if end.results or end.kind != "ended" else self._fruitless.get(key, 0) + 1
         if self._fruitless[key] >= FRUITLESS and cells:
             self._fruitless[key] = 0
-            self.deck.emit(
+            self.ctx.emit(
                 ev.CellStateSet, cell_id=cells[0].id, state="failed", cause="measuring-failed", by="policy",
                 reason=f"{FRUITLESS} jobs ended without a result",
             )  # fmt: skip
@@ -239,9 +239,9 @@ class Controller:
         assert job is not None
         server = self._running()
         subject = self._known_subject(server.key, server) if server else None
-        ids = [c.id for c in self.deck.state.plan_cells]
+        ids = [c.id for c in self.ctx.state.plan_cells]
         if self.sweep.bench.kind == "command":
-            end = await self.command_bench.follow(host, subject, job)
+            end = await self.external_benchmark.follow(host, subject, job)
         else:
             end = await self.measurer.watch(host, job, ids, subject)
         if server is not None:
@@ -251,38 +251,38 @@ class Controller:
 
     def _check_rights(self, host: Host) -> None:
         """What this login may not do is said once, before anything is touched. Raises StopSweepError."""
-        deck = self.deck
-        if not open_cells([(c.spec, c.state) for c in deck.state.plan_cells]):
+        ctx = self.ctx
+        if not open_cells([(c.spec, c.state) for c in ctx.state.plan_cells]):
             return
-        ident, found = alert_id(deck.run_id, "rights"), lacking(host.hello, self.sweep)
+        ident, found = alert_id(ctx.run_id, "rights"), missing_rights(host.hello, self.sweep)
         if found:
-            text = lacking_alert(deck.host_name, host.hello.user, found)
+            text = missing_rights_alert(ctx.host_name, host.hello.user, found)
             self._raise(ident, text, asks=False, policy="the run ends; its cells stay as they are")
             raise StopSweepError("refused", f"{text.cause_text}. {text.advice}")
-        if ident in deck.state.alerts and deck.state.alerts[ident].open:
-            deck.emit(ev.AlertResolved, alert_id=ident, how="this login may do it", by="sweep")
+        if ident in ctx.state.alerts and ctx.state.alerts[ident].open:
+            ctx.emit(ev.AlertResolved, alert_id=ident, how="this login may do it", by="sweep")
 
     async def _settle(self, host: Host) -> None:
         """Probe, say what changed, reconcile, and take the steps."""
-        deck, state = self.deck, self.deck.state
+        ctx, state = self.ctx, self.ctx.state
         if self._first:
             self._check_rights(host)
-        plain = [deck.feed(u).service for u in self.sweep.units if is_plain(self.sweep, u)]
+        plain = [ctx.feed(u).service for u in self.sweep.units if is_plain(self.sweep, u)]
         found = await probe(host, self.sweep, plain)
         for unit in self.sweep.units:
-            deck.take_reading(await deck.feed(unit).service.read(host))
+            ctx.take_reading(await ctx.feed(unit).service.read(host))
         resumed = bool(state.restarts) or any(c.attempts for c in state.plan_cells)
-        steps = reconcile(state, found, self.sweep, run_id=deck.run_id, resumed=resumed)
+        steps = reconcile(state, found, self.sweep, run_id=ctx.run_id, resumed=resumed)
         if self.link.rebooted is not None:
             self._say_rebooted(found)
         elif self._first and resumed and state.run.segment > 0 and any(s.needs_consent for s in steps):
             self._say_interrupted()
         self._first = False
-        deck.emit(ev.ProbeTaken, probe=found)
+        ctx.emit(ev.ProbeTaken, probe=found)
         await self.steps.take(host, steps)
         for cell in list(state.plan_cells):
             if cell.state == "running" and self.steps.live_job not in {a.job for a in cell.attempts}:
-                deck.emit(
+                ctx.emit(
                     ev.CellStateSet,
                     cell_id=cell.id,
                     state="interrupted",
@@ -292,55 +292,55 @@ class Controller:
         whole = isinstance(model, dict) and model.get("verdict") == "complete"
         for alert in state.open_alerts:
             if alert.raised.verdict in ("rebooted", "interrupted"):
-                deck.emit(
+                ctx.emit(
                     ev.AlertResolved, alert_id=alert.id, how="the steps were taken", by=self.steps.last_by
                 )
             elif alert.raised.verdict == "staging-failed" and whole:
-                deck.emit(ev.AlertResolved, alert_id=alert.id, how="the model is whole", by="sweep")
+                ctx.emit(ev.AlertResolved, alert_id=alert.id, how="the model is whole", by="sweep")
 
     def _next_name(self) -> str:
         cell = next(
-            (c for c in self.deck.state.plan_cells if c.state in ("running", "interrupted", "planned")), None
+            (c for c in self.ctx.state.plan_cells if c.state in ("running", "interrupted", "planned")), None
         )
         return cell.spec.config if cell else "the next cell"
 
     def _say_rebooted(self, found: dict[str, Any]) -> None:
-        deck = self.deck
+        ctx = self.ctx
         assert self.link.rebooted is not None
         before, now = self.link.rebooted
         self.link.rebooted = None
         words = consequences(found, self.sweep)
-        deck.emit(ev.HostRebooted, boot_before=before, boot_now=now, consequences=words)
-        last = deck.state.restart
+        ctx.emit(ev.HostRebooted, boot_before=before, boot_now=now, consequences=words)
+        last = ctx.state.restart
         if last is not None and last.outcome == "running":
-            deck.emit(
+            ctx.emit(
                 ev.RestartFailed,
                 attempt_id=last.attempt_id,
                 verdict="rebooted",
                 cause="rebooted",
                 kind="host",
             )
-        ident = alert_id(deck.run_id, "rebooted", now)
-        text = rebooted_alert(deck.host_name, words, self._next_name(), ident)
+        ident = alert_id(ctx.run_id, "rebooted", now)
+        text = rebooted_alert(ctx.host_name, words, self._next_name(), ident)
         self._raise(ident, text)
         if self.sweep.policy.reboot == "stop":
-            raise StopSweepError("some-failed", f"{deck.host_name} was rebooted, and the policy says stop")
+            raise StopSweepError("some-failed", f"{ctx.host_name} was rebooted, and the policy says stop")
 
     def _say_interrupted(self) -> None:
-        deck = self.deck
-        ident = alert_id(deck.run_id, "interrupted", str(deck.state.run.segment))
-        before = deck.state.run.before
+        ctx = self.ctx
+        ident = alert_id(ctx.run_id, "interrupted", str(ctx.state.run.segment))
+        before = ctx.state.run.before
         why = "the run was interrupted"
         if (
             before is not None
         ):  # it ended in order, and what is left now (a cell tried again, new ones of the plan) was not
             why = f"the run had ended ({before.outcome}), and cells are left to run"
-        self._raise(ident, interrupted_alert(deck.host_name, why, self._next_name(), ident))
+        self._raise(ident, interrupted_alert(ctx.host_name, why, self._next_name(), ident))
 
     def _raise(self, ident: str, text: AlertText, *, asks: bool = True, policy: str | None = None) -> None:
-        deck = self.deck
-        answer_by = self.control.answer_by_s(deck.wall(), self.sweep.policy.answer_s) if asks else None
-        deck.emit(
+        ctx = self.ctx
+        answer_by = self.requests.answer_by_s(ctx.wall(), self.sweep.policy.answer_s) if asks else None
+        ctx.emit(
             ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
             cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
             answer_by_s=answer_by, policy=policy or self.sweep.policy.reboot,
@@ -350,21 +350,21 @@ class Controller:
 
     async def _leave(self, outcome: Outcome) -> Outcome:
         """Puts the host back as it was. What could not be undone is said."""
-        deck = self.deck
-        if self.control.leave_running or not formers(deck.state):
+        ctx = self.ctx
+        if self.requests.leave_running or not original_states(ctx.state):
             return outcome
         try:
             async with asyncio.timeout(LEAVE_S * 4):
                 while self.link.host is None:
                     if outcome.word == "host-lost":
-                        raise HostLostError("not reachable", host=deck.host_name)
-                    await deck.wait(0.5)
-                left = await restore_all(deck, self.link.host)
+                        raise HostLostError("not reachable", host=ctx.host_name)
+                    await ctx.wait(0.5)
+                left = await restore_all(ctx, self.link.host)
         except (HostLostError, AgentError, TimeoutError) as error:
-            units = ", ".join(formers(deck.state))
+            units = ", ".join(original_states(ctx.state))
             what = error.what if isinstance(error, HostError) else "it took too long"
             left = [
-                f"{units} on {deck.host_name} could not be put back ({what}); `ddtop stop {deck.run_id}` does it"
+                f"{units} on {ctx.host_name} could not be put back ({what}); `ddtop stop {ctx.run_id}` does it"
                 " once the host is reached again, and so does taking the run up"
             ]
         return Outcome(word=outcome.word, reason=outcome.reason, left_behind=tuple(left))

@@ -10,7 +10,7 @@ import traceback
 from ddtop import paths
 from ddtop.errors import JournalError
 from ddtop.sweep.controller import Outcome
-from ddtop.sweep.tasks import first_of
+from ddtop.sweep.shared.tasks import first_of
 
 
 def crashed(error: Exception) -> Outcome:

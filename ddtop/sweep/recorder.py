@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ddtop.errors import JournalError
 from ddtop.events import AnyCommand, Event
-from ddtop.journal.writer import FLUSH_S, JournalWriter
+from ddtop.journal.write.writer import FLUSH_S, JournalWriter
 
 WORDS = "a recording that cannot be written"
 

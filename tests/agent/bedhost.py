@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ddtop.hosts.base import Host
-from ddtop.hosts.ssh import SshConnector
+from ddtop.hosts.ssh.connection import SshConnector
 from tests.bed.client import Bed
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.hosts.agentzip import AgentZip, agent_zip, pack, start_argv
+from ddtop.hosts.agent_zip import AgentZip, agent_zip, pack, start_argv
 from ddtop.hosts.client import AgentHost, new_nonce, open_host
 from ddtop.hosts.local import ChildPipe
 

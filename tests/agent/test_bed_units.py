@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent.gpm import has_value
+from ddtop.agent.gpu.gpm import has_value
 from ddtop.errors import AgentError
 from tests.agent.bedhost import reached, take
 from tests.agent.test_units import ODD_WORDS

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent import gpm
+from ddtop.agent.gpu import gpm
 from ddtop.agent.rights import Rights
 from ddtop.errors import AgentError
 from tests.agent.helpers import agent

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent.gpu import app_memory, without_bad_fields
+from ddtop.agent.gpu.smi import app_memory, without_bad_fields
 from ddtop.errors import AgentError
 from tests.agent.helpers import agent, runs
 

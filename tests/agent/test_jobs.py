@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent.jobdir import Facts, judge
-from ddtop.agent.jobrun import describe_wait_status
+from ddtop.agent.jobs.folder import Facts, judge
+from ddtop.agent.jobs.worker import describe_wait_status
 from ddtop.agent.loadgen.records import unpack
 from ddtop.errors import AgentError
-from ddtop.hosts.agentzip import agent_zip
+from ddtop.hosts.agent_zip import agent_zip
 from ddtop.hosts.client import AgentHost
 from ddtop.hosts.jobs import collect_job, watch_job
 from tests.agent.helpers import agent, agent_pythons, runs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.agent.journal import Joiner, item_of, journal_argv, text_of
+from ddtop.agent.service.journal import Joiner, item_of, journal_argv, text_of
 
 CASES = Path(__file__).parent.parent / "cases"
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ddtop.agent.loadgen.cells import run_cell, run_cells
-from ddtop.agent.loadgen.gpu import GpuSampler
+from ddtop.agent.loadgen.machine.gpu import GpuSampler
 from ddtop.agent.loadgen.records import unpack
 from ddtop.agent.loadgen.spec import SpecError
 from tests.agent.helpers import oldest_python

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddtop.agent.loadgen import pressure
+from ddtop.agent.loadgen.answer.stream import Account
 from ddtop.agent.loadgen.body import NONCE_LENGTH, RequestBuilder, arrival_times, nonce_for
-from ddtop.agent.loadgen.context import corpus, fit_context, passage
+from ddtop.agent.loadgen.context_text import corpus, fit_context, passage
 from ddtop.agent.loadgen.counters import parse_prometheus
-from ddtop.agent.loadgen.gpu import FIELD_SETS, parse_line
-from ddtop.agent.loadgen.http1 import HttpError, ResponseReader
-from ddtop.agent.loadgen.procs import process_count
+from ddtop.agent.loadgen.http.http1 import HttpError, ResponseReader
+from ddtop.agent.loadgen.http.sse import SseEvent, SseParser
+from ddtop.agent.loadgen.machine import pressure
+from ddtop.agent.loadgen.machine.gpu import FIELD_SETS, parse_line
 from ddtop.agent.loadgen.records import pack, pack_value, token_bins, unpack, unpack_value
-from ddtop.agent.loadgen.response import Account
 from ddtop.agent.loadgen.spec import LoadSpec, SpecError, load_spec
-from ddtop.agent.loadgen.sse import SseEvent, SseParser
+from ddtop.agent.loadgen.window.shards import process_count
 
 
 def events(pieces: list[bytes]) -> tuple[list[SseEvent], int, bytes]:

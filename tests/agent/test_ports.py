@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.agent import ports
-from ddtop.agent.hostfacts import boot_identity, parse_cgroup, start_ticks_of, unit_of_cgroup
-from ddtop.agent.ports import address, container_of, find_listeners, parse_listeners, parse_ss
-from ddtop.agent.procs import descendants, describe, start_ticks
+from ddtop.agent.host import ports
+from ddtop.agent.host.facts import boot_identity, parse_cgroup, start_ticks_of, unit_of_cgroup
+from ddtop.agent.host.ports import address, container_of, find_listeners, parse_listeners, parse_ss
+from ddtop.agent.host.processes import descendants, describe, start_ticks
 
 
 def test_a_real_listener_is_ours() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.agent.hostfacts import pressure
-from ddtop.agent.serving import engine_of, option, setting
-from ddtop.agent.state import filesystem_of, find_state_dir, read_json, write_whole
+from ddtop.agent.host.facts import pressure
+from ddtop.agent.host.serving import engine_of, option, setting
+from ddtop.agent.host.state_folder import filesystem_of, find_state_dir, read_json, write_whole
 from ddtop.hosts.inventory import probe
 from tests.agent.helpers import agent, agent_pythons
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ddtop.agent
-from ddtop.hosts.agentzip import agent_zip
+from ddtop.hosts.agent_zip import agent_zip
 from tests.agent.helpers import oldest_python
 
 FOLDER = Path(ddtop.agent.__file__).parent

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent.hfdownload import announced_size, download_words, parse_source
-from ddtop.agent.jobrun import JobFailedError
-from ddtop.agent.modeldir import MANIFEST, boot_id
-from ddtop.agent.stage import PARTIAL, Meter, list_files, space_problem, stage
+from ddtop.agent.errors import JobFailedError
+from ddtop.agent.model.download import announced_size, download_words, parse_source
+from ddtop.agent.model.folder import MANIFEST, boot_id
+from ddtop.agent.model.progress import Meter
+from ddtop.agent.model.stage import PARTIAL, list_files, space_problem, stage
 from ddtop.hosts.jobs import collect_job
 from tests.agent.helpers import agent
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.agent.dbus import MEMBER, PATH, SIGNATURE, call, message_length, parse, unit_path
 from ddtop.agent.errors import OpError
-from ddtop.agent.launch import run_words
-from ddtop.agent.override import override_text, parse_mark, quote
-from ddtop.agent.units import parse_show, unit_name
-from ddtop.agent.unitwatch import news
+from ddtop.agent.process.launch import quote, run_words
+from ddtop.agent.service.dbus import MEMBER, PATH, SIGNATURE, call, message_length, parse, unit_path
+from ddtop.agent.service.override import override_text, parse_mark
+from ddtop.agent.service.unit_watch import news
+from ddtop.agent.service.units import parse_show, unit_name
 
 
 def test_show_with_several_lines_in_a_value() -> None:

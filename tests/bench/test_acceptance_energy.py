@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.bench.acceptance import (
+from ddtop.bench.figures.acceptance import (
     acceptance,
     check_bounds,
     counter_deltas,
@@ -17,8 +17,8 @@ from ddtop.bench.acceptance import (
     from_requests,
     per_position,
 )
-from ddtop.bench.accuracy import compare_outputs, divergence, garbage
-from ddtop.bench.energy import cell_energy, integrate
+from ddtop.bench.figures.energy import cell_energy, integrate
+from ddtop.bench.judge.accuracy import compare_outputs, divergence, garbage
 
 
 def counters(before: dict[str, float], after: dict[str, float]) -> dict[str, Any]:

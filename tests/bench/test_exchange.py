@@ -8,8 +8,8 @@ import pytest
 
 from ddtop.bench.exporters import to_sglang, to_vllm
 from ddtop.bench.importers import diagnose_results
-from ddtop.bench.judge import judge_cell
-from ddtop.bench.metricpaths import MetricPathError, evaluate, evaluate_all, split_path
+from ddtop.bench.judge.cell import judge_cell
+from ddtop.bench.metric_paths import MetricPathError, evaluate, evaluate_all, split_path
 
 from .test_judge import made
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ddtop.agent.loadgen.cells import run_cell
-from ddtop.bench.judge import judge_cell
-from ddtop.bench.validity import TABLE, judge_reasons
+from ddtop.bench.judge.cell import judge_cell
+from ddtop.bench.judge.validity import TABLE, judge_reasons
 
 from .test_conformance import cell
 from .test_metrics import record

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ddtop.agent.loadgen.records import pack, token_bins, unpack
-from ddtop.bench.compare import compare
-from ddtop.bench.metrics import Slo, cell_metrics, itl_ms, peak_tok_s, steady_window
-from ddtop.bench.requests import read_request
-from ddtop.bench.stats import mean_interval, percentile, summary, weighted_summary
+from ddtop.bench.figures.metrics import Slo, cell_metrics, itl_ms, peak_tok_s, steady_window
+from ddtop.bench.figures.requests import read_request
+from ddtop.bench.figures.stats import mean_interval, percentile, summary, weighted_summary
+from ddtop.bench.judge.compare import compare
 
 MS = 1_000_000
 

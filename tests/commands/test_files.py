@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from ddtop import __version__
 from ddtop.commands.output import export_results
 from ddtop.events import CellMeasured
-from ddtop.journal.reader import JournalReader
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.read.reader import JournalReader
+from ddtop.journal.write.writer import JournalWriter
 from ddtop.paths import shipped
 from tests.terminal import Terminal
 

@@ -13,7 +13,7 @@ import pytest
 
 from ddtop.commands.plan_new import plan_text
 from ddtop.errors import RefusedError
-from ddtop.journal.reader import read_state
+from ddtop.journal.read.reader import read_state
 
 from .conftest import Cli, DemoHost, DemoRun
 

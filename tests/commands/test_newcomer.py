@@ -8,14 +8,14 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from ddtop.bench.judge.validity import TABLE
 from ddtop.bench.render import bench_text
-from ddtop.bench.validity import TABLE
 from ddtop.commands.endpoint import in_words
 from ddtop.config import describe, load_settings
 from ddtop.errors import UsageError
 from ddtop.hosts.inventory import check_name
-from ddtop.hosts.sshconfig import resolve_target
-from ddtop.hosts.sshdiag import classify_ssh_error
+from ddtop.hosts.ssh.config import resolve_target
+from ddtop.hosts.ssh.diagnosis import classify_ssh_error
 from tests.terminal import Terminal
 
 from .conftest import Cli

@@ -11,7 +11,7 @@ import pytest
 from ddtop import events as ev
 from ddtop.commands.stop import await_end, stop
 from ddtop.errors import RefusedError
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.write.writer import JournalWriter
 
 
 def at() -> dict[str, float | str]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ddtop import events as ev
-from ddtop.journal.replay import ReplaySession
-from ddtop.journal.session import LiveSession
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.read.replay import ReplaySession
+from ddtop.journal.read.session import LiveSession
+from ddtop.journal.write.writer import JournalWriter
 from tests.dashboard import story
 from tests.dashboard.conftest import Open, screen_text, settle
 

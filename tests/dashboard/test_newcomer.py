@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ddtop import events as ev
-from ddtop.dashboard.keyfaults import bindings, is_key, key_faults
+from ddtop.dashboard.actions.key_faults import bindings, is_key, key_faults
 from ddtop.dashboard.panels.alert import alert_lines
 from ddtop.dashboard.panels.found import place_lines
 from ddtop.dashboard.panels.header import host_part, service_part
@@ -17,7 +17,8 @@ from ddtop.dashboard.panels.restart import restart_lines
 from ddtop.dashboard.panels.results import Sort, results_head, results_items
 from ddtop.dashboard.widgets.logview import LogView
 from ddtop.dashboard.widgets.plot import MetricPlot
-from ddtop.journal.state import State, fold
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
 from tests.dashboard import story
 from tests.dashboard.conftest import Open, screen_text, session_of, settle, steady
 

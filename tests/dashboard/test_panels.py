@@ -7,8 +7,10 @@ import time
 import pytest
 
 from ddtop import events as ev
-from ddtop.dashboard import arrange
-from ddtop.dashboard.paint import crop, line, pad, plain, spread, width_of, wrap_text
+from ddtop.dashboard.actions.replay import parse_time
+from ddtop.dashboard.draw import layout as arrange
+from ddtop.dashboard.draw.paint import crop, line, pad, plain, spread, width_of, wrap_text
+from ddtop.dashboard.draw.text import bar, duration, size, sparkline, times
 from ddtop.dashboard.panels.alert import alert_lines
 from ddtop.dashboard.panels.cell import cell_lines
 from ddtop.dashboard.panels.footer import Hint, footer_line
@@ -20,10 +22,9 @@ from ddtop.dashboard.panels.plan import plan_head, plan_items
 from ddtop.dashboard.panels.restart import restart_lines, restart_title
 from ddtop.dashboard.panels.results import Sort, plots, sorted_cells
 from ddtop.dashboard.panels.sweep import Cursor, layout, matrix_lines
-from ddtop.dashboard.replayactions import parse_time
-from ddtop.dashboard.text import bar, duration, size, sparkline, times
-from ddtop.journal.select import matrix
-from ddtop.journal.state import State, fold
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.select import matrix
 from tests.dashboard import story
 
 LIVE = Recording(live=True, size_b=3_100_000)

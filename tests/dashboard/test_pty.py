@@ -19,14 +19,14 @@ import pyte
 import pytest
 
 from ddtop import events as ev
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.write.writer import JournalWriter
 from tests.dashboard import story
 
 PROGRAM = """
 import sys
 from pathlib import Path
 from ddtop.dashboard.run import run_dashboard
-from ddtop.journal.session import LiveSession
+from ddtop.journal.read.session import LiveSession
 sys.exit(run_dashboard([LiveSession(Path(sys.argv[1]), "pty")], fault_log=Path(sys.argv[2])))
 """
 

@@ -8,7 +8,7 @@ import pytest
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
-from ddtop.dashboard.paint import ROLES
+from ddtop.dashboard.draw.paint import ROLES
 from ddtop.dashboard.themes import ThemeError, fallbacks, load_folder, parse_theme, shipped_folder
 from tests.dashboard import story
 from tests.dashboard.conftest import Open, session_of, settle

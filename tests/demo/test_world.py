@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.agent.state import filesystem_of
+from ddtop.agent.host.state_folder import filesystem_of
 from ddtop.commands.demo import demo_folder
 from ddtop.demo.world import World
 from ddtop.errors import UsageError

@@ -8,7 +8,7 @@ import pytest
 
 from ddtop.engines import ENGINES, engine_of
 from ddtop.engines.base import AcceptanceCounters
-from ddtop.engines.grammar import parse_line
+from ddtop.engines.log.grammar import parse_line
 
 SGL, VLLM, LLAMA = ENGINES["sglang"], ENGINES["vllm"], ENGINES["llamacpp"]
 BED = ["/usr/bin/python3", "-m", "sglang.launch_server", "--model-path", "/dev/shm/models/m", "--served-model-name", "fake", "--tp-size", "8", "--host", "0.0.0.0", "--port", "30000"]  # fmt: skip

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddtop.engines.grammar import clock_s, guess_engine, load_phase_rules, parse_line
-from ddtop.engines.lineprefix import pieces, split_prefix
+from ddtop.engines.log.grammar import clock_s, guess_engine, load_phase_rules, parse_line
+from ddtop.engines.log.line_prefix import pieces, split_prefix
 from tests.sources.healthy import LLAMA, SGLANG, VLLM
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.hosts.agentzip import agent_zip, start_argv, start_command
+from ddtop.hosts.agent_zip import agent_zip, start_argv, start_command
 from ddtop.hosts.client import new_nonce, open_host, shake_hands
 from ddtop.hosts.handshake import BootError
 from ddtop.hosts.local import ChildPipe

@@ -7,7 +7,7 @@ import pytest
 from ddtop.errors import UsageError
 from ddtop.hosts.inventory import HostSettings, connector_for, read_host_settings
 from ddtop.hosts.local import LocalConnector
-from ddtop.hosts.ssh import SshConnector
+from ddtop.hosts.ssh.connection import SshConnector
 
 
 @pytest.mark.parametrize("name", ["local", "localhost"])

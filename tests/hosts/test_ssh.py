@@ -11,7 +11,7 @@ import pytest
 
 from ddtop.errors import AgentError, HostLostError, HostUnreachableError
 from ddtop.hosts import client
-from ddtop.hosts.ssh import SshConnector
+from ddtop.hosts.ssh.connection import SshConnector
 from tests.agent.helpers import state_dir
 from tests.hosts.sshd import Sshd, free_port, make_key, running
 
@@ -233,7 +233,7 @@ async def test_cancelled_connect_leaves_nothing(sshd: Sshd, state_dir: Path) -> 
 
 
 def test_the_limits_of_the_facts() -> None:
-    from ddtop.hosts import ssh
+    from ddtop.hosts.ssh import connection as ssh
 
     assert (ssh.KEEPALIVE_S, ssh.KEEPALIVE_COUNT, ssh.CONNECT_S, ssh.LOGIN_S) == (3, 3, 10, 10)
     assert client.LOST_AFTER_S <= 15
@@ -260,7 +260,7 @@ async def test_the_key_may_be_in_an_agent(
     sshd: Sshd, state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     socket_path = tmp_path / "agent.sock"
-    keeper = await asyncio.create_subprocess_exec(
+    gate_reader = await asyncio.create_subprocess_exec(
         "ssh-agent", "-D", "-a", str(socket_path), stdout=asyncio.subprocess.DEVNULL
     )
     try:
@@ -281,5 +281,5 @@ async def test_the_key_may_be_in_an_agent(
         host = await connector(sshd, state_dir, config).connect()
         await host.close()
     finally:
-        keeper.terminate()
-        await keeper.wait()
+        gate_reader.terminate()
+        await gate_reader.wait()

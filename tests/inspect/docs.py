@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 from ddtop.bench.importers.verdict import advice as result_advice
-from ddtop.bench.ssediag import ADVICE as SSE_ADVICE
-from ddtop.bench.validity import TABLE
+from ddtop.bench.judge.stream import ADVICE as SSE_ADVICE
+from ddtop.bench.judge.validity import TABLE
 from ddtop.inspect import inspect_file, render_text
 from ddtop.inspect.vocabulary import as_markdown
 from ddtop.services.causes import causes_markdown
-from ddtop.sources.kernellog import XIDS
+from ddtop.sources.kernel.log import XIDS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "diagnosis.md"
@@ -94,7 +94,7 @@ the job and waits until a probe of the host is clean.
 ADDING = """## Adding a signature
 
 1. Take the real line (with its source) and find the words that no healthy log has.
-2. Add a row to `ddtop/sources/signatures.toml`: `id`, `engine`, `phase`, `kind`, `role` (`cause`, or `pointer` when it only
+2. Add a row to `ddtop/sources/log/signatures.toml`: `id`, `engine`, `phase`, `kind`, `role` (`cause`, or `pointer` when it only
    says that something else failed), `anchors` (plain words, one of which is in the line), `regex`, `cause`, `advice`,
    `sample` (that real line), `source`.
 3. Put the id into the `signatures` of a cause in `ddtop/services/causes.toml` (`id@phase` when it means that only in one

@@ -19,12 +19,12 @@ from ddtop import events as ev
 from ddtop.errors import JournalError, RefusedError
 from ddtop.journal.commands import append_command
 from ddtop.journal.database import tidy
-from ddtop.journal.export import export
+from ddtop.journal.fold.apply import fold
 from ddtop.journal.locks import Lock, host_lock, is_live, live_recording
-from ddtop.journal.reader import Follower, JournalReader, read_state
-from ddtop.journal.state import fold
+from ddtop.journal.read.export import export
+from ddtop.journal.read.reader import Follower, JournalReader, read_state
 from ddtop.journal.tables import RECORDING, clean
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.write.writer import JournalWriter
 from tests.journal.made import any_event, sweep
 
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
@@ -110,7 +110,7 @@ def test_others_are_committed_within_a_tenth_of_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("ddtop.journal.writer.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ddtop.journal.write.writer.time.monotonic", lambda: now[0])
     with JournalWriter.open(tmp_path / "a.ddtop") as journal:
         journal.append(ev.RttMeasured(**T, rtt_ms=1.0))
         now[0] += 0.09
@@ -136,7 +136,7 @@ async def test_keep_flushed_needs_no_further_event(tmp_path: Path) -> None:
 _KILLED = """
 import os, sys
 from pathlib import Path
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.write.writer import JournalWriter
 from tests.journal.made import sweep
 from ddtop.events import DURABLE
 journal = JournalWriter.open(Path(sys.argv[1]), host="ct200")
@@ -194,7 +194,7 @@ _FOLLOW = """
 import sys, time
 from pathlib import Path
 from ddtop.events import RunEnded
-from ddtop.journal.reader import Follower
+from ddtop.journal.read.reader import Follower
 follower = Follower(Path(sys.argv[1]))
 seen, ended, deadline = [], False, time.monotonic() + 30
 print("ready", flush=True)
@@ -302,8 +302,8 @@ import subprocess, sys
 from pathlib import Path
 from ddtop import events as ev
 from ddtop.errors import JournalError
-from ddtop.journal.reader import JournalReader
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.read.reader import JournalReader
+from ddtop.journal.write.writer import JournalWriter
 folder = Path(sys.argv[1])
 if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder]).returncode:
     sys.exit(77)
@@ -447,7 +447,7 @@ def test_a_recording_in_a_folder_that_cannot_be_written_is_read(tmp_path: Path) 
     code = f"""
 import os
 from pathlib import Path
-from ddtop.journal.reader import read_state
+from ddtop.journal.read.reader import read_state
 {drop}
 print(len(read_state(Path({str(folder / "a.ddtop")!r})).cells), os.access({str(folder)!r}, os.W_OK))
 """

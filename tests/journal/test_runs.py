@@ -10,12 +10,12 @@ from ddtop import events as ev
 from ddtop import paths
 from ddtop.errors import JournalError, RefusedError, UsageError
 from ddtop.journal import places
-from ddtop.journal.history import History
-from ddtop.journal.reader import JournalReader
-from ddtop.journal.runs import check_continues, find_run, list_runs, new_path, resolve_run, run_info
-from ddtop.journal.state import apply, fold
-from ddtop.journal.thin import LogRef, Mark, choose
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.fold.apply import apply, fold
+from ddtop.journal.history.store import History
+from ddtop.journal.read.reader import JournalReader
+from ddtop.journal.read.runs import check_continues, find_run, list_runs, new_path, resolve_run, run_info
+from ddtop.journal.write.thin import LogRef, Mark, choose
+from ddtop.journal.write.writer import JournalWriter
 from tests.journal.made import Clock, spec, sweep
 
 PLAN = 'name = "demo"\n[model]\nname = "Qwen3.6-27B"\n'

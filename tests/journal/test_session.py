@@ -10,11 +10,12 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.errors import JournalError, RefusedError
-from ddtop.journal.replay import ReplaySession
-from ddtop.journal.session import Batch, LiveSession, Session, fold_batch
-from ddtop.journal.state import State, fold
-from ddtop.journal.timeline import Timeline
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.replay import ReplaySession
+from ddtop.journal.read.session import Batch, LiveSession, Session, fold_batch
+from ddtop.journal.read.timeline import Timeline
+from ddtop.journal.write.writer import JournalWriter
 from tests.journal.made import sweep
 
 T = {"at_s": 1.7e9 + 500, "mono_s": 500.0, "host": "ct200"}
@@ -98,7 +99,7 @@ async def test_a_live_session_follows_sends_and_follows_the_next_runner(
 async def test_a_recording_that_never_appears_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ddtop.journal.session.APPEAR_S", 0.15)
+    monkeypatch.setattr("ddtop.journal.read.session.APPEAR_S", 0.15)
     with pytest.raises(JournalError, match="did not appear"):
         await Viewer(LiveSession(tmp_path / "x.ddtop", viewer="v")).run()
 

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddtop import events as ev
-from ddtop.journal import fold as appliers
-from ddtop.journal.eta import Prior, sweep_eta
-from ddtop.journal.select import (
+from ddtop.journal.fold import apply as appliers
+from ddtop.journal.fold.apply import apply, fold
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.eta import Prior, sweep_eta
+from ddtop.journal.read.select import (
     advised_action,
     advised_alert,
     counts,
@@ -20,7 +22,6 @@ from ddtop.journal.select import (
     running_cell,
     tps,
 )
-from ddtop.journal.state import State, apply, fold
 from tests.journal.made import KINDS, SPECS, Clock, any_event, measured, restart, spec, sweep
 
 

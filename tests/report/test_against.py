@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ddtop import events as ev
-from ddtop.journal.state import State, fold
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
 from ddtop.report.against import against_baseline
 from ddtop.report.data import report_json
 from tests.journal.made import Clock, spec

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from ddtop import events as ev
 from ddtop.errors import JournalError
-from ddtop.journal.state import State, apply, fold
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.fold.apply import apply, fold
+from ddtop.journal.fold.state import State
+from ddtop.journal.write.writer import JournalWriter
 from ddtop.report import (
     Recording,
     charts,

@@ -26,8 +26,9 @@ from ddtop.demo.world import World
 from ddtop.errors import DdtopError, JournalError
 from ddtop.events import Attend, Command, CommandSeen, Event
 from ddtop.journal.commands import append_command
-from ddtop.journal.reader import JournalReader
-from ddtop.journal.state import State, apply
+from ddtop.journal.fold.apply import apply
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.reader import JournalReader
 from ddtop.plan import parse_plan
 from ddtop.runner import RunOptions, _pack
 
@@ -77,7 +78,7 @@ raise SystemExit(_main())
 """A runner whose constants (limits meant for real machines) are shorter."""
 
 
-QUICK = {"ddtop.sweep.collector.GPU_MS": 250}
+QUICK = {"ddtop.sweep.host.streams.GPU_MS": 250}
 """A start waits until the GPUs' memory is seen to be free: seen more often, that is quicker."""
 
 

@@ -41,9 +41,9 @@ b = { args = ["--speculative-algorithm", "DFLASH"] }
 c = { args = ["--random-seed", "3"] }
 """
 FAULTY = {
-    "ddtop.sweep.limits.TABLE_S": {},
-    "ddtop.sweep.limits.LEARNED_MIN_S": 3.0,
-    "ddtop.sweep.conductor.RETRY_PAUSE_S": 0.2,
+    "ddtop.sweep.shared.limits.TABLE_S": {},
+    "ddtop.sweep.shared.limits.LEARNED_MIN_S": 3.0,
+    "ddtop.sweep.configuration.bring_up.RETRY_PAUSE_S": 0.2,
 }
 
 

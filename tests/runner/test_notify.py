@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ddtop.events import AlertRaised, Note, RunEnded
-from ddtop.sweep import notify
-from ddtop.sweep.notify import Notifier
+from ddtop.sweep.tell import notify
+from ddtop.sweep.tell.notify import Notifier
 from tests.runner.rig import Rig
 
 SECRET = "T0P-53CR37-path-of-a-webhook"
@@ -104,7 +104,9 @@ def test_hooks_that_fail_cost_the_run_nothing(rig: Rig, hook: Hook) -> None:
         tail='[notify]\ncommand = ["/nonexistent/notify", "{title}"]\nwebhook_env = "DDTOP_TEST_HOOK"\n',
     )
     runner = rig.start(
-        plan, env={"DDTOP_TEST_HOOK": hook.url}, patch={"ddtop.sweep.conductor.RETRY_PAUSE_S": 0.2}
+        plan,
+        env={"DDTOP_TEST_HOOK": hook.url},
+        patch={"ddtop.sweep.configuration.bring_up.RETRY_PAUSE_S": 0.2},
     )
     assert runner.wait(60) == 10
     assert runner.states() == ["done", "failed"]

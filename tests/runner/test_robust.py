@@ -19,10 +19,10 @@ import asyncssh
 import pytest
 
 from ddtop import events as ev
-from ddtop.journal.state import State
-from ddtop.sweep.commander import Commander
-from ddtop.sweep.control import Control
-from ddtop.sweep.deck import Deck
+from ddtop.journal.fold.state import State
+from ddtop.sweep.commands import CommandHandler
+from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.requests import Requests
 from tests.runner.rig import Rig, Runner, alive, cmdline
 
 GET_FLAGS, SET_FLAGS, IMMUTABLE = 0x80086601, 0x40086602, 0x10
@@ -276,32 +276,32 @@ class Clock:
         self.wall, self.mono = 1_700_000_000.0, 100.0
 
 
-def made(clock: Clock) -> tuple[Commander, Control, list[ev.Event]]:
+def made(clock: Clock) -> tuple[CommandHandler, Requests, list[ev.Event]]:
     seen: list[ev.Event] = []
-    deck = Deck(
+    ctx = SweepContext(
         run_id="r", host_name="h", sink=seen.append, state=State(), sweep=None, wall=lambda: clock.wall, mono=lambda: clock.mono
     )  # fmt: skip
-    control = Control()
-    return Commander(deck, control, lambda: None), control, seen
+    requests = Requests()
+    return CommandHandler(ctx, requests, lambda: None), requests, seen
 
 
 @pytest.mark.parametrize("jump_s", [-7200.0, -30.0, 30.0, 86400.0])
 def test_viewers_outlive_a_jump_of_the_clock(jump_s: float) -> None:
     """The suspend of a laptop or NTP moves the wall clock; who is there is told by the monotonic one."""
     clock = Clock()
-    commander, control, _ = made(clock)
-    commander.take([ev.Attend(id="1", viewer="anna", at_s=clock.wall)])
+    command_handler, requests, _ = made(clock)
+    command_handler.take([ev.Attend(id="1", viewer="anna", at_s=clock.wall)])
     clock.wall += jump_s
     clock.mono += 5
-    commander.take([])
-    assert control.attended
-    commander.take([ev.Attend(id="2", viewer="anna", at_s=clock.wall)])
+    command_handler.take([])
+    assert requests.attended
+    command_handler.take([ev.Attend(id="2", viewer="anna", at_s=clock.wall)])
     clock.mono += 12
-    commander.take([])
-    assert control.attended, "its next sign of life counts, whatever the wall clock says"
+    command_handler.take([])
+    assert requests.attended, "its next sign of life counts, whatever the wall clock says"
     clock.mono += 4
-    commander.take([])
-    assert not control.attended
+    command_handler.take([])
+    assert not requests.attended
 
 
 @pytest.mark.parametrize(
@@ -310,10 +310,10 @@ def test_viewers_outlive_a_jump_of_the_clock(jump_s: float) -> None:
 def test_a_command_from_another_time_is_late(jump_s: float, outcome: str) -> None:
     """One that lay in the recording while the clock was set may be of any age: it is not obeyed."""
     clock = Clock()
-    commander, control, seen = made(clock)
+    command_handler, requests, seen = made(clock)
     command = ev.Pause(id="1", viewer="anna", at_s=clock.wall)
     clock.wall += jump_s
-    commander.take([command, command])
+    command_handler.take([command, command])
     (answer,) = [e for e in seen if isinstance(e, ev.CommandSeen)]
     assert answer.outcome == outcome and (outcome == "obeyed" or "given again" in answer.reason)
-    assert (control.paused_by == "anna") is (outcome == "obeyed")
+    assert (requests.paused_by == "anna") is (outcome == "obeyed")

@@ -15,8 +15,8 @@ import pytest
 from ddtop.errors import DdtopError, RefusedError
 from ddtop.events import HostConnected, ProbeTaken, StopRun
 from ddtop.journal.commands import append_command
-from ddtop.journal.reader import JournalReader
-from ddtop.journal.state import fold
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.read.reader import JournalReader
 from ddtop.plan import parse_plan
 from ddtop.runner import RunOptions, _pack, _unpack, run, spawn_runner
 from tests.stories.harness import plan_text

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.services.journal_json import parse_journal_json
-from ddtop.services.unitdiag import diagnose_unit
+from ddtop.services.journald.json_form import parse_journal_json
+from ddtop.services.unit.diagnosis import diagnose_unit
 from tests.sources.case_files import files, folders, wrong
 
 NOT_IN_THE_INPUT = {

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from ddtop.hosts.client import AgentHost
-from ddtop.journal.state import State, fold
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
 from ddtop.services.base import Launch
 from ddtop.services.process import ProcessService
-from ddtop.sweep.deck import Deck
-from ddtop.sweep.former import formers, remember_former, restore_all
+from ddtop.sweep.recovery.restore import original_states, remember_original, restore_all
+from ddtop.sweep.shared.context import SweepContext
 from tests.agent.helpers import agent, state_dir
 from tests.sweep.test_controller import make_sweep
 
@@ -30,9 +31,11 @@ SWEEPS = Launch(
 )
 
 
-def deck_on(events: list[Any], state: State | None = None) -> Deck:
+def deck_on(events: list[Any], state: State | None = None) -> SweepContext:
     sweep = replace(make_sweep(), launches={"k": SWEEPS}, model=None)
-    return Deck(run_id="run1", host_name="here", sink=events.append, state=state or State(), sweep=sweep)
+    return SweepContext(
+        run_id="run1", host_name="here", sink=events.append, state=state or State(), sweep=sweep
+    )
 
 
 async def first_line(host: AgentHost) -> str:
@@ -50,10 +53,10 @@ async def owner_starts(host: AgentHost, folder: Path) -> str:
     return await first_line(host)
 
 
-async def taken_over(host: AgentHost, deck: Deck) -> None:
+async def taken_over(host: AgentHost, ctx: SweepContext) -> None:
     """As a restart of the sweep does it."""
-    await remember_former(deck, host, "srv", run_id="run1")
-    service = deck.feed("srv").service
+    await remember_original(ctx, host, "srv", run_id="run1")
+    service = ctx.feed("srv").service
     assert isinstance(service, ProcessService)
     assert (await service._stopped(host)).rc == 0
     assert (await service.start(host, SWEEPS, "job")).rc == 0
@@ -77,7 +80,7 @@ async def test_it_comes_back_as_it_was_started(state_dir: Path, tmp_path: Path) 
             assert not list((state_dir / "processes" / "srv").glob("former-*")), (
                 "what was put back is forgotten"
             )
-            assert formers(later.state) == {}
+            assert original_states(later.state) == {}
         finally:
             await host.call("proc-stop", name="srv")
     assert not any("s3cret" in repr(event) for event in events)
@@ -88,10 +91,10 @@ async def test_one_that_the_run_never_touched_runs_on(state_dir: Path, tmp_path:
     async with agent(state_dir) as host:
         await owner_starts(host, tmp_path)
         shown = await host.call("proc-show", name="srv")
-        deck = deck_on(events)
-        await remember_former(deck, host, "srv", run_id="run1")
+        ctx = deck_on(events)
+        await remember_original(ctx, host, "srv", run_id="run1")
         try:
-            assert await restore_all(deck, host) == []
+            assert await restore_all(ctx, host) == []
             assert (await host.call("proc-show", name="srv"))["generation"] == shown["generation"]
         finally:
             await host.call("proc-stop", name="srv")
@@ -101,12 +104,12 @@ async def test_where_nothing_was_kept_that_is_said(state_dir: Path, tmp_path: Pa
     events: list[Any] = []
     async with agent(state_dir) as host:
         await owner_starts(host, tmp_path)
-        deck = deck_on(events)
-        await taken_over(host, deck)
+        ctx = deck_on(events)
+        await taken_over(host, ctx)
         for path in (state_dir / "processes" / "srv").glob("former-*"):
             path.unlink()
         try:
-            left = await restore_all(deck, host)
+            left = await restore_all(ctx, host)
             assert left == ["srv was started again by its command line alone: its environment was not kept"]
             assert (await first_line(host)).startswith("key= word= in ")
         finally:
@@ -116,7 +119,7 @@ async def test_where_nothing_was_kept_that_is_said(state_dir: Path, tmp_path: Pa
 async def test_one_that_did_not_run_is_stopped(state_dir: Path) -> None:
     events: list[Any] = []
     async with agent(state_dir) as host:
-        deck = deck_on(events)
-        await taken_over(host, deck)
-        assert await restore_all(deck, host) == []
+        ctx = deck_on(events)
+        await taken_over(host, ctx)
+        assert await restore_all(ctx, host) == []
         assert not (await host.call("proc-show", name="srv"))["active"]

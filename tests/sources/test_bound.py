@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddtop.sources.bound import DEFAULT, Bound, Thresholds, combine_bounds, diagnose_bound
-from ddtop.sources.gpu import QUERY_FIELDS, parse_loop_line
-from ddtop.sources.gpu_cells import reason_names
-from ddtop.sources.gpu_dmon import parse_dmon
-from ddtop.sources.gpu_sample import GpuSample
+from ddtop.sources.bound.diagnosis import DEFAULT, Bound, Thresholds, combine_bounds, diagnose_bound
+from ddtop.sources.gpu.cells import reason_names
+from ddtop.sources.gpu.dmon import parse_dmon
+from ddtop.sources.gpu.sample import GpuSample
+from ddtop.sources.gpu.stream import QUERY_FIELDS, parse_loop_line
 
 PHASES = Path(__file__).parents[1] / "data" / "nvidia-h200" / "phases.csv"
 WINDOW = 10  # 2 s at 5 Hz

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.sources.logdiag import diagnose_log
+from ddtop.sources.log.diagnosis import diagnose_log
 from tests.sources.case_files import files, folders, wrong
 
 

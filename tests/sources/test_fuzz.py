@@ -12,17 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddtop.engines import ENGINES
-from ddtop.engines.grammar import guess_engine, parse_line
-from ddtop.engines.serverargs import is_complete, parse_server_args
-from ddtop.services.journal_json import parse_journal_json
-from ddtop.services.showprops import parse_units, span_s, stamp_s
-from ddtop.services.unitdiag import diagnose_unit
-from ddtop.sources.catalogue import load_catalogue, match_line
+from ddtop.engines.log.grammar import guess_engine, parse_line
+from ddtop.engines.log.server_args import is_complete, parse_server_args
+from ddtop.services.journald.json_form import parse_journal_json
+from ddtop.services.unit.diagnosis import diagnose_unit
+from ddtop.services.unit.show import parse_units, span_s, stamp_s
 from ddtop.sources.causes import load_causes
-from ddtop.sources.kernellog import parse_kernel_line
-from ddtop.sources.logdiag import diagnose_log
-from ddtop.sources.logmetrics import log_metrics
-from ddtop.sources.scan import LogEntry, LogScanner
+from ddtop.sources.figures.log import log_metrics
+from ddtop.sources.kernel.log import parse_kernel_line
+from ddtop.sources.log.catalogue import load_catalogue, match_line
+from ddtop.sources.log.diagnosis import diagnose_log
+from ddtop.sources.log.scan import LogEntry, LogScanner
 from tests.sources.case_files import files, folders
 from tests.sources.healthy import LOGS
 

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddtop.sources.gpu import QUERY_FIELDS, TickGrouper, parse_loop_line, stamp_ms, to_reading, without_field
-from ddtop.sources.gpu_csv import build_sample, field_name, fields_of_command, parse_query_csv, split_row
-from ddtop.sources.gpu_sample import GpuSample, GpuTrouble, sample_dict
+from ddtop.sources.gpu.csv import build_sample, field_name, fields_of_command, parse_query_csv, split_row
+from ddtop.sources.gpu.sample import GpuSample, GpuTrouble, sample_dict
+from ddtop.sources.gpu.stream import (
+    QUERY_FIELDS,
+    TickGrouper,
+    parse_loop_line,
+    stamp_ms,
+    to_reading,
+    without_field,
+)
 
 DATA = Path(__file__).parents[1] / "data" / "nvidia-h200"
 FIELDS = [

@@ -10,7 +10,7 @@ import pynvml
 import pytest
 
 from ddtop.errors import HostError
-from ddtop.sources.nvml import NvmlSource
+from ddtop.sources.gpu.nvml import NvmlSource
 
 
 class FakeNvmlError(Exception):

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from ddtop.engines.grammar import LogFact
-from ddtop.sources.logdiag import first_cause, judge
-from ddtop.sources.scan import Hit, LogEntry, LogScanner
+from ddtop.engines.log.grammar import LogFact
+from ddtop.sources.log.diagnosis import first_cause, judge
+from ddtop.sources.log.scan import Hit, LogEntry, LogScanner
 from tests.sources.healthy import LLAMA, SGLANG, VLLM
 
 

@@ -30,9 +30,10 @@ import pyte
 from ddtop.errors import JournalError
 from ddtop.events import AlertRaised, CellMeasured, CellStateSet, Command, Event, MarkBroken
 from ddtop.journal.commands import append_command
+from ddtop.journal.fold.apply import apply
+from ddtop.journal.fold.state import State
 from ddtop.journal.locks import holder, recording_lock
-from ddtop.journal.reader import JournalReader
-from ddtop.journal.state import State, apply
+from ddtop.journal.read.reader import JournalReader
 from tests.bed.config import REPO
 
 BASELINE = "a"

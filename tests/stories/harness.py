@@ -24,8 +24,9 @@ from typing import Any
 from ddtop.errors import JournalError
 from ddtop.events import AlertRaised, CellMeasured, CellStarted, Command, Event, RestartReady
 from ddtop.journal.commands import append_command
-from ddtop.journal.reader import JournalReader
-from ddtop.journal.state import State, fold
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.reader import JournalReader
 from ddtop.plan import parse_plan
 from ddtop.runner import RunOptions, _pack
 from tests.bed.client import Bed

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ddtop.journal.state import State
+from ddtop.journal.fold.state import State
 from tests.stories.desk import Desk
 from tests.stories.harness import plan_text
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from ddtop.events import CellOutputs
-from ddtop.journal.state import State, fold
-from ddtop.journal.views import CellView
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import CellView
 from ddtop.report.data import report_json
-from ddtop.sweep.answers import answers_of
+from ddtop.sweep.cell.accuracy_guard import answers_of
 from tests.stories.harness import Runner, alerts, plan_text, states_of
 
 FAST = ("SPEED=20", "LOAD_S=2", "WARM_S=0.3")

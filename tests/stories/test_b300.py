@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from ddtop.events import AlertRaised, CellMeasured, Event
-from ddtop.journal.state import State, fold
-from ddtop.journal.views import CellView
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import CellView
 from ddtop.report.data import report_json
 from tests.bed.config import REPO
 from tests.stories.harness import Runner, alerts, left_behind, noted, states_of, took

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from ddtop.agent.loadgen.records import unpack
-from ddtop.bench.requests import read_request
+from ddtop.bench.figures.requests import read_request
 from ddtop.events import CellMeasured, CellOutputs, Event
-from ddtop.journal.state import State, fold
-from ddtop.sweep.answers import answers_of
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
+from ddtop.sweep.cell.accuracy_guard import answers_of
 from tests.stories.harness import Runner, left_behind, noted, took
 
 PLAN = """
@@ -42,7 +43,7 @@ none = {}
 baseline = "none"
 [[workload]]
 name = "prose"
-prompts = ["Tell the story of a lighthouse keeper who rang a bell all night.", "Explain how bread rises.", "How is a bridge tested?"]
+prompts = ["Tell the story of a lighthouse gate_reader who rang a bell all night.", "Explain how bread rises.", "How is a bridge tested?"]
 output_tokens = [@TOKENS@]
 [sampling]
 temperature = 0

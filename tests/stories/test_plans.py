@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from ddtop.events import CellMeasured, CellStarted, Event
-from ddtop.journal.state import State, fold
-from ddtop.journal.views import CellView
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import CellView
 from ddtop.plan import parse_plan
 from ddtop.plan.cells import expand
 from ddtop.report.data import report_json

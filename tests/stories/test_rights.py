@@ -18,7 +18,7 @@ import pytest
 
 from ddtop.errors import JournalError
 from ddtop.events import GateSeen
-from ddtop.journal.reader import read_state
+from ddtop.journal.read.reader import read_state
 from tests.bed import trouble
 from tests.bed.config import REPO
 from tests.stories.harness import Runner, alerts, plan_text, ready_configs, states_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ddtop.events import AlertRaised, Event, StepTaken
-from ddtop.journal.state import State
+from ddtop.journal.fold.state import State
 from tests.stories.desk import Desk, Terminal, assert_once_each, finished, served
 from tests.stories.harness import states_of, took
 from tests.stories.moments import CELLS, MARKS, MOMENTS, REQUESTS, at_moment, faults, plan

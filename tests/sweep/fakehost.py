@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ddtop.agent.jobdir import spec_hash
+from ddtop.agent.jobs.folder import spec_hash
 from ddtop.errors import AgentError, HostLostError
 from ddtop.hosts.base import Hello
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from ddtop.agent.journal import Joiner
+from ddtop.agent.service.journal import Joiner
 from ddtop.hosts.base import Hello
 from tests.sweep.fakehost import FakeConnector, FakeHost, World
 

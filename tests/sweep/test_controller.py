@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from ddtop import events as ev
 from ddtop.hosts.reconnect import Backoff
-from ddtop.journal.state import State, fold
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
 from ddtop.services.base import Launch
 from ddtop.sweep.controller import Controller, Outcome
-from ddtop.sweep.deck import Deck
-from ddtop.sweep.policy import Policy
-from ddtop.sweep.sweepplan import Bench, ModelWanted, Sweep
+from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.plan import Bench, ModelWanted, Sweep
+from ddtop.sweep.shared.policy import Policy
 from tests.sweep.fakehost import FakeConnector, JumpingSelector, World, run_jumping
 
 CONFIGS = ("a", "b", "c")
@@ -84,7 +85,7 @@ class Rig:
             elif self.on_event is not None and boxed:
                 loop.call_soon(self.on_event, event, boxed[0])
 
-        deck = Deck(
+        ctx = SweepContext(
             run_id="r",
             host_name="fake",
             sink=sink,
@@ -93,16 +94,16 @@ class Rig:
             mono=loop.time,
             wall=lambda: 1e9 + loop.time(),
         )
-        deck.emit(
+        ctx.emit(
             ev.RunStarted,
             run_id="r",
             name="t",
             mode="sweep",
             segment=state.run.segment + 1 if self.events else 0,
         )
-        deck.emit(ev.CellsPlanned, cells=self.sweep.cells)
+        ctx.emit(ev.CellsPlanned, cells=self.sweep.cells)
         controller = Controller(
-            deck, FakeConnector(self.world), self._poll, backoff=Backoff(first_s=0.5, most_s=2.0)
+            ctx, FakeConnector(self.world), self._poll, backoff=Backoff(first_s=0.5, most_s=2.0)
         )
         boxed.append(controller)
         self.world.wake()
@@ -115,7 +116,7 @@ class Rig:
             raise Dead
         self.world.forget_loop()
         outcome = work.result()
-        deck.emit(ev.RunEnded, outcome=outcome.word, exit_code=0)
+        ctx.emit(ev.RunEnded, outcome=outcome.word, exit_code=0)
         return outcome
 
     def _poll(self) -> list[ev.AnyCommand]:

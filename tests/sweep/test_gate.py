@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ddtop.services.readings import ListenerReading, UnitReading
-from ddtop.sweep.gate import ORDER, ArgsReading, GateReadings, MarkReading, TokenReading, gate
+from ddtop.sweep.start.gate import ORDER, ArgsReading, GateReadings, MarkReading, TokenReading, gate
 
 OLD, NEW = "a" * 32, "b" * 32
 UNIT = UnitReading(

@@ -9,9 +9,10 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.errors import HostUnreachableError
-from ddtop.journal.state import State, fold
-from ddtop.sweep.deck import Deck
-from ddtop.sweep.link import Link
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
+from ddtop.sweep.host.link import Link
+from ddtop.sweep.shared.context import SweepContext
 
 
 class Refusing:
@@ -31,10 +32,10 @@ class Refusing:
 async def test_when_it_is_over(attended: bool, after_s: float, over: bool) -> None:
     now = [100.0]
     seen: list[ev.Event] = []
-    deck = Deck(
+    ctx = SweepContext(
         run_id="r", host_name="ct200", sink=seen.append, state=State(), sweep=None, mono=lambda: now[0]
     )
-    link = Link(deck, Refusing(), ())  # type: ignore[arg-type]  # as much of a connector as a link needs
+    link = Link(ctx, Refusing(), ())  # type: ignore[arg-type]  # as much of a connector as a link needs
     assert not link.is_over(attended, 60.0)
     with pytest.raises(HostUnreachableError):
         await link.run()  # never reached: the caller's to say

@@ -16,9 +16,9 @@ import pytest
 from ddtop import events as ev
 from ddtop.sweep.controller import Controller
 from tests.sweep.fakehost import SCRIPT, run_jumping
-from tests.sweep.test_commandbench import command_rig
+from tests.sweep.test_external_benchmark import command_rig
 from tests.sweep.test_controller import Dead, Rig
-from tests.sweep.test_former import UNIT, own, started_by_owner
+from tests.sweep.test_restore import UNIT, own, started_by_owner
 from tests.sweep.test_script import script_rig
 
 SEGMENTS = 4

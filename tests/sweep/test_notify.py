@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ddtop.events import AlertRaised, RunEnded
-from ddtop.plan.read import NOTIFY_NAMES
-from ddtop.sweep.notify import Notifier
+from ddtop.plan.read.plan import NOTIFY_NAMES
+from ddtop.sweep.tell.notify import Notifier
 
 ALERT = AlertRaised(
     at_s=1.0, mono_s=1.0, host="ct200", alert_id="a1", title="NOT STARTING?", verdict="failed", cause="cuda-oom",

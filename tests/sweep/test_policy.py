@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddtop.sweep.policy import Past, Policy, decide, decide_cell, parse_rule
+from ddtop.sweep.shared.policy import Past, Policy, decide, decide_cell, parse_rule
 
 DEFAULT = Policy()
 

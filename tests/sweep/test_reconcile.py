@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ddtop import events as ev
-from ddtop.journal.state import State, fold
-from ddtop.sweep.reconcile import consequences, gpu_memory, reconcile
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
+from ddtop.sweep.recovery.reconcile import consequences, gpu_memory, reconcile
 from tests.sweep.test_controller import make_sweep
 
 SWEEP = make_sweep()

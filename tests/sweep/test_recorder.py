@@ -9,8 +9,8 @@ import pytest
 
 from ddtop.errors import JournalError
 from ddtop.events import Note
-from ddtop.journal.reader import JournalReader
-from ddtop.journal.writer import JournalWriter
+from ddtop.journal.read.reader import JournalReader
+from ddtop.journal.write.writer import JournalWriter
 from ddtop.sweep.recorder import WORDS, Recorder
 
 

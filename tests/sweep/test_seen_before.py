@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ddtop import events as ev
-from ddtop.journal.history import CauseSeen, History
-from ddtop.sweep.deck import Deck
-from ddtop.sweep.recall import learn_from, recall_causes
+from ddtop.journal.history.store import CauseSeen, History
+from ddtop.sweep.setup.history import learn_from, recall_causes
+from ddtop.sweep.shared.context import SweepContext
 from tests.sweep import test_controller
 from tests.sweep.test_controller import Rig
 
@@ -33,12 +33,12 @@ def recalling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every run begins as the runner begins it: by recalling."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
-    def make(**fields: Any) -> Deck:
-        deck = Deck(**fields)
-        recall_causes(deck)
-        return deck
+    def make(**fields: Any) -> SweepContext:
+        ctx = SweepContext(**fields)
+        recall_causes(ctx)
+        return ctx
 
-    monkeypatch.setattr(test_controller, "Deck", make)
+    monkeypatch.setattr(test_controller, "SweepContext", make)
 
 
 def test_the_second_run_knows_what_helped_in_the_first() -> None:
@@ -71,7 +71,7 @@ def test_an_older_history_file_takes_the_new_columns(tmp_path: Path) -> None:
     """The file of a version before causes had engine and driver is migrated, and its causes stay."""
     import sqlite3
 
-    from ddtop.journal import history as module
+    from ddtop.journal.history import store as module
 
     path = tmp_path / "history.db"
     db = sqlite3.connect(path, isolation_level=None)

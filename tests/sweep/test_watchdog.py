@@ -9,11 +9,12 @@ import pytest
 from ddtop.events import Evidence
 from ddtop.services.causes import load_causes
 from ddtop.services.readings import ListenerReading, UnitReading, read_unit
-from ddtop.sweep.gate import ArgsReading, TokenReading
-from ddtop.sweep.limits import Limits
-from ddtop.sweep.progress import ActivityReading, advance, begin, evidence, log_line
-from ddtop.sweep.start import Answer, CallReading, CauseReading, GpuLook, StartReadings
-from ddtop.sweep.watchdog import judge, quiet_limit_s
+from ddtop.sweep.shared.limits import Limits
+from ddtop.sweep.shared.verdict import CauseReading
+from ddtop.sweep.start.gate import ArgsReading, TokenReading
+from ddtop.sweep.start.progress import ActivityReading, advance, begin, evidence, log_line
+from ddtop.sweep.start.readings import Answer, CallReading, GpuLook, StartReadings
+from ddtop.sweep.start.watchdog import judge, quiet_limit_s
 
 OLD, NEW = "a" * 32, "b" * 32
 OLD_UNIT = UnitReading(unit="s.service", at=0.0, active="active", sub="running", main_pid=8, generation=OLD)

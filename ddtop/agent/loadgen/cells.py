@@ -14,14 +14,14 @@ import time
 from typing import Any, Callable, Dict
 from urllib.parse import urlsplit
 
-from . import pressure
 from .body import RequestBuilder
-from .context import corpus, fit_context, random_words
+from .context_text import corpus, fit_context, random_words
 from .counters import METRICS_PATH, AskError, ask, count_tokens, flush_cache, read_counters
-from .gpu import GpuSampler
-from .procs import process_count, run_shards
+from .machine import pressure
+from .machine.gpu import GpuSampler
 from .records import pack, token_bins
 from .spec import LoadSpec, SpecError, load_spec
+from .window.shards import process_count, run_shards
 
 SCHEMA = 1
 Tell = Callable[[Dict[str, Any]], None]

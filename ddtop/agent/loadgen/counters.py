@@ -12,8 +12,8 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
-from .conn import tls_context
-from .http1 import HttpError, ResponseReader
+from .http.http1 import HttpError, ResponseReader
+from .window.connection import tls_context
 
 LINE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{.*\})?\s+(\S+)")
 KEEP = re.compile(r"^(sglang|vllm|llamacpp)[:_]")

@@ -16,8 +16,8 @@ import sys
 import time
 from typing import Any
 
-from .clock import ANCILLARY, STAMP, ClockMap, ask_for_stamps
-from .poller import READ, WRITE, Poller
+from .window.clock import ANCILLARY, STAMP, ClockMap, ask_for_stamps
+from .window.poller import READ, WRITE, Poller
 
 now = time.monotonic_ns
 TEXT = " tok"

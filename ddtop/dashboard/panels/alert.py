@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ddtop.dashboard.paint import Line, Span, crop, line, pad, spread, wrap_text
+from ddtop.dashboard.draw.paint import Line, Span, crop, line, pad, spread, wrap_text
+from ddtop.dashboard.draw.text import duration
 from ddtop.dashboard.panels.steps import asking, under_way_line
-from ddtop.dashboard.text import duration
 from ddtop.events import StepsPlanned
-from ddtop.journal.select import advised_alert
-from ddtop.journal.state import State
-from ddtop.journal.views import AlertView
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import AlertView
+from ddtop.journal.read.select import advised_alert
 
 CALM_VERDICTS = {"slow"}
 

@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ddtop.dashboard.metrics import COLUMNS
-from ddtop.dashboard.paint import Line, line, wrap_text
+from ddtop.dashboard.draw.metrics import COLUMNS
+from ddtop.dashboard.draw.paint import Line, line, wrap_text
+from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, bar, clock, duration, sparkline, tokens, whole
 from ddtop.dashboard.panels.gpus import bucketed
-from ddtop.dashboard.text import (
-    CELL_GLYPH,
-    CELL_ROLE,
-    bar,
-    clock,
-    duration,
-    sparkline,
-    tokens,
-    whole,
-)
-from ddtop.journal.select import Matrix, metric_value, remaining
-from ddtop.journal.state import State
-from ddtop.journal.views import AttemptView, CellView
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import AttemptView, CellView
+from ddtop.journal.read.select import Matrix, metric_value, remaining
 
 QUANTILES = ("p50", "p90", "p99", "max")
 DISTRIBUTIONS = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from ddtop.dashboard.paint import Line, Span
+from ddtop.dashboard.draw.paint import Line, Span
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ddtop.dashboard.paint import Line, crop, line
-from ddtop.dashboard.text import duration, size, unit_name
-from ddtop.journal.state import State
+from ddtop.dashboard.draw.paint import Line, crop, line
+from ddtop.dashboard.draw.text import duration, size, unit_name
+from ddtop.journal.fold.state import State
 
 ACTIVE_ROLE = {
     "active": ("●", "ok"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddtop.dashboard.paint import Line, Span, crop, fit_text, line, pad, width_of, wrap_text
-from ddtop.dashboard.text import UNKNOWN, bar, duration, gib, sparkline, whole
+from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, line, pad, width_of, wrap_text
+from ddtop.dashboard.draw.text import UNKNOWN, bar, duration, gib, sparkline, whole
 from ddtop.events import BoundDiagnosed
-from ddtop.journal.state import State
-from ddtop.journal.views import GpuPoint, GpuView
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import GpuPoint, GpuView
 
 STALE_S = 5.0
 """A reading older than this is dimmed and says its age."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddtop.dashboard.paint import Line, Span, line, pad, width_of
-from ddtop.dashboard.text import clock, duration, size, unit_name
-from ddtop.journal.eta import sweep_eta
-from ddtop.journal.select import counts
-from ddtop.journal.state import State
+from ddtop.dashboard.draw.paint import Line, Span, line, pad, width_of
+from ddtop.dashboard.draw.text import clock, duration, size, unit_name
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.eta import sweep_eta
+from ddtop.journal.read.select import counts
 
 DROPS = ("rtt", "up", "bad", "name", "unit", "title", "eta", "service")
 """What is left out where the line is too short, the first first."""

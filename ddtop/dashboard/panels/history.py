@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddtop.dashboard.paint import Item, Line, line, wrap_text
-from ddtop.dashboard.text import clock, duration
-from ddtop.journal.state import State
-from ddtop.journal.views import AlertView, RestartView
+from ddtop.dashboard.draw.paint import Item, Line, line, wrap_text
+from ddtop.dashboard.draw.text import clock, duration
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import AlertView, RestartView
 
 Below = str | tuple[str, str]
 """Words that stand below an entry; with a key where enter opens something."""

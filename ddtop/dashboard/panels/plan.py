@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ddtop.dashboard.paint import Item, Line, line
-from ddtop.dashboard.text import CELL_GLYPH, CELL_ROLE, duration, many, rate, tokens
-from ddtop.journal.eta import sweep_eta
-from ddtop.journal.select import counts, metric_value
-from ddtop.journal.state import State
-from ddtop.journal.views import CellView
+from ddtop.dashboard.draw.paint import Item, Line, line
+from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, duration, many, rate, tokens
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.eta import sweep_eta
+from ddtop.journal.read.select import counts, metric_value
 
 FACTS = ("done", "running", "planned", "failed", "broken", "skipped", "interrupted")
 

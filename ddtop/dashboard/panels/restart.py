@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ddtop.dashboard.paint import Line, Span, crop, fit_text, line, width_of
-from ddtop.dashboard.text import bar, duration, size, unit_name
+from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, line, width_of
+from ddtop.dashboard.draw.text import bar, duration, size, unit_name
 from ddtop.events import AlertRaised, GatePartName, Phase
-from ddtop.journal.state import State
-from ddtop.journal.views import PhaseView, RestartView, StageView
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import PhaseView, RestartView, StageView
 
 PHASES: tuple[tuple[Phase, str], ...] = (
     ("stopping", "stop"),

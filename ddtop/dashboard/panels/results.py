@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddtop.dashboard.metrics import ACCEPT, COLUMNS, J_TOKEN, TOK_S, Metric
-from ddtop.dashboard.paint import Item, Line, fit_text, line
-from ddtop.dashboard.text import CELL_GLYPH, CELL_ROLE, UNKNOWN, times, tokens
-from ddtop.journal.state import State
-from ddtop.journal.views import CellView
+from ddtop.dashboard.draw.metrics import ACCEPT, COLUMNS, J_TOKEN, TOK_S, Metric
+from ddtop.dashboard.draw.paint import Item, Line, fit_text, line
+from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, UNKNOWN, times, tokens
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import CellView
 
 _BUDGET = re.compile(r"(\d+)$")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
-from ddtop.dashboard.paint import Line, line, selected, wrap_text
-from ddtop.dashboard.text import duration
+from ddtop.dashboard.draw.paint import Line, line, selected, wrap_text
+from ddtop.dashboard.draw.text import duration
 from ddtop.events import Step, StepsPlanned
-from ddtop.journal.state import State
+from ddtop.journal.fold.state import State
 
 StepState = Literal["started", "done", "failed", "left-out"]
 

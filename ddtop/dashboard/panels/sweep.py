@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddtop.dashboard.paint import Line, Span, crop, fit_text, line, pad, selected
-from ddtop.dashboard.text import CELL_GLYPH, CELL_ROLE, SPINNER, bar, rate, times
-from ddtop.journal.select import Column, Matrix, MatrixCell, Row, short_count
-from ddtop.journal.state import State
+from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, line, pad, selected
+from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, SPINNER, bar, rate, times
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.select import Column, Matrix, MatrixCell, Row, short_count
 
 CONFIG_MAX = 18
 WIDE, NARROW = 15, 11

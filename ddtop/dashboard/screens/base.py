@@ -11,8 +11,8 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
 from ddtop.dashboard import keys
+from ddtop.dashboard.draw.paint import Line, clean
 from ddtop.dashboard.guard import Guarded
-from ddtop.dashboard.paint import Line, clean
 from ddtop.dashboard.panels.footer import Hint, footer_line
 from ddtop.dashboard.panels.header import header_line
 from ddtop.dashboard.widgets.panel import Panel

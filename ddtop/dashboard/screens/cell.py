@@ -6,13 +6,13 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from ddtop.dashboard import keys
-from ddtop.dashboard.logbuffer import level_of
-from ddtop.dashboard.paint import Item, line
+from ddtop.dashboard.draw.paint import Item, line
+from ddtop.dashboard.draw.text import clock
+from ddtop.dashboard.log_window import level_of
 from ddtop.dashboard.panels.cell import cell_lines, cell_title, excerpt_bounds, metrics_rows
 from ddtop.dashboard.screens.base import DdScreen, set_title
-from ddtop.dashboard.text import clock
 from ddtop.dashboard.widgets.listpanel import ListPanel
-from ddtop.journal.views import CellView
+from ddtop.journal.fold.views import CellView
 
 EXCERPT = 400
 """Lines of the log excerpt at most."""

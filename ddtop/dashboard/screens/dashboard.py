@@ -9,8 +9,10 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Input
 
-from ddtop.dashboard import arrange, keys
-from ddtop.dashboard.paint import Line
+from ddtop.dashboard import keys
+from ddtop.dashboard.draw import layout as arrange
+from ddtop.dashboard.draw.paint import Line
+from ddtop.dashboard.draw.text import duration
 from ddtop.dashboard.panels.alert import alert_lines, trouble_lines
 from ddtop.dashboard.panels.found import found_lines
 from ddtop.dashboard.panels.gpus import gpu_lines, gpu_title
@@ -18,12 +20,11 @@ from ddtop.dashboard.panels.restart import restart_lines, restart_title
 from ddtop.dashboard.panels.sweep import matrix_lines, sweep_title
 from ddtop.dashboard.screens.base import DdScreen, set_title
 from ddtop.dashboard.screens.logpane import LogPane
-from ddtop.dashboard.text import duration
 from ddtop.dashboard.widgets.logview import LogView
 from ddtop.dashboard.widgets.panel import Panel
 from ddtop.dashboard.widgets.sweeppanel import SweepPanel
-from ddtop.journal.select import tps
-from ddtop.journal.state import State
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.select import tps
 
 RESTART_SHORT, RESTART_TALL = 4, 9
 

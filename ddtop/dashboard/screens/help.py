@@ -9,9 +9,9 @@ from textual.binding import ActiveBinding
 from textual.containers import Vertical
 
 from ddtop.dashboard import keys
-from ddtop.dashboard.paint import Item, Line, crop, line
+from ddtop.dashboard.draw.paint import Item, Line, crop, line
+from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE
 from ddtop.dashboard.screens.base import DdModal, set_title
-from ddtop.dashboard.text import CELL_GLYPH, CELL_ROLE
 from ddtop.dashboard.widgets.listpanel import ListPanel
 
 LEGEND = (

@@ -10,12 +10,12 @@ from textual.containers import Container
 from textual.widgets import Input
 
 from ddtop.dashboard import keys
+from ddtop.dashboard.draw.text import unit_name
 from ddtop.dashboard.guard import Guarded
-from ddtop.dashboard.logbuffer import LEVELS, Filter, FilterError, LogBuffer, parse_filter
+from ddtop.dashboard.log_window import LEVELS, Filter, FilterError, LogBuffer, parse_filter
 from ddtop.dashboard.screens.base import set_title
-from ddtop.dashboard.text import unit_name
 from ddtop.dashboard.widgets.logview import LogView
-from ddtop.journal.state import State
+from ddtop.journal.fold.state import State
 
 START_WORD = {"this": "this start", "previous": "previous start", "all": "all starts"}
 HELP_LINE = "words · !hide · ~regex · enter keeps it, esc ends it"

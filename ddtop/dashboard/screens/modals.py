@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from ddtop.dashboard import keys
-from ddtop.dashboard.paint import Line, line, wrap_text
+from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.screens.base import DdModal, set_title
 from ddtop.dashboard.widgets.panel import Panel
 

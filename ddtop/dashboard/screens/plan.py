@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 
 from ddtop.dashboard import keys
-from ddtop.dashboard.paint import plain
+from ddtop.dashboard.draw.paint import plain
 from ddtop.dashboard.panels.plan import plan_head, plan_items
 from ddtop.dashboard.screens.base import DdScreen, set_title
 from ddtop.dashboard.widgets.listpanel import ListPanel

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from ddtop.dashboard import keys
-from ddtop.dashboard.paint import Item, line
+from ddtop.dashboard.draw.paint import Item, line
 from ddtop.dashboard.panels.results import (
     Sort,
     plots,

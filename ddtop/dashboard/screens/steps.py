@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 
 from ddtop.dashboard import keys
-from ddtop.dashboard.paint import Line, line, wrap_text
+from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.panels.steps import asking, countdown_line, steps_lines, taken
 from ddtop.dashboard.screens.base import DdModal, set_title
 from ddtop.dashboard.widgets.panel import Panel

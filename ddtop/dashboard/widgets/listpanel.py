@@ -14,7 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ddtop.dashboard import keys
-from ddtop.dashboard.paint import Item, Line, clean, pad, selected, width_of
+from ddtop.dashboard.draw.paint import Item, Line, clean, pad, selected, width_of
 from ddtop.dashboard.widgets.roles import role_styles
 
 

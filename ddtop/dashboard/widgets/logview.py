@@ -17,9 +17,9 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ddtop.dashboard.logbuffer import Entry, Filter, LogBuffer, LogIndex, level_of
-from ddtop.dashboard.paint import clean
-from ddtop.dashboard.text import clock, unit_name
+from ddtop.dashboard.draw.paint import clean
+from ddtop.dashboard.draw.text import clock, unit_name
+from ddtop.dashboard.log_window import Entry, Filter, LogBuffer, LogIndex, level_of
 from ddtop.dashboard.widgets.roles import role_styles
 
 _LEVEL_MARK = {"error": ("✗", "bad"), "warn": ("!", "warn"), "info": (" ", "text"), "debug": (" ", "dim")}

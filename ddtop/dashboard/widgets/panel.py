@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ddtop.dashboard.paint import Line, Span, clean
+from ddtop.dashboard.draw.paint import Line, Span, clean
 from ddtop.dashboard.widgets.roles import role_styles
 
 Draw = Callable[[int, int], Sequence[Line]]

@@ -9,7 +9,7 @@ from textual.color import Color, ColorParseError
 from textual.content import Content
 from textual_plotext import PlotextPlot
 
-from ddtop.dashboard.paint import clean
+from ddtop.dashboard.draw.paint import clean
 from ddtop.dashboard.panels.results import Plot
 
 INKS = ("dd-accent", "dd-hot", "dd-spark", "dd-ok", "dd-warn", "dd-bad", "dd-label", "dd-run")

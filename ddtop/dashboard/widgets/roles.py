@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.style import Style as RichStyle
 from textual.color import Color, ColorParseError
 
-from ddtop.dashboard.paint import ROLES
+from ddtop.dashboard.draw.paint import ROLES
 
 BOLD = {"title", "key", "bad", "run", "value"}
 """Roles that are also bold, so that they stand out where there is no colour."""

@@ -1,0 +1,1 @@
+"""GPU readings through nvidia-smi."""

@@ -1,0 +1,1 @@
+"""Readings of the host itself: facts, processes, ports, files, HTTP on loopback."""

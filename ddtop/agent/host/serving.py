@@ -1,0 +1,114 @@
+"""Serving processes found by their command lines, and what logind does to a user who has left."""
+
+from __future__ import annotations
+
+import glob
+from typing import Any, Dict, List, Optional, Tuple
+
+from ..rights import Rights, lingers
+from .facts import cgroup_of, read_text, start_ticks_of, unit_of_cgroup
+from .processes import all_pids, cmdline
+
+DEFAULT_PORTS = {"sglang": 30000, "vllm": 8000, "llamacpp": 8080}
+LOGIND = ("/etc/systemd/logind.conf", "/run/systemd/logind.conf", "/usr/lib/systemd/logind.conf")
+
+
+def engine_of(words: List[str]) -> Optional[str]:
+    """The engine a command line serves with.
+
+    >>> engine_of(["python3", "-m", "sglang.launch_server", "--tp", "8"])
+    'sglang'
+    >>> engine_of(["/usr/bin/python3", "/venv/bin/vllm", "serve", "Qwen/Qwen3"])
+    'vllm'
+    >>> engine_of(["/opt/llama.cpp/llama-server", "-m", "x.gguf"])
+    'llamacpp'
+    >>> engine_of(["grep", "sglang.launch_server"]) is None
+    True
+    """
+    if not words:
+        return None
+    names = [word.rsplit("/", 1)[-1] for word in words[:6]]
+    if names[0] == "llama-server" or names[0].startswith("llama-server"):
+        return "llamacpp"
+    if not (names[0].startswith("python") or names[0] in ("vllm", "sglang")):
+        return None
+    for index, name in enumerate(names):
+        after_m = index > 0 and names[index - 1] == "-m"
+        if after_m and name in ("sglang.launch_server", "sglang.serve"):
+            return "sglang"
+        if after_m and name.startswith("vllm.entrypoints"):
+            return "vllm"
+        if name in ("sglang", "vllm") and names[index + 1 : index + 2] == ["serve"]:
+            return name
+        if name == "launch_server.py" and "sglang" in " ".join(words[:4]):
+            return "sglang"
+    return None
+
+
+def option(words: List[str], *names: str) -> Optional[str]:
+    """The value of an option in a command line: `--port 1` or `--port=1`; the last one counts.
+
+    >>> option(["x", "--port", "1", "--port=2"], "--port")
+    '2'
+    """
+    value = None
+    for index, word in enumerate(words):
+        key, sep, rest = word.partition("=")
+        if key in names:
+            value = rest if sep else (words[index + 1] if index + 1 < len(words) else None)
+    return value
+
+
+def find_servers() -> List[Dict[str, Any]]:
+    """SERVER: {"pid", "start_ticks", "engine", "cmdline", "port", "model", "cgroup", "unit"} of top processes."""
+    found: Dict[int, Tuple[int, Dict[str, Any]]] = {}
+    for pid in all_pids():
+        words = cmdline(pid)
+        engine = engine_of(words)
+        stat = read_text("/proc/%d/stat" % pid) if engine else None
+        if engine is None or not stat:
+            continue
+        port = option(words, "--port")
+        group = cgroup_of(pid)
+        row = {
+            "pid": pid,
+            "start_ticks": start_ticks_of(stat),
+            "engine": engine,
+            "cmdline": words,
+            "port": int(port) if port and port.isdigit() else DEFAULT_PORTS[engine],
+            "model": option(words, "--model-path", "--model", "-m" if engine == "llamacpp" else "--model"),
+            "cgroup": group,
+            "unit": unit_of_cgroup(group),
+        }
+        found[pid] = (int(stat[stat.rindex(")") + 2 :].split()[1]), row)
+    return [row for parent, row in found.values() if parent not in found]
+
+
+def setting(text: str, key: str) -> Optional[str]:
+    """The last value of KEY= in an ini text, comments left out."""
+    value = None
+    for line in text.splitlines():
+        name, sep, rest = line.strip().partition("=")
+        if sep and name.strip() == key:
+            value = rest.strip()
+    return value
+
+
+def remove_ipc(rights: Rights) -> Dict[str, bool]:
+    """{"remove_ipc": bool}: whether logind deletes this user's /dev/shm files with his last session.
+
+    root and system users are exempt; absent where logind is not.
+    """
+    if "systemd" not in rights.can or not glob.glob("/run/systemd/seats") + glob.glob("/run/systemd/users"):
+        return {}
+    value = None
+    for base in reversed(LOGIND):
+        for path in [base, *sorted(glob.glob(base + ".d/*.conf"))]:
+            value = setting(read_text(path) or "", "RemoveIPC") or value
+    on = (value or "yes").lower() in ("yes", "true", "1", "on")  # systemd's own default
+    return {"remove_ipc": on and rights.uid >= 1000 and not lingers(rights.user)}
+
+
+def linger(rights: Rights) -> Dict[str, bool]:
+    """{"linger": bool} for this login."""
+    return {"linger": lingers(rights.user)} if "systemd" in rights.can else {}

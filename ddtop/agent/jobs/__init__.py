@@ -1,0 +1,1 @@
+"""Detached jobs: started once by id, run apart, collected later."""

@@ -1,0 +1,1 @@
+"""The timed window: connections, stamps, shards over processes."""

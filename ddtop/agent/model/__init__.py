@@ -1,0 +1,1 @@
+"""Model folders: judged, staged, downloaded."""

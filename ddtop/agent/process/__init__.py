@@ -1,0 +1,1 @@
+"""Processes that outlive a session: how they are launched and supervised."""

@@ -1,0 +1,1 @@
+"""Units, their overrides and journal, and servers that are plain processes."""

@@ -1,0 +1,1 @@
+"""Metrics of a cell, by the definitions of docs/measuring.md."""

@@ -1,0 +1,1 @@
+"""What a result is worth: validity, accuracy, differences."""

@@ -1,0 +1,275 @@
+"""A cell's result judged: its metrics, its validity with reasons, and what becomes of the cell. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddtop.agent.loadgen.records import unpack
+from ddtop.bench.figures.acceptance import INACTIVE, Acceptance, acceptance, counter_deltas, total
+from ddtop.bench.figures.energy import CAP_SHARE, CellEnergy, cell_energy
+from ddtop.bench.figures.metrics import Slo, cell_metrics
+from ddtop.bench.figures.requests import Request, read_request
+from ddtop.bench.figures.stats import percentile
+from ddtop.bench.judge.accuracy import garbage_share
+from ddtop.bench.judge.validity import Fault, State, judge_reasons
+
+FEW = 5
+PSI_SHARE = 0.05
+SHORT_S = 0.25  # of a shorter window, shares of time say nothing
+
+
+@dataclass(frozen=True, slots=True)
+class CellJudgement:
+    """`validity` VALID, SUSPECT or INVALID with `reasons` (slugs of validity.TABLE) and `details` (slug → what was
+    found); `state` done, broken-candidate (the server's fault) or rerun (not its fault)."""
+
+    validity: str
+    reasons: tuple[str, ...]
+    fault: Fault
+    state: State
+    cause: str
+    metrics: dict[str, Any]
+    details: dict[str, str] = field(default_factory=dict)
+
+
+def judge_cell(
+    raw: Mapping[str, Any], *, slo: Slo | None = None, spec: Mapping[str, Any] | None = None
+) -> CellJudgement:
+    """Judge one `cell-<id>.json`. `spec` carries what only the sweep knows (all optional): speculative, draft_tokens,
+    gpus (indices in use), arguments_overridden, wrong_arguments, two_servers, link_lost, server_tok_s, neighbours,
+    acceptance_log [(length, weight)], answers_differ. Raises ValueError if the result is damaged."""
+    known = dict(spec or {})
+    result = unpack(dict(raw))
+    asked = dict(result.get("spec") or {})
+    requests = [read_request(record) for record in result.get("requests") or []]
+    open_loop = asked.get("mode") == "open"
+    concurrency = 0 if open_loop else int(asked.get("concurrency") or 1)
+    metrics = cell_metrics(requests, concurrency=concurrency, bins=result.get("bins"), slo=slo)
+    found = acceptance(result, draft_tokens=known.get("draft_tokens"), log=known.get("acceptance_log") or ())
+    energy = cell_energy(result, gpus=known.get("gpus"))
+    if metrics["requests_ok"]:
+        if found is not None:
+            metrics["acceptance_length"] = found.length
+            metrics["acceptance"] = found.as_metrics()
+        metrics.update(energy.as_metrics(metrics.get("output_tokens"), metrics.get("output_tok_s")))
+    metrics["client"] = client_figures(result)
+    details: dict[str, str] = {}
+    _outside(result, known, details)
+    _requests(result, requests, metrics, details)
+    _client(result, metrics, asked, details)
+    _server(result, metrics, known, found, details)
+    _gpu(energy, details)
+    judged = judge_reasons(details)
+    return CellJudgement(
+        judged.validity, tuple(details), judged.fault, judged.state, judged.cause, metrics, details
+    )
+
+
+def client_figures(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The generator's own quality over all of its processes: the worst of each figure."""
+    clients = result.get("clients") or []
+    if not clients:
+        return {}
+    kinds = {client["clock"] for client in clients} - {"none"}
+    out: dict[str, Any] = {
+        "clock": kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "none",
+        "utilisation": max(client["utilisation"] for client in clients),
+        "processes": len(clients),
+        "network_included": bool(result.get("network_included")),
+    }
+    lags = sorted(lag for client in clients for lag in client["lags_ns"])
+    if lags:
+        out["lag_ms"] = {
+            "p50": percentile(lags, 50) / 1e6,
+            "p99": percentile(lags, 99) / 1e6,
+            "max": lags[-1] / 1e6,
+        }
+    waits = [client["wait_share"] for client in clients if client.get("wait_share") is not None]
+    if waits:
+        out["wait_share"] = max(waits)
+    requests = result.get("requests") or []
+    chunks = sum(record.get("chunks", 0) for record in requests)
+    if chunks:
+        out["coalesced_share"] = sum(record.get("shared", 0) for record in requests) / chunks
+    memory = [client["max_rss_mib"] for client in clients if client.get("max_rss_mib")]
+    if memory:
+        out["max_rss_mib"] = sum(memory)
+    return out
+
+
+def _outside(result: Mapping[str, Any], known: Mapping[str, Any], details: dict[str, str]) -> None:
+    error = result.get("error")
+    if error:
+        slug = {"spec": "wrong-spec", "generator": "generator-failed"}.get(
+            result.get("error_kind", ""), "no-tokens"
+        )
+        details[slug] = str(error)
+    for key, slug in (
+        ("link_lost", "link-lost"),
+        ("server_gone", "server-gone"),
+        ("wrong_arguments", "wrong-arguments"),
+        ("two_servers", "two-servers"),
+        ("arguments_overridden", "arguments-overridden"),
+        ("answers_differ", "answers-differ"),
+    ):
+        if known.get(key):
+            details[slug] = str(known[key])
+
+
+def _requests(
+    result: Mapping[str, Any], requests: list[Request], metrics: Mapping[str, Any], details: dict[str, str]
+) -> None:
+    ok, failed = metrics["requests_ok"], metrics["requests_failed"]
+    judged = ok + failed
+    words = ", ".join(f"{n} {name}" for name, n in metrics["failures"].items())
+    if requests and not ok and not any(r.tokens or r.chunks for r in requests):
+        details.setdefault(
+            "no-tokens", words or "every request was cut by the time limit before its first token"
+        )
+    elif failed and failed * 2 >= judged:
+        details["most-failed"] = f"{failed} of {judged}: {words}"
+    elif failed:
+        details["some-failed"] = f"{failed} of {judged}: {words}"
+    stopped = (result.get("window") or {}).get("stopped")
+    if metrics["requests_unfinished"] and stopped == "time-limit":
+        details["time-limit"] = f"{metrics['requests_unfinished']} requests were under way at the end"
+        if not ok:
+            details.setdefault("few-samples", "no request ended within the time limit")
+    if ok and ok < FEW:
+        details["few-samples"] = f"{ok} requests"
+    good = [request for request in requests if request.ok]
+    if good and any(request.tokens is None for request in good):
+        details["no-usage"] = f"{sum(r.tokens is None for r in good)} of {ok} answers carry no token count"
+    if any(not request.streamed for request in good):
+        details["not-streamed"] = f"{sum(not r.streamed for r in good)} of {ok} answers came as one document"
+    bad = sum(
+        record.get("bad_events", 0) for record in result.get("requests") or [] if record["class"] == "ok"
+    )
+    if bad:
+        details["bad-events"] = f"{bad} events"
+    share, why = garbage_share(result.get("texts") or {})
+    if share >= 0.5:
+        details["garbage-output"] = f"{share:.0%} of the answers: {why}"
+
+
+def _client(
+    result: Mapping[str, Any], metrics: Mapping[str, Any], asked: Mapping[str, Any], details: dict[str, str]
+) -> None:
+    client = metrics["client"]
+    if not client or not metrics["requests_ok"]:
+        return  # what failed was not distorted by us
+    long_enough = max(one.get("wall_s", SHORT_S) for one in result["clients"]) >= SHORT_S
+    itl = (metrics.get("icl_ms") or {}).get("p50")
+    lag = client.get("lag_ms", {})
+    if client["utilisation"] > 0.8 and long_enough:
+        details["client-bound"] = f"utilisation {client['utilisation']:.2f}"
+    elif client["clock"] not in ("kernel", "none") and itl and lag.get("p50", 0.0) > 0.05 * itl:
+        # With kernel stamps a late read moves no time; without them its lag is in every gap.
+        details["client-bound"] = f"reads lag {lag['p50']:.2f} ms, chunks come every {itl:.2f} ms"
+    wanted, mean = int(asked.get("concurrency") or 1), metrics.get("in_flight_mean")
+    if mean is not None and mean < 0.95 * min(wanted, len(result["requests"])):
+        details["under-delivery"] = f"{mean:.1f} of {wanted} streams were under way"
+    late = metrics.get("start_lag_ms")
+    if late and asked.get("rate") and late.get("p90", late["max"]) > max(5.0, 50.0 / asked["rate"]):
+        details["under-delivery"] = f"requests started {late.get('p90', late['max']):.1f} ms after their time"
+    paused = max((one.get("suspended_ns", 0) for one in result["clients"]), default=0)
+    if paused > 50_000_000:
+        details["host-paused"] = f"suspended for {paused / 1e9:.2f} s"
+    elif lag.get("max", 0.0) > 1000:
+        details["host-paused"] = f"a read came {lag['max'] / 1e3:.1f} s after its data"
+    moved = max((one.get("clock_moved_ns", 0) for one in result["clients"]), default=0)
+    if moved > 1_000_000:
+        details["clock-moved"] = f"by {moved / 1e6:.1f} ms"
+    if client.get("wait_share", 0.0) > 0.01 and long_enough:
+        details["generator-waited"] = f"{client['wait_share']:.1%} of the time"
+
+
+def _server(
+    result: Mapping[str, Any],
+    metrics: dict[str, Any],
+    known: Mapping[str, Any],
+    found: Acceptance | None,
+    details: dict[str, str],
+) -> None:
+    pressure = result.get("pressure") or {}
+    if pressure.get("server_wait_share", 0.0) > 0.01:
+        details["server-waited"] = f"{pressure['server_wait_share']:.1%} of the time"
+    # PSI counts every task of the machine, so it speaks only where the server's own threads cannot be asked
+    long_enough = (result.get("window") or {}).get("wall_s", 0.0) >= SHORT_S and metrics["requests_ok"]
+    unasked = long_enough and "server_wait_share" not in pressure and not result.get("network_included")
+    if unasked and pressure.get("psi_cpu_some_share", 0.0) > PSI_SHARE:
+        details["cpu-pressure"] = f"{pressure['psi_cpu_some_share']:.1%} of the time"
+    if pressure.get("steal_share", 0.0) > 0.01:
+        details["cpu-stolen"] = f"{pressure['steal_share']:.1%} of all CPU time"
+    flush = result.get("flush")
+    # where an engine knows no flush, the nonce before each prompt does its work, and `cache-hits` watches it
+    defeated = flush and flush.get("asked") is False and (result.get("spec") or {}).get("nonce")
+    if flush and not flush.get("ok") and not defeated:
+        details["cache-not-flushed"] = str(flush.get("text", ""))
+    requests = max(1, metrics["requests_ok"])
+    if metrics.get("cached_share", 0.0) > 0.01 and metrics.get("cached_tokens", 0) / requests > 16:
+        details["cache-hits"] = f"{metrics['cached_share']:.1%} of the prompt tokens"
+    context = result.get("context")
+    if context and not context.get("ok"):
+        details["context-off"] = (
+            f"asked {context.get('asked')}, got {context.get('tokens', 'an unknown number')}"
+        )
+    deltas = counter_deltas(result.get("counters"))
+    lost = total(
+        deltas,
+        "sglang:num_retracted_requests_total",
+        "sglang:num_retractions_total",
+        "vllm:num_preemptions_total",
+    )
+    if lost:
+        metrics["retractions"] = lost
+        details["retractions"] = f"{lost:.0f}"
+    _own_throughput(metrics, known, deltas, details)
+    if found is not None and found.problems:
+        details["acceptance-out-of-bounds"] = "; ".join(found.problems)
+    if (
+        found is not None
+        and found.length <= INACTIVE
+        and known.get("speculative", True)
+        and metrics["requests_ok"]
+    ):
+        details["speculation-inactive"] = f"acceptance length {found.length:.3f} by {found.source}"
+    ours, others = metrics.get("output_tok_s"), [one for one in known.get("neighbours") or [] if one]
+    if ours and others:
+        middle = percentile(sorted(others), 50)
+        if not 0.5 <= ours / middle <= 2:
+            details["far-off-neighbours"] = f"{ours:.1f} tok/s, its neighbours {middle:.1f}"
+
+
+def _own_throughput(
+    metrics: dict[str, Any], known: Mapping[str, Any], deltas: Mapping[str, float], details: dict[str, str]
+) -> None:
+    """The server's own count of generated tokens beside ours."""
+    ours = metrics.get("output_tokens")
+    counted = total(
+        deltas,
+        "sglang:generation_tokens_total",
+        "vllm:generation_tokens_total",
+        "llamacpp:tokens_predicted_total",
+    )
+    if counted:
+        metrics["server_output_tokens"] = counted
+    all_ours = not metrics["requests_failed"] and not metrics["requests_unfinished"]
+    if ours and counted and all_ours and abs(counted / ours - 1) > 0.05:
+        details["server-disagrees"] = f"the server counts {counted:.0f} tokens, we {ours}"
+    rate, mine = known.get("server_tok_s"), metrics.get("output_tok_s")
+    if rate:
+        metrics["server_tok_s"] = rate
+        if mine and not 0.8 <= rate / mine <= 1.25:
+            details["server-disagrees"] = f"the server says {rate:.1f} tok/s, we measure {mine:.1f}"
+
+
+def _gpu(energy: CellEnergy, details: dict[str, str]) -> None:
+    if energy.missing and not details.keys() & {"wrong-spec", "generator-failed"}:
+        details["telemetry-missing"] = energy.missing
+    if energy.thermal_share > CAP_SHARE:
+        details["thermal-cap"] = f"{energy.thermal_share:.0%} of the samples"
+    if energy.power_cap_share > CAP_SHARE:
+        details["power-cap"] = f"{energy.power_cap_share:.0%} of the samples"

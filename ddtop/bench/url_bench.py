@@ -1,0 +1,292 @@
+"""`ddtop bench URL` and `ddtop selftest`: one measurement of any endpoint from here, no plan, no host, no tokenizer.
+
+Returns data in the shape that docs/measuring.md fixes; `render_bench` and `render_selftest` make plain text of it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from ddtop.agent.loadgen.cells import run_cell
+from ddtop.agent.loadgen.selftest import self_test
+from ddtop.agent.loadgen.spec import ENDPOINTS
+from ddtop.bench.figures.metrics import Slo
+from ddtop.bench.judge.cell import CellJudgement, judge_cell
+from ddtop.bench.ramp import Step, knee, next_concurrency
+
+SCHEMA = 1
+LINK_WORDS = (
+    "Network is unreachable",
+    "No route to host",
+    "Name or service not known",
+    "Temporary failure in name",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOptions:
+    """What `ddtop bench` was asked. `requests` 0 = 8 for each stream; `rate` > 0 = open loop; `random_input` > 0 = that
+    many tokens of random words as prompt; `ramp` = find the knee up to `concurrency` streams; `keep_texts` = judge the
+    answers too (one word repeated is garbage; off, because stand-in servers send just that)."""
+
+    url: str
+    concurrency: int = 1
+    requests: int = 0
+    rate: float = 0.0
+    arrival: str = "poisson"
+    output_tokens: int = 128
+    exact_tokens: bool = True
+    prompts: tuple[Any, ...] = ()
+    random_input: int = 0
+    context: int = 0
+    slo: Slo | None = None
+    ramp: bool = False
+    model: str = ""
+    endpoint: str = ""
+    engine: str = ""
+    api_key_env: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    tls_verify: bool = True
+    connections: str = "keep-alive"
+    nonce: bool = True
+    warmup: int = 1
+    request_timeout_s: float = 600.0
+    time_limit_s: float = 600.0
+    keep_texts: bool = False
+    progress: Callable[[dict[str, Any]], None] | None = None
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """(base URL, endpoint or "") of what a person types: host:port, a base with /v1, or a whole endpoint."""
+    if "://" not in url:
+        url = "http://" + url
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    for name, tail in ENDPOINTS.items():
+        if path.endswith(tail):
+            return urlunsplit((parts.scheme, parts.netloc, path[: -len(tail)], "", "")), name
+    if path.endswith("/v1"):
+        path = path[:-3]
+    return urlunsplit((parts.scheme, parts.netloc, path, "", "")), ""
+
+
+def load_spec_of(options: BenchOptions, concurrency: int) -> dict[str, Any]:
+    """The load spec of one measurement."""
+    base, endpoint = split_url(options.url)
+    spec: dict[str, Any] = {
+        "id": "bench",
+        "url": base,
+        "endpoint": options.endpoint or endpoint or "chat",
+        "model": options.model,
+        "engine": options.engine,
+        "api_key_env": options.api_key_env,
+        "headers": dict(options.headers),
+        "tls_verify": options.tls_verify,
+        "concurrency": concurrency,
+        "requests": options.requests or 8 * concurrency,
+        "output_tokens": options.output_tokens,
+        "exact_tokens": options.exact_tokens,
+        "connections": options.connections,
+        "warmup": options.warmup,
+        "request_timeout_s": options.request_timeout_s,
+        "time_limit_s": options.time_limit_s,
+        "keep_texts": options.keep_texts,
+        "context": options.context,
+        # a fresh seed each time: an earlier run of the same prompts must not be answered from the prefix cache
+        "nonce": secrets.token_hex(8) if options.nonce else "",
+        "gpus": "none",
+    }
+    if options.prompts:
+        spec["prompts"] = list(options.prompts)
+    if options.random_input:
+        spec.update(prompts=["Continue."], context=options.random_input, context_kind="random")
+    if options.rate > 0:
+        spec.update(mode="open", rate=options.rate, arrival=options.arrival)
+    return spec
+
+
+def run_bench(options: BenchOptions) -> dict[str, Any]:
+    """Measure; returns {schema, url, validity, reasons, details, metrics, client, …}; with `ramp` also {steps, knee}.
+    Never raises for what the endpoint does; a wrong option is in `reasons` as wrong-spec."""
+    if not options.ramp:
+        return _one(options, options.concurrency)
+    steps: list[Step] = []
+    results: list[dict[str, Any]] = []
+    following = next_concurrency(steps, limit=options.concurrency)
+    while following is not None:
+        result = _one(options, following)
+        metrics = result["metrics"]
+        share = metrics.get("goodput_share") if options.slo is not None else None
+        steps.append(Step(following, metrics.get("output_tok_s"), share, result["validity"] != "INVALID"))
+        results.append(result)
+        following = next_concurrency(steps, limit=options.concurrency)
+    found = knee(steps)
+    best = next((r for s, r in zip(steps, results, strict=True) if s is found), results[-1])
+    return {
+        **best,
+        "knee": found.concurrency if found is not None else None,
+        "steps": [
+            {
+                "concurrency": s.concurrency,
+                "output_tok_s": s.output_tok_s,
+                "goodput_share": s.good_share,
+                "validity": r["validity"],
+            }
+            for s, r in zip(steps, results, strict=True)
+        ],
+    }
+
+
+def _one(options: BenchOptions, concurrency: int) -> dict[str, Any]:
+    spec = load_spec_of(options, concurrency)
+    tell = options.progress
+    raw = run_cell(spec, None if tell is None else lambda more: tell({"concurrency": concurrency, **more}))
+    lost = link_lost(raw)
+    judged = judge_cell(raw, slo=options.slo, spec={"link_lost": lost} if lost else None)
+    return bench_json(options, spec, raw, judged)
+
+
+def link_lost(raw: Mapping[str, Any]) -> str:
+    """Why the link (not the server) failed most requests, or "". Only where the load left this machine."""
+    if not raw.get("network_included"):
+        return ""
+    records = raw.get("requests") or []
+    if not records and any(word in str(raw.get("error", "")) for word in LINK_WORDS):
+        return str(raw["error"])
+    bad = [r["why"] for r in records if any(word in r.get("why", "") for word in LINK_WORDS)]
+    return f"{len(bad)} of {len(records)} requests: {bad[0]}" if bad and len(bad) * 2 >= len(records) else ""
+
+
+def bench_json(
+    options: BenchOptions, spec: Mapping[str, Any], raw: Mapping[str, Any], judged: CellJudgement
+) -> dict[str, Any]:
+    """The `--json` object of one measurement."""
+    metrics = dict(judged.metrics)
+    client = metrics.pop("client", {})
+    out: dict[str, Any] = {
+        "schema": SCHEMA,
+        "url": options.url,
+        "model": raw.get("model"),
+        "endpoint": spec["endpoint"],
+        "concurrency": spec["concurrency"],
+        "requests": spec["requests"],
+        "output_tokens": spec["output_tokens"],
+        "rate": spec.get("rate"),
+        "validity": judged.validity,
+        "reasons": list(judged.reasons),
+        "details": judged.details,
+        "metrics": metrics,
+        "client": client,
+        "started_at_s": raw.get("started_at_s"),
+    }
+    given_up = (raw.get("warmup") or {}).get("given_up")
+    if given_up:
+        out["given_up"] = given_up
+    if raw.get("error"):
+        out["error"] = raw["error"]
+    return {key: value for key, value in out.items() if value is not None}
+
+
+def exit_code(result: Mapping[str, Any]) -> int:
+    """0 VALID, 10 SUSPECT or INVALID."""
+    return 0 if result["validity"] == "VALID" else 10
+
+
+def render_bench(result: Mapping[str, Any]) -> str:
+    """Plain text for a person: verdict first, then the figures that are known."""
+    from ddtop.bench.render import bench_text
+
+    return bench_text(result)
+
+
+# ---- selftest
+
+
+@dataclass(frozen=True, slots=True)
+class SelftestOptions:
+    """The planned load: streams, ms between chunks, tokens a chunk. `server`: auto (C if there is a compiler), python, c."""
+
+    streams: int = 64
+    dt_ms: float = 20.0
+    tokens_per_chunk: int = 1
+    tokens: int = 100
+    rounds: int = 3
+    aligned: bool = True
+    processes: int = 0
+    server: str = "auto"
+
+
+def run_selftest(options: SelftestOptions) -> dict[str, Any]:
+    """The generator's own error at that load on this machine: figures, and `fit` with the reasons why not.
+    Raises OSError if no stamping server can be started."""
+    asked = {
+        "streams": options.streams,
+        "dt_ms": options.dt_ms,
+        "tokens_per_chunk": options.tokens_per_chunk,
+        "tokens": options.tokens,
+        "rounds": options.rounds,
+        "aligned": options.aligned,
+        "processes": options.processes,
+    }
+    with tempfile.TemporaryDirectory(prefix="ddtop-") as folder:
+        binary = build_stampd(Path(folder)) if options.server in ("auto", "c") else None
+        if binary is None and options.server == "c":
+            raise OSError("no C compiler here (cc, gcc or clang), or it failed; use the Python server")
+        result = self_test(asked, [str(binary)] if binary is not None else None)
+    problems = selftest_problems(result, options.dt_ms)
+    return {"schema": SCHEMA, "fit": not problems, "problems": problems, **result}
+
+
+def build_stampd(folder: Path) -> Path | None:
+    """Compile the C stamping server into `folder`; None where there is no compiler or it fails."""
+    compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+    if compiler is None:
+        return None
+    source = folder / "stampd.c"
+    source.write_bytes(resources.files("ddtop.bench").joinpath("stampd.c").read_bytes())
+    binary = folder / "stampd"
+    done = subprocess.run(
+        [compiler, "-O2", "-o", str(binary), str(source)], capture_output=True, timeout=120, check=False
+    )
+    return binary if done.returncode == 0 and binary.exists() else None
+
+
+def selftest_problems(result: Mapping[str, Any], dt_ms: float) -> list[str]:
+    """Why the generator is not fit for that load, in words; [] if it is."""
+    problems = []
+    if result.get("error"):
+        problems.append(str(result["error"]))
+    if result["token_mismatches"] or result["chunk_mismatches"]:
+        problems.append(
+            f"{result['token_mismatches']} token and {result['chunk_mismatches']} chunk counts are wrong"
+        )
+    if (result.get("utilisation") or 0) > 0.8:
+        problems.append(f"utilisation {result['utilisation']:.2f}: one process cannot carry this load")
+    itl, ttft = result["itl_error_us"], result["ttft_error_ms"]
+    if itl and itl["p50"] > 0.05 * dt_ms * 1e3:
+        problems.append(
+            f"the gaps are wrong by {itl['p50'] / 1e3:.2f} ms (p50), more than 5 % of {dt_ms:g} ms"
+        )
+    if ttft and ttft["p50"] > 2.0:
+        problems.append(f"TTFT is {ttft['p50']:.1f} ms too high (p50)")
+    if (result.get("delivered_share") or 1.0) < 0.95:
+        problems.append(f"only {result['delivered_share']:.0%} of the load was delivered")
+    if not itl and not problems:
+        problems.append("nothing was measured")
+    return problems
+
+
+def render_selftest(result: Mapping[str, Any]) -> str:
+    """Plain text for a person."""
+    from ddtop.bench.render import selftest_text
+
+    return selftest_text(result)

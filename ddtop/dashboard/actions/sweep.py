@@ -1,0 +1,265 @@
+"""Keys that become commands: the alert's advice, pause, skip, retry, mark, stop, restart, undo."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from ddtop.dashboard.actions.sender import from_action, make
+from ddtop.dashboard.app_base import AppBase
+from ddtop.dashboard.draw.text import unit_name
+from ddtop.dashboard.screens.modals import ConfirmScreen
+from ddtop.dashboard.screens.steps import StepsScreen
+from ddtop.dashboard.watched import Watched
+from ddtop.events import (
+    Action,
+    Command,
+    GoOn,
+    MarkBroken,
+    Pause,
+    Restage,
+    RestartService,
+    Resume,
+    Retry,
+    Skip,
+    Step,
+    StopRun,
+    Undo,
+    Wait,
+)
+from ddtop.journal.fold.views import AlertView
+from ddtop.journal.read.select import advised_action, advised_alert
+
+PROPOSING = (Resume,)
+"""Commands that the run answers with steps to be looked at."""
+
+AT_ONCE = ("lost-host",)
+"""Verdicts whose advised action touches nothing on the host (reconnect now): no steps to look at."""
+
+STEP_OF: dict[str, str] = {
+    "restage": "stage",
+    "retry": "restart",
+    "skip": "go-on",
+    "restart-service": "restart",
+}
+"""Command tag → step action, for a command that is shown as a step before it is sent."""
+
+
+class SweepActions(AppBase):
+    """The hands on the sweep. Every one of them is a command; none touches a host."""
+
+    @property
+    def alert(self) -> AlertView | None:
+        """The alert in the bar."""
+        return advised_alert(self.here.state)
+
+    def _alert_action(self, key: str) -> Action | None:
+        """What the alert in the bar offers on a key beside `r`."""
+        alert = self.alert
+        if alert is None:
+            return None
+        return next((a for a in alert.raised.actions[1:] if a.key == key), None)
+
+    # ------------------------------------------------------------------------------------- the advice
+
+    def action_advised(self) -> None:
+        """`r`: start a runner where it died, look at proposed steps, else the alert's first advised action."""
+        here, state = self.here, self.here.state
+        if here.orphaned:
+            self.no_runner(here, "No runner holds this recording: nothing goes on until one is started.")
+            return
+        if self.here.plan is not None:
+            self.push_screen(StepsScreen())
+            return
+        alert = self.alert
+        action = advised_action(alert) if alert is not None else None
+        if alert is not None and action is not None:
+            self._act(alert, action)
+        elif state.run.ended is not None or state.paused is not None:
+            self._propose(make(Resume, self.viewer, time.time()), "resume")
+        else:
+            self.say("Nothing asks for an answer now.")
+
+    def _act(self, alert: AlertView, action: Action) -> None:
+        """Do an alert's action: steps where the run proposes them, else shown as a step first."""
+        try:
+            command = from_action(action, alert.id, self.viewer, time.time())
+        except msgspec.ValidationError:
+            self.say(f"This version of ddtop does not know the command `{action.command}`.", "error")
+            return
+        raised = alert.raised
+        if raised.verdict in AT_ONCE:
+            self.send(command, action.label)
+            return
+        if isinstance(command, PROPOSING) and not getattr(command, "now", False):
+            self._propose(command, action.label)
+            return
+        step = Step(
+            id="own",
+            action=STEP_OF.get(action.command, "ask"),
+            title=action.label,
+            reason=raised.cause_text or raised.cause,
+            detail=" · ".join(part for part in (self._where(raised.unit), raised.advice) if part),
+        )
+        self.push_screen(StepsScreen(own=(command, action.label, step)))
+
+    def _propose(self, command: Command, label: str) -> None:
+        self.send(command, label)
+        self.push_screen(StepsScreen(asked=command))
+
+    def action_restage(self) -> None:
+        """`s`: check the model directory and copy what is missing; shown first."""
+        alert = self.alert
+        stage = self.here.state.stage
+        offered = self._alert_action("s")
+        if alert is not None and offered is not None:
+            self._act(alert, offered)
+            return
+        target = stage.progress.target if stage is not None else "the plan's model directory"
+        reason = "asked by hand: what is whole stays, what is missing or damaged is copied again"
+        step = Step(
+            id="own", action="stage", title=f"re-stage {target}", reason=reason, detail=self._where(None)
+        )
+        command = make(Restage, self.viewer, time.time(), alert_id=alert.id if alert is not None else None)
+        self.push_screen(StepsScreen(own=(command, "re-stage the model", step)))
+
+    def action_wait(self) -> None:
+        """`w`: give a stalled start more time."""
+        alert = self.alert
+        if alert is None:
+            self.say("There is no stalled start to wait for.")
+            return
+        self.command(Wait, "wait longer", alert_id=alert.id)
+
+    # ----------------------------------------------------------------------------------- pause and stop
+
+    def action_pause(self) -> None:
+        """`space`: pause after the cell in flight, or go on."""
+        if self.here.state.paused is not None:
+            self.command(GoOn, "go on")
+        else:
+            self.command(Pause, "pause after the cell in flight")
+
+    def action_stop_run(self) -> None:
+        """`S`: stop the run, after a question that names what will be touched."""
+        here = self.here
+        if here.state.run.ended is not None:
+            self.say("The run has ended: there is nothing to stop.")
+            return
+        unit = self._unit(here)
+        facts = [
+            ("host", here.name),
+            ("run", here.state.run.name or here.state.run.run_id),
+            ("unit", unit or "none"),
+            ("command", f"ddtop stop {here.state.run.run_id or here.session.path.stem}"),
+            (
+                "then",
+                "the cell in flight ends as interrupted; results stay; the unit gets its former state back",
+            ),
+        ]
+        keep = ("k", "stop, keep the server running", self._stop_keeping)
+        self.push_screen(ConfirmScreen("Stop the run?", facts, "stop the run", other=keep), self._stop)
+
+    def _stop(self, yes: bool | None) -> None:
+        if yes:
+            self.command(StopRun, "stop the run")
+
+    def _stop_keeping(self) -> None:
+        self.command(StopRun, "stop the run, leave the server", leave_running=True)
+
+    def action_restart_service(self) -> None:
+        """`R`: restart the service, after a question that names host, unit and command."""
+        here = self.here
+        unit = self._unit(here)
+        if unit is None:
+            self.say(f"No service is known on {here.name} yet.", "warning")
+            return
+        status = here.state.services[unit].status if unit in here.state.services else None
+        kind = status.kind if status is not None else "systemd"
+        command = (
+            f"systemctl restart {unit}" if kind == "systemd" else f"restart of the {kind} service {unit}"
+        )
+        facts = [("host", here.name), ("unit", unit), ("command", command)]
+        if here.busy:
+            facts.append(("costs", f"the cell in flight of {here.busy} is run again"))
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.command(RestartService, f"restart {unit_name(unit)}", unit=unit)
+
+        self.push_screen(ConfirmScreen("Restart the service?", facts, "restart it"), answered)
+
+    def _unit(self, here: Watched) -> str | None:
+        restart = here.state.restart
+        if restart is not None and restart.unit:
+            return restart.unit
+        return next(iter(here.state.services), None)
+
+    def _where(self, unit: str | None) -> str:
+        unit = unit or self._unit(self.here)
+        return f"host {self.here.name}" + (f" · unit {unit}" if unit else "")
+
+    # --------------------------------------------------------------------------------------- one cell
+
+    def _target(self) -> tuple[str, dict[str, Any]] | None:
+        """(what it is called, arguments) of the cell or configuration under the cursor."""
+        config, _ = self.here.selected()
+        if config is None:
+            self.say("There is no sweep here: no plan was given.", "warning")
+            return None
+        cell = self.here.selected_cell()
+        if cell is None:
+            return f"{config}, all of its cells", {"config": config}
+        spec = cell.spec
+        name = f"{spec.config} {spec.workload}@{spec.output_tokens}"
+        return name, {"cell_id": cell.id}
+
+    def action_skip(self) -> None:
+        """`x`: skip what the alert is about, else what is under the cursor; `u` takes it back."""
+        if self.offered("x"):
+            return
+        target = self._target()
+        if target is not None:
+            self.command(Skip, f"skip {target[0]} (u takes it back)", **target[1])
+
+    def action_try_again(self) -> None:
+        """`t`: run it again, whatever became of it."""
+        if self.offered("t"):
+            return
+        target = self._target()
+        if target is not None:
+            self.command(Retry, f"try {target[0]} again", **target[1])
+
+    def action_broken(self) -> None:
+        """`b`: mark as broken, or take the mark away."""
+        if self.offered("b"):
+            return
+        target = self._target()
+        if target is None:
+            return
+        cell = self.here.selected_cell()
+        config, _ = self.here.selected()
+        if cell is not None:
+            marked = cell.state == "broken"
+        else:
+            cells = [c for c in self.here.state.plan_cells if c.spec.config == config]
+            marked = bool(cells) and all(c.state == "broken" for c in cells)
+        label = f"take the mark `broken` from {target[0]}" if marked else f"mark {target[0]} as broken"
+        self.command(MarkBroken, label, broken=not marked, **target[1])
+
+    def offered(self, key: str) -> bool:
+        """Do what the alert offers on this key, if it does; that is what the bar names."""
+        alert, offered = self.alert, self._alert_action(key)
+        if alert is None or offered is None:
+            return False
+        try:
+            self.send(from_action(offered, alert.id, self.viewer, time.time()), offered.label)
+        except msgspec.ValidationError:
+            self.say(f"This version of ddtop does not know the command `{offered.command}`.", "error")
+        return True
+
+    def action_undo(self) -> None:
+        """`u`: take back this viewer's last skip, mark or retry."""
+        self.command(Undo, "undo")

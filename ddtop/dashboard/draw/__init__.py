@@ -1,0 +1,1 @@
+"""What a panel draws, as plain values."""

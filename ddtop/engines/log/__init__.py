@@ -1,0 +1,1 @@
+"""One line of an engine's log, and its dump of arguments."""

@@ -1,0 +1,1 @@
+"""Hosts over SSH: settings, keys, the connection, and why one fails."""

@@ -1,0 +1,394 @@
+"""What ddtop makes of `~/.ssh/config` for one host: a frozen `SshTarget` with every hop resolved.
+
+asyncssh resolves only the first level of a nested ProxyJump, gives up on a missing IdentityFile or
+known_hosts
+file, and does not know StrictHostKeyChecking. So ddtop resolves all of it here, and hands asyncssh final
+values
+with `config=None`. `notes` says in plain words what was dropped, translated or left undone.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shlex
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from asyncssh.config import ConfigParseError
+from asyncssh.misc import IllegalUserName
+
+from ddtop.errors import HostUnreachableError
+from ddtop.hosts.ssh.config_parser import ExecRule, TeachableConfig, expand_home, read_config, run_exec
+
+Strict = Literal["yes", "ask", "accept-new", "no"]
+"""`no`: the key is not checked. `accept-new`: a new key is written down, a changed one refused. `yes` and
+`ask`
+(the default): an unknown key is refused and its fingerprint shown (ddtop never prompts)."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something of the config that does not act as under ssh: a slug, the words, and the option it is
+    about."""
+
+    slug: str
+    text: str
+    option: str = ""
+
+
+class SshTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything needed to reach one host, all paths absolute and all tokens expanded.
+
+    `jumps` are the hops in the order in which they are contacted, each with empty `jumps` of its own; only
+    the
+    first may have a `proxy_command`. `identity_files` exist; `missing_identity_files` were named but do not.
+    `known_hosts` exist; `known_hosts_new` is where an accepted key is written (its folder may not exist).
+    `agent_path` is the agent's socket, None for SSH_AUTH_SOCK's, "" when the config turns the agent off.
+    """
+
+    alias: str
+    hostname: str
+    port: int = 22
+    user: str
+    user_given: bool = False
+    identity_files: tuple[str, ...] = ()
+    missing_identity_files: tuple[str, ...] = ()
+    identity_files_named: tuple[str, ...] = ()
+    certificate_files: tuple[str, ...] = ()
+    identities_only: bool = False
+    agent_path: str | None = None
+    jumps: tuple[SshTarget, ...] = ()
+    proxy_jump: str | None = None
+    proxy_command: tuple[str, ...] | None = None
+    host_key_alias: str | None = None
+    strict: Strict = "ask"
+    known_hosts: tuple[str, ...] = ()
+    known_hosts_new: str | None = None
+    options: dict[str, Any] = {}
+    notes: tuple[Note, ...] = ()
+    included: tuple[str, ...] = ()
+    proxy_from: str | None = None
+    used_match: bool = False
+    nested_jump: bool = False
+
+    @property
+    def hop(self) -> str:
+        """As in `user@alias(10.0.0.5):22`: the user only where config or jump names one, brackets for
+        IPv6."""
+        user = f"{self.user}@" if self.user_given else ""
+        where = self.alias if self.alias == self.hostname else f"{self.alias}({self.hostname})"
+        return f"{user}{where}:{self.port}"
+
+    @property
+    def route(self) -> tuple[str, ...]:
+        """All hops in order, the host itself last."""
+        return (*(jump.hop for jump in self.jumps), self.hop)
+
+    @property
+    def tcp_target(self) -> str:
+        """`host:port` of the host itself, `[…]` around an IPv6 address."""
+        return f"[{self.hostname}]:{self.port}" if ":" in self.hostname else f"{self.hostname}:{self.port}"
+
+    @property
+    def shown(self) -> str:
+        """As in `root@10.0.0.5:22 via bastion`, for people."""
+        via = " via " + ", ".join(j.alias for j in self.jumps) if self.jumps else ""
+        if self.proxy_command:
+            via = f" via ProxyCommand {self.proxy_command[0]}"
+        return f"{self.user}@{self.tcp_target}{via}"
+
+    @property
+    def key_name(self) -> str:
+        """The name this host's key has in known_hosts."""
+        name = self.host_key_alias or self.hostname
+        return name if self.port == 22 or self.host_key_alias else f"[{name}]:{self.port}"
+
+
+def default_config_paths() -> tuple[Path, ...]:
+    """The user's and the system's ssh config, those that exist, in ssh's order."""
+    paths = (Path("~/.ssh/config").expanduser(), Path("/etc/ssh/ssh_config"))
+    return tuple(path for path in paths if path.is_file())
+
+
+def resolve_target(
+    host: str,
+    *,
+    config_paths: Sequence[Path] | None = None,
+    user: str | None = None,
+    port: int | None = None,
+    local_user: str | None = None,
+    include_dir: Path | None = None,
+    exec_rule: ExecRule = run_exec,
+    lookup: Callable[[str], bool] | None = None,
+) -> SshTarget:
+    """What `ssh HOST` would do, for ddtop. `host` may be `[user@]name[:port]` or an ssh:// URI.
+
+    `config_paths` None means the user's own (a missing one is fine). `lookup` says whether a name resolves;
+    it is
+    needed for CanonicalizeHostname, and without it names are left as they are. Reads files, runs `Match exec`
+    commands by `exec_rule`; opens no connection.
+    Raises HostUnreachableError for a config that ssh would refuse, with file, line and reason.
+    """
+    given_user, name, given_port = split_jump(host)
+    paths = tuple(config_paths) if config_paths is not None else default_config_paths()
+    scope = _Scope(
+        paths, local_user or _local_user(), include_dir or Path("~/.ssh").expanduser(), exec_rule, lookup
+    )
+    try:
+        return scope.target(name, user or given_user, port or given_port, trail=())
+    except (
+        ConfigParseError,
+        IllegalUserName,
+        OSError,
+        UnicodeDecodeError,
+        RecursionError,
+        ValueError,
+        IndexError,
+    ) as error:
+        what = (
+            str(error).removeprefix("[Errno 2] ")
+            if not isinstance(error, IndexError)
+            else "a line without a name"
+        )
+        raise HostUnreachableError(
+            f"{host}: the ssh config cannot be used: {what}",
+            means="ssh does not get through with it either; nothing was contacted",
+            do=f"correct the line named above, then try `ssh -G {shlex.quote(name)}`",
+            host=name,
+        ) from error
+
+
+def _local_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+_JUMP = re.compile(
+    r"^(?:ssh://)?(?:(?P<user>.{1,255})@)?"
+    r"(?:\[(?P<six>[^\]@]{1,255})\]|(?P<host>[^:\[\]/@]{1,255}|[0-9a-fA-F:.%]{2,60}))(?::(?P<port>\d{1,5}))?/?$"
+)
+
+
+def split_jump(text: str) -> tuple[str | None, str, int | None]:
+    """User, host and port of `[user@]host[:port]`, `[v6]:port` or `ssh://…`; what is not given is None.
+
+    >>> split_jump("a@b1:22"), split_jump("ssh://[2001:db8::1]:2222"), split_jump("2001:db8::1")
+    (('a', 'b1', 22), (None, '2001:db8::1', 2222), (None, '2001:db8::1', None))
+    """
+    found = _JUMP.match(text.strip())
+    if not found:
+        return None, text.strip(), None
+    return found["user"], found["six"] or found["host"], int(found["port"]) if found["port"] else None
+
+
+class _Scope:
+    """The files and rules that hold for one resolution and for all of its hops."""
+
+    def __init__(
+        self,
+        paths: tuple[Path, ...],
+        local_user: str,
+        include_dir: Path,
+        exec_rule: ExecRule,
+        lookup: Callable[[str], bool] | None,
+    ) -> None:
+        self.paths, self.local_user, self.include_dir = paths, local_user, include_dir
+        self.lookup = lookup
+        self.skipped: list[str] = []
+        self._answers: dict[str, bool | None] = {}
+        self._exec_rule = exec_rule
+
+    def _exec(self, command: str) -> bool | None:
+        """Each command runs once for one resolution, however many hops and passes ask for it."""
+        if command not in self._answers:
+            self._answers[command] = self._exec_rule(command)
+            if self._answers[command] is None:
+                self.skipped.append(command)
+        return self._answers[command]
+
+    def read(
+        self, host: str, user: str | None, port: int | None, before: TeachableConfig | None = None
+    ) -> TeachableConfig:
+        return read_config(
+            self.paths, host, user=user, port=port, local_user=self.local_user, include_dir=self.include_dir,
+            exec_rule=self._exec, before=before,
+        )  # fmt: skip
+
+    def target(self, host: str, user: str | None, port: int | None, *, trail: tuple[str, ...]) -> SshTarget:
+        config = self.read(host, user, port)
+        name, notes = host, list[Note]()
+        canonicalize = bool(config.raw.get("CanonicalizeHostname"))
+        if canonicalize or config.has_match_final():
+            real = str(config.expanded().get("Hostname", host))
+            if canonicalize:
+                real, notes = self._canonical(real, config.raw)
+            config = self.read(real, user, port, before=config)
+            name = real
+        return self._build(host, name, user, config, trail, notes)
+
+    def _canonical(self, host: str, raw: dict[str, Any]) -> tuple[str, list[Note]]:
+        dots = int(raw.get("CanonicalizeMaxDots", 1))
+        if host.count(".") > dots or ":" in host:
+            return host, []
+        if self.lookup is None:
+            text = "CanonicalizeHostname needs name resolution, not done here: the name is used as given"
+            return host, [Note("canonicalize-not-done", text, "CanonicalizeHostname")]
+        for domain in raw.get("CanonicalDomains") or ():
+            if self.lookup(f"{host}.{domain}"):
+                return f"{host}.{domain}", []
+        return host, [
+            Note("canonicalize-no-hit", "no canonical domain has this name", "CanonicalizeHostname")
+        ]
+
+    def _build(
+        self,
+        host: str,
+        name: str,
+        user: str | None,
+        config: TeachableConfig,
+        trail: tuple[str, ...],
+        notes: list[Note],
+    ) -> SshTarget:
+        got, raw = config.expanded(), config.raw
+        keys = [_path(item) for item in got.get("IdentityFile") or () if item.lower() != "none"]
+        there = tuple(key for key in keys if Path(key).is_file())
+        gone = tuple(key for key in keys if key not in there)
+        strict = _strict(got.get("StrictHostKeyChecking"))
+        users = [
+            _path(p) for p in got.get("UserKnownHostsFile") or ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+        ]
+        globals_ = [
+            _path(p)
+            for p in got.get("GlobalKnownHostsFile")
+            or ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+        ]
+        command = got.get("ProxyCommand")
+        jumps: tuple[SshTarget, ...] = ()
+        nested = False
+        if got.get("ProxyJump"):
+            jumps, nested = self._jumps(str(got["ProxyJump"]), (*trail, name))
+        notes += option_notes(raw, gone, strict, self.skipped)
+        notes += [
+            Note(
+                "config-option-unknown", f"ssh knows no option {option!r} and refuses the whole file", option
+            )
+            for option in config.unknown
+        ]
+        return SshTarget(
+            alias=host, hostname=str(got.get("Hostname", name)).lower(), port=int(got.get("Port", 22)),
+            user=str(got.get("User") or self.local_user), user_given=got.get("User") is not None,
+            identity_files=there, missing_identity_files=gone,
+            identity_files_named=tuple(got.get("IdentityFile") or ()),
+            certificate_files=tuple(c for c in map(_path, got.get("CertificateFile") or ()) if Path(c).is_file()),
+            identities_only=bool(got.get("IdentitiesOnly", False)), agent_path=_agent(got),
+            jumps=jumps, proxy_jump=raw.get("ProxyJump"),
+            proxy_command=tuple(shlex.split(command)) if command else None,
+            host_key_alias=got.get("HostKeyAlias"), strict=strict,
+            known_hosts=tuple(p for p in (*users, *globals_) if Path(p).is_file()),
+            known_hosts_new=next((p for p in users if p not in {"/dev/null", "none"}), None),
+            options={k: v for k, v in got.items() if v not in (None, [], ())}, notes=tuple(notes),
+            included=tuple(config.included), proxy_from=config.proxy_file, used_match=config.used_match,
+            nested_jump=nested,
+        )  # fmt: skip
+
+    def _jumps(self, spec: str, trail: tuple[str, ...]) -> tuple[tuple[SshTarget, ...], bool]:
+        """Hops of a ProxyJump list. ssh gives the first hop its own ProxyJump, and overrides that of the
+        others
+        (`ssh -J first… next`), so only the first hop's chain is followed."""
+        hops: list[SshTarget] = []
+        nested = False
+        for place, part in enumerate(p for p in spec.split(",") if p.strip()):
+            user, name, port = split_jump(part)
+            if name in trail:
+                raise ConfigParseError(f"ProxyJump goes in a circle: {' > '.join((*trail, name))}")
+            if len(trail) > 10:
+                raise ConfigParseError(f"ProxyJump chain is deeper than 10: {' > '.join(trail)}")
+            hop = self.target(name, user, port, trail=trail)
+            if place == 0 and hop.jumps:
+                nested = True
+                hops += hop.jumps
+            hops.append(msgspec.structs.replace(
+                hop, jumps=(), proxy_command=hop.proxy_command if place == 0 and not hop.jumps else None
+            ))  # fmt: skip
+        return tuple(hops), nested
+
+
+def _path(text: str) -> str:
+    return text if text.lower() == "none" else str(expand_home(text))
+
+
+def _strict(value: object) -> Strict:
+    word = str(value or "ask").lower()
+    return {
+        "no": "no",
+        "off": "no",
+        "yes": "yes",
+        "true": "yes",
+        "accept-new": "accept-new",
+        "false": "no",
+    }.get(word, "ask")  # type: ignore[return-value]
+
+
+def _agent(got: dict[str, Any]) -> str | None:
+    """IdentityAgent: None when not set or SSH_AUTH_SOCK is named, "" for `none`, else the socket's path."""
+    if "IdentityAgent" not in got:
+        return None
+    value = got["IdentityAgent"]
+    if value is None:
+        return ""
+    if str(value) == "SSH_AUTH_SOCK":
+        return None
+    if str(value).startswith("$"):
+        return os.environ.get(str(value)[1:]) or ""
+    return _path(str(value))
+
+
+_INERT = {
+    "ControlMaster": "ddtop keeps one connection of its own and does not use ssh's shared one",
+    "RemoteCommand": "ddtop runs its own command; the host's RemoteCommand is passed over",
+    "RequestTTY": "ddtop asks for no terminal: a pty would turn line ends into CRLF and mix stderr into stdout",
+    "LocalForward": "ddtop sets up the forwards it needs itself",
+    "RemoteForward": "ddtop sets up no remote forwards",
+    "DynamicForward": "ddtop sets up no SOCKS forwards",
+    "PermitLocalCommand": "ddtop runs no LocalCommand",
+    "KnownHostsCommand": "ddtop does not run KnownHostsCommand: only the known_hosts files are read",
+    "VerifyHostKeyDNS": "ddtop does not look host keys up in DNS",
+    "UseKeychain": "ddtop does not use the macOS keychain; use the agent",
+    "AddKeysToAgent": "ddtop adds no keys to the agent",
+}
+
+
+def option_notes(
+    raw: dict[str, Any], missing: Sequence[str], strict: Strict, skipped_exec: Sequence[str]
+) -> list[Note]:
+    """What of this config does not act as under ssh, in words."""
+    notes = [
+        Note("identity-file-missing", f"{path} does not exist and is left out, as ssh does", "IdentityFile")
+        for path in missing
+    ]
+    if strict == "no":
+        text = "StrictHostKeyChecking no: the host key is NOT checked; anyone on the way could change all"
+        notes.append(Note("host-key-not-checked", text, "StrictHostKeyChecking"))
+    elif strict == "accept-new":
+        text = "StrictHostKeyChecking accept-new: a new host key is written down, a changed one refused"
+        notes.append(Note("host-key-accept-new", text, "StrictHostKeyChecking"))
+    for option, text in _INERT.items():
+        if raw.get(option) not in (None, False, "no"):
+            notes.append(Note(f"{option.lower()}-ignored", text, option))
+    notes += [Note("match-exec-not-run", f"Match exec {command!r} was not run here: its block is skipped", "Match")
+              for command in dict.fromkeys(skipped_exec)]  # fmt: skip
+    return notes
+
+
+def dns_lookup(name: str) -> bool:
+    """Whether a name resolves here. Blocks; call it in a thread."""
+    try:
+        return bool(socket.getaddrinfo(name, None))
+    except OSError:
+        return False

@@ -1,0 +1,309 @@
+"""From an SSH error to what happened, what it means and what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import msgspec
+from asyncssh.config import ConfigParseError
+
+from ddtop.errors import HostError, HostLostError, HostUnreachableError
+from ddtop.hosts.ssh.causes import CAUSES, SshCause, fill
+from ddtop.hosts.ssh.config import SshTarget
+from ddtop.hosts.ssh.known_keys import KeyFinding, load_known_hosts, remove_commands, ssh_command
+
+
+def connect_options(target: SshTarget) -> dict[str, Any]:
+    """Keyword arguments for `asyncssh.connect` that mean what ssh would do, with `config=None` so that
+    asyncssh
+    does not read the config again. Jumps are not in it: connect hop by hop and give the last as `tunnel=`.
+
+    A proxy is in it only for a target without jumps; for a hop pass the hop's own target.
+    """
+    out: dict[str, Any] = {
+        "host": target.hostname,
+        "port": target.port,
+        "username": target.user,
+        "config": None,
+        "known_hosts": load_known_hosts(target),
+        "ignore_encrypted": True,
+        "encoding": None,
+    }
+    if target.host_key_alias:
+        out["host_key_alias"] = target.host_key_alias
+    if target.identity_files:
+        out["client_keys"] = list(target.identity_files)
+    if target.certificate_files:
+        out["client_certs"] = list(target.certificate_files)
+    if target.identities_only and target.identity_files:
+        out["agent_identities"] = list(target.identity_files)
+    if target.agent_path is not None:
+        out["agent_path"] = target.agent_path or None
+    if target.identities_only and not target.identity_files:
+        out["agent_path"] = (
+            None  # ssh then offers its default key files, and nothing else that the agent holds
+        )
+    if target.proxy_command and not target.jumps:
+        out["proxy_command"] = list(target.proxy_command)
+    for option, name in _PASSED_ON.items():
+        if target.options.get(option):
+            out[name] = target.options[option]
+    return out
+
+
+# Options that asyncssh takes by another name, and that only narrow or name something.
+_PASSED_ON = {
+    "Ciphers": "encryption_algs",
+    "KexAlgorithms": "kex_algs",
+    "MACs": "mac_algs",
+    "HostKeyAlgorithms": "server_host_key_algs",
+    "PreferredAuthentications": "preferred_auth",
+}
+
+
+class SshFault(msgspec.Struct, frozen=True, kw_only=True):
+    """One classified SSH error, in the words of `ddtop inspect ssh`."""
+
+    verdict: str
+    cause: str
+    severity: str
+    what: str
+    means: str
+    do: str
+    retry: bool
+    text: str
+
+
+def agent_words(target: SshTarget | None) -> str:
+    """What is known of the ssh agent here; PermissionDenied never says that it could not be reached."""
+    if target is not None and target.agent_path == "":
+        return "the config turns the agent off (IdentityAgent none)"
+    path = (target.agent_path if target else None) or os.environ.get("SSH_AUTH_SOCK")
+    if not path:
+        return "no agent: SSH_AUTH_SOCK is not set"
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(0.5)
+        try:
+            probe.connect(path)
+        except OSError:
+            return f"the agent does not answer: its socket {path} is gone"
+    return f"the agent at {path} answers"
+
+
+def locked_keys(target: SshTarget) -> tuple[str, ...]:
+    """The host's private keys here that are protected by a passphrase (reads the files; sends nothing)."""
+    names = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk", "id_dsa")
+    files = target.identity_files or tuple(str(Path("~/.ssh").expanduser() / name) for name in names)
+    out: list[str] = []
+    for file in files:
+        try:
+            asyncssh.read_private_key(file)
+        except asyncssh.KeyImportError as error:
+            if "assphrase" in str(error):
+                out.append(file)
+        except (OSError, ValueError):
+            continue
+    return tuple(out)
+
+
+def classify_ssh_error(
+    exc: BaseException,
+    target: SshTarget | None = None,
+    *,
+    presented: KeyFinding | None = None,
+    hop: SshTarget | None = None,
+) -> SshFault:
+    """What an exception of asyncssh (or the socket below it) stands for.
+
+    `presented` is what `find_key` said about the key the host showed: without it, "changed" and "unknown"
+    cannot
+    be told apart and "unknown" is said. `hop` is the jump host that was being contacted, if it was one.
+    """
+    at = hop or target
+    name = _cause_of(exc, at, presented)
+    if hop is not None and name == "connection-dropped" and not isinstance(exc, asyncssh.ChannelOpenError):
+        name = "closed-before-login"  # `hop` is what was being connected to: nothing ran there yet
+    cause = CAUSES[name]
+    text = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+    via = f" via ProxyCommand {at.proxy_command[0]}" if at is not None and at.proxy_command else ""
+    if hop is not None and target is not None and hop.alias != target.alias:
+        via += f" at jump host {hop.alias}"
+    return make_fault(cause, text, target=at, presented=presented, via=via, agent=agent_words(at))
+
+
+def make_fault(
+    cause: SshCause,
+    text: str,
+    *,
+    target: SshTarget | None = None,
+    presented: KeyFinding | None = None,
+    via: str = "",
+    agent: str = "",
+) -> SshFault:
+    """Fill a cause's sentences with what is known of the host, its keys and its agent."""
+    keys: list[str] = list(target.identity_files) if target else []
+    print_ = f"It showed {presented.algorithm} {presented.fingerprint}. " if presented else ""
+    context = {
+        "alias": target.alias if target else "HOST",
+        "host": target.hostname if target else "the host",
+        "port": str(target.port) if target else "22",
+        "user": target.user if target else "",
+        "keys": ", ".join(keys) or "no key file; the defaults in ~/.ssh and the agent's",
+        "key": shlex.quote(keys[0]) if keys else "~/.ssh/id_ed25519",
+        "agent": agent,
+        "ssh": f"`{ssh_command(target)}`" if target else "`ssh HOST true`",
+        "forget": " and ".join(f"`{c}`" for c in remove_commands(target, presented))
+        if target
+        else "`ssh-keygen -R HOST`",
+        "looked": "so known_hosts was looked into: there is none for this host"
+        if target
+        else "only known_hosts on the machine that connected tells which it is",
+        "fingerprint": print_
+        + (f"Known: {', '.join(presented.where)}. " if presented and presented.where else ""),
+        "via": via,
+    }
+    return SshFault(
+        verdict=cause.verdict, cause=cause.cause, severity=cause.severity, what=fill(cause.what, **context),
+        means=fill(cause.means, **context), do=fill(cause.do, **context), retry=cause.retry, text=text[:500],
+    )  # fmt: skip
+
+
+def explain_ssh_error(
+    exc: BaseException,
+    target: SshTarget,
+    *,
+    presented: KeyFinding | None = None,
+    hop: SshTarget | None = None,
+) -> HostError:
+    """The error to raise instead: HostLostError when trying again can help, else HostUnreachableError.
+
+    Has `what`, `means`, `do` and `host`; raise it `from exc`.
+    """
+    fault = classify_ssh_error(exc, target, presented=presented, hop=hop)
+    kind = HostLostError if fault.retry else HostUnreachableError
+    what = f"{fault.what} ({fault.text})" if fault.cause in _SHOW_TEXT else fault.what
+    place = f" (at jump host {hop.shown})" if hop is not None and hop.alias != target.alias else ""
+    return kind(what + place, means=fault.means, do=fault.do, host=target.alias)
+
+
+_SHOW_TEXT = {"ssh-error", "config-parse-error", "no-common-algorithm", "not-an-ssh-server", "proxy-command-failed",
+              "identity-file-missing", "name-not-resolved"}  # fmt: skip
+
+
+def _chain(exc: BaseException) -> Iterator[BaseException]:
+    """The exception, those inside a group, and what it was raised from."""
+    seen: set[int] = set()
+    todo = [exc]
+    while todo:
+        one = todo.pop(0)
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        if isinstance(one, BaseExceptionGroup):
+            todo += one.exceptions
+        todo += [inner for inner in (one.__cause__, one.__context__) if inner is not None]
+
+
+def _cause_of(exc: BaseException, target: SshTarget | None, presented: KeyFinding | None) -> str:
+    for one in _chain(exc):
+        found = _one_cause(one, target, presented)
+        if found:
+            return found
+    return "ssh-error"
+
+
+def _one_cause(exc: BaseException, target: SshTarget | None, presented: KeyFinding | None) -> str | None:
+    text = str(exc)
+    proxied = target is not None and target.proxy_command is not None
+    if isinstance(exc, asyncssh.HostKeyNotVerifiable):
+        state = presented.state if presented else "revoked" if "revoked" in text.lower() else "unknown"
+        return {"changed": "host-key-changed", "revoked": "host-key-revoked"}.get(state, "host-key-unknown")
+    if isinstance(exc, (asyncssh.PermissionDenied, asyncssh.IllegalUserName)):
+        # asyncssh passes over an encrypted key silently; say so where it is the likely reason.
+        locked = isinstance(exc, asyncssh.PermissionDenied) and target is not None and locked_keys(target)
+        return "key-needs-passphrase-or-agent" if locked else "permission-denied"
+    if isinstance(exc, asyncssh.ChannelOpenError):
+        if "closed" in text or "lost" in text.lower():
+            return "connection-dropped"
+        # A jump host's sshd gives the reason of a failed connect in words; "open failed" is a refused
+        # session.
+        for word, cause in _CONNECT_WORDS.items():
+            if word in text.lower():
+                return cause
+        return "forwarding-prohibited" if exc.code == 1 else "max-sessions-reached"
+    if isinstance(exc, asyncssh.KeyImportError) and "assphrase" in text:
+        return "key-needs-passphrase-or-agent"
+    if isinstance(exc, (asyncssh.KeyEncryptionError, asyncssh.KeyImportError)):
+        return "key-wrong-passphrase"
+    if isinstance(exc, asyncssh.KeyExchangeFailed):
+        return "no-common-algorithm"
+    if isinstance(exc, asyncssh.DisconnectError) and "codec can't decode" in text:
+        return "client-decode-error"
+    if isinstance(exc, asyncssh.ConnectionLost):
+        return "proxy-command-failed" if proxied else "connection-dropped"
+    if isinstance(exc, (asyncssh.ProtocolError, asyncssh.ProtocolNotSupported)):
+        return "proxy-command-failed" if proxied else "not-an-ssh-server"
+    if isinstance(exc, asyncssh.DisconnectError):
+        return "too-many-auth-failures" if "authentication failures" in text else "connection-dropped"
+    if isinstance(exc, UnicodeDecodeError):
+        return "client-decode-error"
+    if isinstance(exc, ConfigParseError):
+        return "config-parse-error"
+    return _os_cause(exc, target, proxied)
+
+
+_CONNECT_WORDS = {
+    "refused": "refused-by-port",
+    "timed out": "connect-timeout",
+    "no route": "host-unreachable",
+    "unreachable": "host-unreachable",
+    "not known": "name-not-resolved",
+    "resolve": "name-not-resolved",
+}
+
+
+def _os_cause(exc: BaseException, target: SshTarget | None, proxied: bool) -> str | None:
+    if isinstance(exc, FileNotFoundError):
+        name = os.fsdecode(exc.filename) if exc.filename else str(exc)
+        if proxied and target is not None and target.proxy_command and target.proxy_command[0] in name:
+            return "proxy-command-failed"
+        if "known_hosts" in name or (target is not None and name == target.known_hosts_new):
+            return "known-hosts-missing"
+        return "proxy-command-failed" if proxied else "identity-file-missing"
+    if proxied and isinstance(exc, OSError) and not isinstance(exc, TimeoutError):
+        return "proxy-command-failed"  # its pipe broke: the proxy ended before or while we wrote
+    if isinstance(exc, ConnectionRefusedError):
+        return "refused-by-port"
+    if isinstance(exc, socket.gaierror):
+        return "name-not-resolved"
+    if isinstance(exc, (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, EOFError)):
+        return "connection-dropped"
+    if isinstance(exc, TimeoutError):
+        return "connect-timeout"
+    if isinstance(exc, OSError):
+        if exc.errno in {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN}:
+            return "host-unreachable"
+        # asyncio joins the errors of several addresses into one text: "Multiple exceptions: [Errno 111] …"
+        numbers = [int(n) for n in re.findall(r"\[Errno (\d{1,3})\]", str(exc))]
+        if errno.ECONNREFUSED in numbers:
+            return "refused-by-port"
+        if errno.EHOSTUNREACH in numbers or errno.ENETUNREACH in numbers:
+            return "host-unreachable"
+        if errno.ETIMEDOUT in numbers:
+            return "connect-timeout"
+    return None
+
+
+def first_fault(faults: Sequence[SshFault]) -> SshFault | None:
+    """The gravest of several (critical before error before warn), the first among equals."""
+    order = {"critical": 0, "error": 1, "warn": 2, "info": 3}
+    return min(faults, key=lambda fault: order.get(fault.severity, 4), default=None)

@@ -1,0 +1,102 @@
+"""`State`: everything a dashboard, the plain progress, the report and the controller need to know after some events.
+
+It is changed by `fold.apply` alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddtop.events import (
+    BoundDiagnosed,
+    CommandSeen,
+    KernelFault,
+    Note,
+    StepsPlanned,
+    SweepPaused,
+)
+from ddtop.journal.fold.views import (
+    AlertView,
+    CellView,
+    GpuView,
+    HostView,
+    LogTail,
+    RestartView,
+    RunView,
+    ServiceView,
+    StageView,
+    StepView,
+)
+
+
+@dataclass(slots=True)
+class State:
+    """What is known after the events so far. Read it; never change it."""
+
+    seq: int = 0
+    """Journal seq of the last event applied."""
+    at_s: float = 0.0
+    mono_s: float = 0.0
+    run: RunView = field(default_factory=RunView)
+    host: HostView = field(default_factory=HostView)
+    probe: dict[str, Any] = field(default_factory=dict)
+    probe_at_s: float | None = None
+    gpus: dict[int, GpuView] = field(default_factory=dict)
+    """By index. The age of a reading is now − `at_s`."""
+    gpus_at_s: float | None = None
+    gpu_source: str = ""
+    bound: BoundDiagnosed | None = None
+    services: dict[str, ServiceView] = field(default_factory=dict)
+    """By unit."""
+    logs: dict[str, LogTail] = field(default_factory=dict)
+    """By unit."""
+    kernel: deque[KernelFault] = field(default_factory=lambda: deque(maxlen=200))
+    cells: dict[str, CellView] = field(default_factory=dict)
+    """By id, in the order in which they will run; hidden ones last."""
+    restarts: list[RestartView] = field(default_factory=list)
+    """All of them, the present or latest one last."""
+    alerts: dict[str, AlertView] = field(default_factory=dict)
+    """By id, in the order in which they were raised; open and resolved."""
+    proposed: StepsPlanned | None = None
+    """Steps that wait for an answer."""
+    steps: dict[tuple[str, str], StepView] = field(default_factory=dict)
+    """(plan id, step id) → what became of it, in the order taken."""
+    stages: dict[str, StageView] = field(default_factory=dict)
+    """By target."""
+    paused: SweepPaused | None = None
+    viewers: int = 0
+    notes: deque[Note] = field(default_factory=lambda: deque(maxlen=1000))
+    commands: deque[CommandSeen] = field(default_factory=lambda: deque(maxlen=200))
+    """Outcomes of the last commands, the newest last."""
+    strays: int = 0
+    """Events that named something never heard of."""
+
+    @property
+    def restart(self) -> RestartView | None:
+        """The present restart, else the latest one."""
+        return self.restarts[-1] if self.restarts else None
+
+    @property
+    def restarting(self) -> RestartView | None:
+        """The restart under way, if one is."""
+        last = self.restart
+        return last if last is not None and last.outcome == "running" else None
+
+    @property
+    def open_alerts(self) -> list[AlertView]:
+        """Unresolved alerts, the oldest first."""
+        return [a for a in self.alerts.values() if a.resolved is None]
+
+    @property
+    def stage(self) -> StageView | None:
+        """The staging under way, else the latest one."""
+        active = [s for s in self.stages.values() if s.active]
+        pool = active or list(self.stages.values())
+        return max(pool, key=lambda s: s.at_s) if pool else None
+
+    @property
+    def plan_cells(self) -> list[CellView]:
+        """The cells of the present plan, in running order."""
+        return [c for c in self.cells.values() if not c.hidden]

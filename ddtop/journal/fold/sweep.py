@@ -1,0 +1,221 @@
+"""How events of cells and restarts change the state; the others are in `apply.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ddtop import events as ev
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import AttemptView, CellView, PhaseView, RestartView
+
+
+def _cells_planned(state: State, event: ev.CellsPlanned) -> None:
+    """Unchanged cells keep what is known of them, new ones are planned, vanished ones are hidden."""
+    old = state.cells
+    new: dict[str, CellView] = {}
+    for spec in event.cells:
+        cell = old.get(spec.id)
+        if cell is None:
+            cell = CellView(spec, state_at_s=event.at_s)
+        cell.spec, cell.hidden = spec, False
+        _skip_by_plan(cell, event.at_s)
+        new[spec.id] = cell
+    for cell_id, cell in old.items():
+        if cell_id not in new:
+            cell.hidden = True
+            new[cell_id] = cell
+    state.cells = new
+    state.run.baseline = event.baseline
+
+
+def _skip_by_plan(cell: CellView, at_s: float) -> None:
+    """The plan's own `skip` decides where nothing was measured and nobody said otherwise."""
+    reason = cell.spec.skip_reason
+    if reason is not None and cell.state in ("planned", "interrupted") and cell.by == "plan":
+        cell.state, cell.reason, cell.state_at_s = "skipped", reason, at_s
+    elif reason is None and cell.state == "skipped" and cell.by == "plan":
+        cell.state, cell.reason, cell.state_at_s = "planned", "", at_s
+    elif reason is not None and cell.state == "skipped" and cell.by == "plan":
+        cell.reason = reason
+
+
+def _attempt(cell: CellView, number: int) -> AttemptView:
+    for attempt in reversed(cell.attempts):
+        if attempt.number == number:
+            return attempt
+    attempt = AttemptView(number)
+    cell.attempts.append(attempt)
+    return attempt
+
+
+def _cell(state: State, cell_id: str) -> CellView | None:
+    cell = state.cells.get(cell_id)
+    if cell is None:
+        state.strays += 1
+    return cell
+
+
+def _cell_started(state: State, event: ev.CellStarted) -> None:
+    cell = _cell(state, event.cell_id)
+    if cell is None:
+        return
+    attempt = _attempt(cell, event.attempt)
+    attempt.started_at_s, attempt.started_mono_s = event.at_s, event.mono_s
+    attempt.segment, attempt.job, attempt.generation = state.run.segment, event.job, event.generation
+    cell.progress = None
+
+
+def _cell_progress(state: State, event: ev.CellProgress) -> None:
+    cell = _cell(state, event.cell_id)
+    if cell is not None:
+        cell.progress = event
+
+
+def _cell_measured(state: State, event: ev.CellMeasured) -> None:
+    cell = _cell(state, event.cell_id)
+    if cell is None:
+        return
+    attempt = _attempt(cell, event.attempt)
+    amends = attempt.measured_at_s is not None and not event.raw
+    attempt.validity, attempt.reasons, attempt.metrics = event.validity, event.reasons, event.metrics
+    attempt.generation = event.generation or attempt.generation
+    if not amends:  # a doubt that came later moves no time
+        attempt.measured_at_s = event.at_s
+        attempt.host_span_s, attempt.window_mono_s = _host_span_s(event.raw), _window_mono_s(event.raw)
+        if attempt.started_mono_s is not None and attempt.segment == state.run.segment:
+            attempt.seconds = max(0.0, event.mono_s - attempt.started_mono_s)
+    cell.validity, cell.reasons, cell.metrics = event.validity, event.reasons, event.metrics
+    cell.engine, cell.engine_version, cell.driver = event.engine, event.engine_version, event.driver
+    cell.generation = event.generation
+    cell.progress = None
+
+
+def _host_span_s(raw: dict[str, Any]) -> tuple[float, float] | None:
+    start, end = raw.get("started_at_s"), raw.get("ended_at_s")
+    if isinstance(start, int | float) and isinstance(end, int | float) and end > start:
+        return float(start), float(end)
+    return None
+
+
+def _window_mono_s(raw: dict[str, Any]) -> tuple[float, float] | None:
+    window = raw.get("window")
+    if not isinstance(window, dict) or not isinstance(zero := window.get("zero_mono_ns"), int):
+        return None
+    return zero / 1e9, zero / 1e9 + float(window.get("wall_s") or 0.0)
+
+
+def _cell_outputs(state: State, event: ev.CellOutputs) -> None:
+    cell = _cell(state, event.cell_id)
+    if cell is not None and cell.spec.baseline:
+        cell.outputs = event
+
+
+def _cell_state(state: State, event: ev.CellStateSet) -> None:
+    cell = _cell(state, event.cell_id)
+    if cell is None:
+        return
+    cell.state, cell.reason, cell.cause = event.state, event.reason, event.cause
+    cell.signature_id, cell.by, cell.state_at_s = event.signature_id, event.by, event.at_s
+    if event.engine_version is not None:
+        cell.engine_version = event.engine_version
+    if event.state != "running":
+        cell.progress = None
+    if event.attempt is not None:
+        attempt = _attempt(cell, event.attempt)
+        attempt.state, attempt.reason, attempt.cause = event.state, event.reason, event.cause
+        attempt.ended_at_s = event.at_s if event.state != "running" else None
+
+
+def _restart_started(state: State, event: ev.RestartStarted) -> None:
+    last = state.restarts[-1] if state.restarts else None
+    if last is not None and last.outcome == "running":
+        # Its end was never heard: the runner died, or another restart took its place.
+        last.outcome, last.ended_at_s = "interrupted", event.at_s
+    state.restarts.append(
+        RestartView(
+            attempt_id=event.attempt_id,
+            config=event.config,
+            tp=event.tp,
+            unit=event.unit,
+            argv=event.argv,
+            cell_ids=event.cell_ids,
+            generation_before=event.generation_before,
+            expected_s=event.expected_s,
+            started_at_s=event.at_s,
+            started_mono_s=event.mono_s,
+            segment=state.run.segment,
+        )
+    )
+
+
+def _restart(state: State, attempt_id: str) -> RestartView | None:
+    for restart in reversed(state.restarts):
+        if restart.attempt_id == attempt_id:
+            return restart
+    state.strays += 1
+    return None
+
+
+def _phase(state: State, event: ev.PhaseSeen) -> None:
+    restart = _restart(state, event.attempt_id)
+    if restart is None:
+        return
+    view = restart.phases.get(event.phase)
+    if view is None:
+        view = restart.phases[event.phase] = PhaseView(event.phase, event.state, event.at_s, event.at_s)
+    view.state, view.at_s, view.elapsed_s = event.state, event.at_s, event.elapsed_s
+    view.pct, view.eta_s = event.pct, event.eta_s
+    view.detail = event.detail if event.detail is not None else view.detail
+    view.quiet_s, view.limit_s = event.quiet_s, event.limit_s
+    view.longest_quiet_s = max(view.longest_quiet_s, event.quiet_s or 0.0)
+
+
+def _gate(state: State, event: ev.GateSeen) -> None:
+    restart = _restart(state, event.attempt_id)
+    if restart is not None:
+        restart.gate[event.part] = event
+
+
+def _end_restart(state: State, restart: RestartView, at_s: float, mono_s: float) -> None:
+    restart.ended_at_s = at_s
+    if restart.segment == state.run.segment:
+        restart.seconds = max(0.0, mono_s - restart.started_mono_s)
+
+
+def _restart_ready(state: State, event: ev.RestartReady) -> None:
+    restart = _restart(state, event.attempt_id)
+    if restart is None:
+        return
+    restart.outcome, restart.ready_s, restart.generation = "ready", event.ready_s, event.generation
+    restart.engine, restart.engine_version = event.engine, event.engine_version
+    restart.resolved_args, restart.overridden = event.resolved_args, event.overridden
+    _end_restart(state, restart, event.at_s, event.mono_s)
+    for phase in restart.phases.values():
+        if phase.state == "running":
+            phase.state = "done"
+    state.host.rebooted = None
+
+
+def _restart_failed(state: State, event: ev.RestartFailed) -> None:
+    restart = _restart(state, event.attempt_id)
+    if restart is None:
+        return
+    restart.outcome, restart.verdict, restart.cause = "failed", event.verdict, event.cause
+    restart.kind, restart.alert_id = event.kind, event.alert_id
+    _end_restart(state, restart, event.at_s, event.mono_s)
+
+
+HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
+    ev.CellsPlanned: _cells_planned,
+    ev.CellStarted: _cell_started,
+    ev.CellProgress: _cell_progress,
+    ev.CellOutputs: _cell_outputs,
+    ev.CellMeasured: _cell_measured,
+    ev.CellStateSet: _cell_state,
+    ev.RestartStarted: _restart_started,
+    ev.PhaseSeen: _phase,
+    ev.GateSeen: _gate,
+    ev.RestartReady: _restart_ready,
+    ev.RestartFailed: _restart_failed,
+}

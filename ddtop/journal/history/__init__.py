@@ -1,0 +1,1 @@
+"""What outlives a run: learned durations, broken cells, causes seen."""

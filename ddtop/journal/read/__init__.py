@@ -1,0 +1,1 @@
+"""Reading recordings: live, replayed, listed, exported."""

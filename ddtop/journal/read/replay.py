@@ -1,0 +1,177 @@
+"""A recording played in its own time: paused, stepped, sought, faster and slower."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from ddtop.errors import RefusedError
+from ddtop.events import Command
+from ddtop.journal.read.reader import JournalReader
+from ddtop.journal.read.session import Batch
+from ddtop.journal.read.timeline import Timeline
+
+TICK_S = 0.05
+BATCH = 1000
+SLOWEST, FASTEST = 1 / 16, 4096.0
+
+
+class ReplaySession:
+    """The Session of a recording that is over. Times of `seek` and `position` are the recording's wall time."""
+
+    def __init__(self, path: Path, speed: float = 1.0, *, check: bool = True) -> None:
+        """Raises JournalError where `path` is no recording, damaged, or of a newer version."""
+        self._path = path
+        self._reader = JournalReader(path, check=check)
+        self.timeline = Timeline(self._reader.times())
+        self.speed = min(FASTEST, max(SLOWEST, speed))
+        self._playing = True
+        self._play_s = 0.0
+        self._clock = time.monotonic()
+        self._count: int | None = None
+        """Events to show regardless of the time, after a step; None while time decides."""
+        self._shown = 0
+        self._closed = False
+        self._wake: asyncio.Event | None = None
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def live(self) -> bool:
+        """Never: nobody is there to obey."""
+        return False
+
+    @property
+    def playing(self) -> bool:
+        return self._playing and self._play_s < self.timeline.length_s
+
+    @property
+    def position(self) -> float:
+        """Wall time of the moment that is shown."""
+        self._advance()
+        return self.timeline.wall_at(self._play_s)
+
+    @property
+    def shown(self) -> int:
+        """Events given out so far, of `len(timeline)`."""
+        return self._shown
+
+    def pause(self) -> None:
+        self._advance()
+        self._playing = False
+        self._ring()
+
+    def play(self) -> None:
+        """Go on; from the start where the end was reached."""
+        self._advance()
+        if self._play_s >= self.timeline.length_s:
+            self._play_s = 0.0
+        self._count = None
+        self._playing = True
+        self._ring()
+
+    def step(self, n: int = 1) -> None:
+        """Pause, and show `n` more events (fewer, if negative)."""
+        self.pause()
+        self._show(self._aim() + n)
+
+    def seek(self, at_s: float) -> None:
+        """Go to wall time `at_s` (to an end, if outside)."""
+        self._advance()
+        self._play_s = self.timeline.play_at(at_s)
+        self._count = None
+        self._ring()
+
+    def faster(self) -> None:
+        self._set_speed(self.speed * 2)
+
+    def slower(self) -> None:
+        self._set_speed(self.speed / 2)
+
+    def next_alert(self) -> None:
+        """Pause at the next alert, if there is one."""
+        self._go_alert(self.timeline.next_alert(self._aim()))
+
+    def previous_alert(self) -> None:
+        """Pause at the alert before the event shown last, if there is one."""
+        self._go_alert(self.timeline.previous_alert(self._aim()))
+
+    async def events(self) -> AsyncIterator[Batch]:
+        """See Session.events. At the end it waits, for one may seek back; it ends after `close`."""
+        self._wake = asyncio.Event()
+        self._clock = time.monotonic()
+        while not self._closed:
+            async for batch in self._up_to(self._aim()):
+                yield batch
+            self._wake.clear()
+            try:
+                await asyncio.wait_for(self._wake.wait(), TICK_S if self.playing else None)
+            except TimeoutError:
+                continue
+        self._reader.close()
+
+    async def send(self, command: Command) -> None:
+        """Refused: a recording cannot be changed."""
+        raise RefusedError(
+            f"{self._path.name} is a replay: nothing can be done to a run that is over",
+            means="what you see happened then",
+            do="go on with that run: ddtop connect HOST --plan PLAN",
+        )
+
+    def close(self) -> None:
+        self._closed = True
+        if self._wake is None:
+            self._reader.close()
+        self._ring()
+
+    async def _up_to(self, count: int) -> AsyncIterator[Batch]:
+        """Batches that lead from what is shown to the first `count` events; from the start if that is fewer."""
+        reset = count < self._shown
+        if reset:
+            self._shown = 0
+            if count == 0:
+                yield Batch(reset=True)
+        while self._shown < count and not self._closed:
+            after = self.timeline.seqs[self._shown - 1] if self._shown else 0
+            target = min(self._shown + BATCH, count)
+            until = self.timeline.seqs[target - 1]
+            events, _last = self._reader.batch(after, target - self._shown)
+            self._shown = target
+            yield Batch(((seq, event) for seq, event in events if seq <= until), reset=reset)
+            reset = False
+            await asyncio.sleep(0)
+
+    def _advance(self) -> None:
+        now = time.monotonic()
+        if self._playing and self._count is None:
+            self._play_s = min(self.timeline.length_s, self._play_s + (now - self._clock) * self.speed)
+        self._clock = now
+
+    def _aim(self) -> int:
+        """How many events are to be shown by what was asked so far, shown already or not."""
+        self._advance()
+        return self.timeline.due(self._play_s) if self._count is None else self._count
+
+    def _show(self, count: int) -> None:
+        count = max(0, min(len(self.timeline), count))
+        self._count = count
+        self._play_s = self.timeline.play[count - 1] if count else 0.0
+        self._ring()
+
+    def _go_alert(self, index: int | None) -> None:
+        if index is not None:
+            self.pause()
+            self._show(index + 1)
+
+    def _set_speed(self, speed: float) -> None:
+        self._advance()
+        self.speed = min(FASTEST, max(SLOWEST, speed))
+        self._ring()
+
+    def _ring(self) -> None:
+        if self._wake is not None:
+            self._wake.set()

@@ -1,0 +1,1 @@
+"""The runner's end of a recording."""

@@ -1,0 +1,1 @@
+"""TOML text to a checked plan."""

@@ -1,0 +1,100 @@
+"""`[bench]`: how a cell is measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import jmespath
+import jmespath.exceptions
+
+from ddtop.plan.model import BENCH_FORMATS, BENCH_KINDS, Bench, Config
+from ddtop.plan.placeholders import BENCH_NAMES, check_all
+from ddtop.plan.problems import Problems, shown, suggest
+from ddtop.plan.read.configs import check_env
+from ddtop.plan.read.fields import Fields
+
+_METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
+_REDUCERS = ("mean", "max", "min", "sum", "last")
+"""As `ddtop.bench.metric_paths` knows them."""
+
+
+def read_bench(fields: Fields) -> Bench:
+    """`[bench]`."""
+    kind = cast(Literal["builtin", "command"], fields.choice("kind", BENCH_KINDS, "builtin"))
+    argv, format_ = fields.texts("argv"), fields.choice("format", BENCH_FORMATS, "auto") or "auto"
+    metrics, env = fields.named("metrics"), fields.named("env")
+    slo = _read_slo(fields)
+    bench = Bench(
+        kind=kind,
+        requests_per_stream=fields.whole("requests_per_stream", 8, 1, 1_000_000),
+        warmup=fields.whole("warmup", 1, 0, 1_000_000),
+        time_limit_s=fields.number("time_limit_s", 600.0, 1, 604_800, "s"),
+        request_timeout_s=fields.number("request_timeout_s", 600.0, 1, 604_800, "s"),
+        nonce=fields.flag("nonce", True),
+        flush_cache=fields.flag("flush_cache", True),
+        slo=slo,
+        argv=argv or (),
+        env=env,
+        format=format_,
+        metrics=metrics,
+    )
+    fields.done()
+    check_env(fields.problems, (*fields.path, "env"), env)
+    _check_metrics(fields, metrics)
+    if kind == "command" and not argv:
+        fields.missing("argv", 'the benchmark and its arguments, for kind = "command"')
+    if kind == "command" and argv and not any("{result}" in word for word in argv):
+        fields.problems.warn(
+            (*fields.path, "argv"),
+            "has no {result}",
+            "the benchmark's standard output is then read as its result; {result} is a file ddtop names",
+        )
+    if kind == "builtin":
+        for key in ("argv", "format", "metrics", "env"):
+            if fields.has(key):
+                fields.problems.fault(
+                    (*fields.path, key),
+                    'is not used by kind = "builtin"',
+                    'allowed with kind = "command" only',
+                )
+    return bench
+
+
+def check_bench_argv(bench: Bench, configs: tuple[Config, ...], problems: Problems) -> None:
+    """Placeholders of `bench.argv`: those that every configuration can fill."""
+    shared = [set(c.values) for c in configs]
+    values = sorted(set.intersection(*shared)) if shared else []
+    check_all(problems, ("bench", "argv"), bench.argv, (*BENCH_NAMES, *values))
+
+
+def _read_slo(fields: Fields) -> dict[str, float]:
+    table = fields.table("slo")
+    if table is None:
+        return {}
+    names = ("ttft_ms", "tpot_ms", "e2e_ms", "icl_ms")
+    out = {name: table.number(name, 0.0, 0.001, 1e9, "ms") for name in names}
+    table.done()
+    return {name: limit for name, limit in out.items() if limit > 0}
+
+
+def _check_metrics(fields: Fields, metrics: dict[str, str]) -> None:
+    compile_: Callable[[str], Any] = jmespath.compile
+    for name, path in metrics.items():
+        where = (*fields.path, "metrics", name)
+        if not _METRIC.match(name):
+            fields.problems.fault(where, "is no name of a metric", "such as output_tok_s or ttft_ms.p50")
+        head, found, tail = path.partition(":")
+        prefix = head.strip() if found and head.strip().isalpha() else ""
+        expression = tail.strip() if prefix else path
+        if prefix and prefix not in _REDUCERS:
+            fields.problems.fault(
+                where, f"found {shown(path)}", f"before the colon: {suggest(prefix, _REDUCERS)}"
+            )
+            continue
+        try:
+            compile_(expression)
+        except (jmespath.exceptions.JMESPathError, RecursionError, ValueError) as error:
+            first = (str(error).strip().splitlines() or [""])[0]
+            fields.problems.fault(where, f"{shown(expression)} is no JMESPath: {first}", "see jmespath.org")

@@ -1,0 +1,213 @@
+"""`[matrix]`, `[[workload]]` and `[sampling]`: what is asked of every configuration."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path as FilePath
+from typing import Any, cast
+
+import msgspec
+
+from ddtop.plan.model import (
+    ENDPOINTS,
+    ORDERS,
+    Bench,
+    Config,
+    Endpoint,
+    Matrix,
+    Sampling,
+    SkipRule,
+    Workload,
+)
+from ddtop.plan.problems import Problems, shown, suggest
+from ddtop.plan.read.configs import NAME, suggest_config
+from ddtop.plan.read.fields import Fields
+
+MAX_TP, MAX_CONCURRENCY, MAX_TOKENS, MAX_REPEATS = 1024, 100_000, 10_000_000, 1000
+
+
+def read_matrix(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Workload, ...]) -> Matrix:
+    """`[matrix]`. Without it: TP 1, one stream, no context, once."""
+    tp = fields.wholes("tp", (1,), 1, MAX_TP)
+    concurrency = fields.wholes("concurrency", (1,), 1, MAX_CONCURRENCY)
+    context = fields.wholes("context", (0,), 0, MAX_TOKENS)
+    repeats = fields.whole("repeats", 1, 1, MAX_REPEATS)
+    baseline = fields.text("baseline")
+    order = fields.choice("order", ORDERS, ORDERS[0]) or ORDERS[0]
+    rules = [
+        _read_skip(table, configs, workloads)
+        for table in fields.tables("skip", '[{ config = "b8", reason = "0 tok/s" }]')
+    ]
+    fields.done()
+    if baseline is not None and configs and baseline not in {c.name for c in configs}:
+        fields.problems.fault(
+            (*fields.path, "baseline"),
+            f"names {shown(baseline)}, which is no configuration",
+            suggest_config(baseline, configs),
+        )
+    first = configs[0].name if configs else ""
+    return Matrix(
+        tp=tp,
+        concurrency=concurrency,
+        context=context,
+        repeats=repeats,
+        baseline=baseline if baseline is not None else first,
+        skip=tuple(rules),
+        order=order,
+    )
+
+
+def _read_skip(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Workload, ...]) -> SkipRule:
+    reason = fields.text("reason", required="why these cells are skipped, in words")
+    config = fields.texts("config", one=True) or ()
+    workload = fields.texts("workload", one=True) or ()
+    numbers = {
+        key: fields.wholes(key, (), low, MAX_TOKENS)
+        for key, low in (("tp", 1), ("concurrency", 1), ("context", 0), ("output_tokens", 0))
+    }
+    fields.done()
+    for key, names, known in (
+        ("config", config, [c.name for c in configs]),
+        ("workload", workload, [w.name for w in workloads]),
+    ):
+        for name in names:
+            if known and name not in known:
+                what = "configuration" if key == "config" else "workload"
+                fields.problems.fault(
+                    (*fields.path, key), f"names {shown(name)}, which is no {what}", suggest(name, known)
+                )
+    if not config and not workload and not any(numbers.values()):
+        fields.problems.fault(
+            fields.path, "would skip every cell", "say which: config, workload, tp, concurrency, context, …"
+        )
+    return SkipRule(reason=reason or "", config=config, workload=workload, **numbers)
+
+
+def read_workloads(
+    fields: list[Fields], bench: Bench, problems: Problems, folder: FilePath | None
+) -> tuple[Workload, ...]:
+    """`[[workload]]`. A benchmark of the user's own needs none: it brings its own."""
+    if not fields:
+        if bench.kind == "builtin":
+            problems.fault(
+                ("workload",), "is missing", "at least one [[workload]] with name, prompts and output_tokens"
+            )
+        return (Workload(name="bench"),)
+    out: list[Workload] = []
+    for table in fields:
+        name = table.text("name", required="a name for this workload") or f"workload-{len(out) + 1}"
+        if not NAME.match(name):
+            table.fault("name", name, "letters, digits and . _ + -, at most 64")
+        if name in {w.name for w in out}:
+            table.problems.fault((*table.path, "name"), f"{shown(name)} stands twice", "one name for each")
+        default = (256,) if bench.kind == "builtin" else (0,)
+        tokens = table.wholes("output_tokens", default, 1, MAX_TOKENS)
+        prompts = _prompts(table, bench, folder)
+        table.done()
+        out.append(Workload(name=name, prompts=prompts, output_tokens=tokens))
+    return tuple(out)
+
+
+def _prompts(fields: Fields, bench: Bench, folder: FilePath | None) -> tuple[Any, ...]:
+    inline = fields.texts("prompts", one=True)
+    file = fields.text("prompts_file")
+    if file is not None and fields.has("prompts"):
+        fields.problems.fault(fields.path, "has both prompts and prompts_file", "one of the two")
+    if file is not None:
+        return _read_prompts_file(fields, file, folder)
+    if inline is not None:
+        for index, prompt in enumerate(inline):
+            if not prompt.strip():
+                fields.problems.fault((*fields.path, "prompts", index), "is empty", "some text to answer")
+        if not inline and not fields.data["prompts"]:
+            fields.problems.fault((*fields.path, "prompts"), "is an empty list", "at least one prompt")
+        return inline
+    if bench.kind == "builtin" and not fields.has("prompts"):
+        fields.missing("prompts", 'a list of prompts, or prompts_file = "….jsonl"')
+    return ()
+
+
+def _read_prompts_file(fields: Fields, file: str, folder: FilePath | None) -> tuple[Any, ...]:
+    where = (*fields.path, "prompts_file")
+    path = FilePath(file).expanduser()
+    if not path.is_absolute():
+        path = (folder or FilePath()) / path
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        fields.problems.fault(
+            where, f"{path} cannot be read: {reason}", "a path relative to the plan's folder"
+        )
+        return ()
+    out: list[Any] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            item = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError) as error:
+            fields.problems.fault(
+                where, f"{path.name} line {number} is no JSON: {error}", "one JSON value a line"
+            )
+            return tuple(out)
+        prompt = _prompt(item)
+        if prompt is None:
+            fields.problems.fault(
+                where,
+                f"{path.name} line {number} holds no prompt",
+                'a string, {"prompt": "…"} or {"messages": [{"role": …, "content": …}]}',
+            )
+            return tuple(out)
+        out.append(prompt)
+    if not out:
+        fields.problems.fault(where, f"{path.name} holds no prompts", "one JSON value a line")
+    return tuple(out)
+
+
+def _prompt(item: Any) -> Any:
+    """A prompt of a file as the load generator takes it; None where it is none."""
+    if isinstance(item, str) and item.strip():
+        return item
+    if not isinstance(item, dict):
+        return None
+    extra: dict[str, Any] = {}
+    tokens = item.get("output_tokens")
+    if tokens is not None:
+        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
+            return None
+        extra["output_tokens"] = tokens
+    for key in ("prompt", "text"):
+        if isinstance(item.get(key), str) and item[key].strip():
+            return {"prompt": item[key], **extra} if extra else item[key]
+    messages = item.get("messages")
+    if isinstance(messages, list) and messages and all(isinstance(m, dict) and "role" in m for m in messages):
+        return {"messages": messages, **extra}
+    return None
+
+
+def read_sampling(fields: Fields) -> Sampling:
+    """`[sampling]`."""
+    endpoint = cast(Endpoint, fields.choice("endpoint", ENDPOINTS, "chat"))
+    temperature = fields.number("temperature", 0.0, 0, 10)
+    ignore_eos = fields.flag("ignore_eos", True)
+    extra = fields.any_table("extra_body")
+    fields.done()
+    for key in ("model", "stream", "messages", "prompt", "max_tokens"):
+        if key in extra:
+            fields.problems.fault((*fields.path, "extra_body", key), "is set by ddtop itself", "leave it out")
+    if _plain(extra) is None:
+        fields.problems.fault((*fields.path, "extra_body"), "holds a date or time", "what JSON can say")
+        extra = {}
+    return Sampling(endpoint=endpoint, temperature=temperature, ignore_eos=ignore_eos, extra_body=extra)
+
+
+def _plain(value: Any) -> bool | None:
+    """True where JSON can say `value`, None where not (TOML has dates, infinities and NaN besides)."""
+    if isinstance(value, dict):
+        return True if all(_plain(v) for v in value.values()) else None
+    if isinstance(value, list):
+        return True if all(_plain(v) for v in value) else None
+    if isinstance(value, float):
+        return True if math.isfinite(value) else None
+    return True if isinstance(value, str | int | bool) else None

@@ -1,0 +1,1 @@
+"""What the state of a systemd unit or container means."""

@@ -1,0 +1,1 @@
+"""What limits the GPUs: memory, arithmetic, latency, heat, power."""

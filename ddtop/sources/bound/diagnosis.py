@@ -1,0 +1,348 @@
+"""What limits a GPU now: memory, arithmetic, latency, heat, power, or a collective that hangs.
+
+Order of trust: GPM DRAM activity against tensor activity; `utilization.memory`; power (weak, and says so).
+On an
+H200 batch-1 decode is memory-bound at 91 % of the power limit and 99 % utilisation, so neither power nor
+utilisation decides; where the readings do not decide, the answer is "unknown".
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ddtop.sources.gpu.sample import POWER_CAP_REASON, THROTTLE_REASONS, GpuSample
+
+Strength = Literal["strong", "weak", "none"]
+BoundVerdict = Literal[
+    "memory-bound",
+    "compute-bound",
+    "balanced",
+    "latency-bound",
+    "throttled",
+    "power-capped",
+    "wedged-collective",
+    "idle",
+    "unknown",
+]
+
+
+class Thresholds(NamedTuple):
+    """Per cent, but for fractions. The first two lie midway between the memory-bound and the compute-bound
+    phases
+    of the H200 readings (tests/sources/test_bound.py chooses them on half of the phases, and judges the
+    others):
+    tensor 16 / 94, DRAM 23 / 85."""
+
+    dram_pct: float = 55.0
+    tensor_pct: float = 55.0
+    low_pct: float = 40.0  # below it neither DRAM nor tensor cores are the limit
+    idle_pct: float = 5.0
+    util_mem_high_pct: float = 90.0
+    util_mem_low_pct: float = 45.0
+    busy_util_pct: float = 90.0
+    wedged_power_fraction: float = 0.35  # NCCL hang on a 600 W card: 120-140 W (nccl#1999); idle is 10-18 %
+    far_below_fraction: float = 0.6
+    near_limit_fraction: float = 0.8
+    clock_cut: float = 0.9  # of the highest clock
+    flat_mib: float = 64.0
+    share: float = 0.5  # of the window a reason bit must be set
+
+
+DEFAULT = Thresholds()
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The verdict on one GPU over one window.
+
+    `why`: the readings it rests on. `meaning`: what follows for the sweep. `reason`: the throttle reason.
+    `capped`: the power cap was at work as well (the clocks are lowered; the bound stays what it is).
+    The medians of the window are kept; None where not known.
+    """
+
+    verdict: BoundVerdict
+    strength: Strength
+    why: str
+    meaning: str
+    reason: str | None = None
+    capped: bool = False
+    dram_pct: float | None = None
+    tensor_pct: float | None = None
+    util_mem_pct: float | None = None
+    power_fraction: float | None = None
+    samples: int = 0
+
+
+class _Window(NamedTuple):
+    dram: float | None
+    tensor: float | None
+    sm: float | None
+    util: float | None
+    util_mem: float | None
+    fraction: float | None
+    power_w: float | None
+    limit_w: float | None
+    clock: float | None
+    reasons: Counter[str]
+    known_reasons: int
+    memory_span_mib: float | None
+    violation: (
+        float | None
+    )  # share of the time that the power limit held the clocks down (dmon's pviol), per cent
+    n: int
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None and v == v]  # noqa: PLR0124  NaN is the first tick of a GPM stream
+    return float(statistics.median(known)) if known else None
+
+
+def _window(samples: Sequence[GpuSample]) -> _Window:
+    reasons: Counter[str] = Counter()
+    known = 0
+    for sample in samples:
+        if sample.throttle_reasons is not None:
+            known += 1
+            reasons.update(set(sample.throttle_reasons))
+    used = [float(s.mem_used_mib) for s in samples if s.mem_used_mib is not None]
+    clocks = [s.sm_clock_mhz / s.sm_clock_max_mhz for s in samples if s.sm_clock_mhz and s.sm_clock_max_mhz]
+    return _Window(
+        dram=_median(s.dram_active_pct for s in samples),
+        tensor=_median(s.tensor_active_pct for s in samples),
+        sm=_median(s.sm_active_pct for s in samples),
+        util=_median(s.util_gpu_pct for s in samples),
+        util_mem=_median(s.util_mem_pct for s in samples),
+        fraction=_median(s.power_fraction for s in samples),
+        power_w=_median(s.power_w for s in samples),
+        limit_w=_median(s.power_limit_w for s in samples),
+        clock=_median(clocks),
+        reasons=reasons,
+        known_reasons=known,
+        memory_span_mib=max(used) - min(used) if used else None,
+        violation=_median(s.power_violation_pct for s in samples),
+        n=len(samples),
+    )
+
+
+def diagnose_bound(
+    samples: Sequence[GpuSample], *, moving: bool | None = None, limits: Thresholds = DEFAULT
+) -> Bound:
+    """The bound of one GPU over a window (2 s is enough) of its samples, oldest first.
+
+    `moving`: whether work gets done (tokens come out, a load makes progress): False is what makes a busy,
+    low-power GPU a hung collective; None when it is not known.
+    """
+    if not samples:
+        return _bound("unknown", "none", "no readings", _window(()))
+    w = _window(samples)
+    for rule in (_idle, _throttled, _wedged, _by_activity, _by_memory_utilisation, _by_power):
+        found = rule(w, moving, limits)
+        if found is not None:
+            return found
+    return _bound("unknown", "none", f"the readings do not decide ({_readings(w)})", w)
+
+
+Rule = Callable[[_Window, "bool | None", Thresholds], "Bound | None"]
+
+
+def _idle(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+    activity = [v for v in (w.dram, w.tensor, w.sm) if v is not None]
+    if activity:
+        # Kernels too small to count in GPM still show in utilisation: that is latency, not idleness.
+        quiet = max(activity) < t.idle_pct and (w.util is None or w.util < t.idle_pct)
+        return _bound("idle", "strong", _readings(w), w) if quiet else None
+    if w.util is not None:
+        return _bound("idle", "strong", _readings(w), w) if w.util < t.idle_pct else None
+    if w.known_reasons and w.reasons["gpu_idle"] >= t.share * w.known_reasons:
+        return _bound("idle", "weak", "the driver gives the idle reason; utilisation is not told", w)
+    return None
+
+
+def _throttled(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+    slow = [r for r, n in w.reasons.most_common() if r in THROTTLE_REASONS and n >= t.share * w.known_reasons]
+    if not slow:
+        return None
+    # The particular reason says more than hw_slowdown, which goes with it.
+    reason = next((r for r in slow if r != "hw_slowdown"), slow[0])
+    return _bound(
+        "throttled", "strong", f"{reason} in {w.reasons[reason]} of {w.known_reasons} readings", w, reason
+    )
+
+
+def _wedged(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+    """100 % utilisation, low power, flat memory, nothing moving: a kernel that spins and waits."""
+    if moving or w.util is None or w.util < 95 or w.fraction is None or w.fraction > t.wedged_power_fraction:
+        return None
+    if w.memory_span_mib is not None and w.memory_span_mib > t.flat_mib:
+        return None
+    why = f"utilisation {w.util:.0f} % at {_power(w)}, memory flat"
+    quiet = None if w.dram is None else w.dram < 10 and (w.tensor or 0) < t.idle_pct
+    if quiet is False:
+        return None
+    if quiet and moving is False:
+        return _bound("wedged-collective", "strong", f"{why}, DRAM {w.dram:.0f} %, and nothing moves", w)
+    if moving is False:
+        return _bound("wedged-collective", "strong", f"{why}, and nothing moves", w)
+    if quiet or (w.util_mem is not None and w.util_mem < t.idle_pct):
+        return _bound(
+            "wedged-collective", "weak", f"{why}, memory not read; whether work moves is not known", w
+        )
+    return _bound("unknown", "none", f"{why}: a hung collective, or latency-bound work", w)
+
+
+def _by_activity(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+    if w.dram is None or w.tensor is None:
+        return None
+    why = _readings(w)
+    capped = _is_capped(w, t)
+    if w.dram >= t.dram_pct and w.tensor >= t.tensor_pct:
+        return _bound("balanced", "strong", why, w, capped=capped)
+    if w.dram >= t.dram_pct:
+        return _bound("memory-bound", "strong", why, w, capped=capped)
+    if w.tensor >= t.tensor_pct:
+        return _bound("compute-bound", "strong", why, w, capped=capped)
+    if max(w.dram, w.tensor) < t.low_pct:
+        if capped and w.clock is not None and w.clock < t.clock_cut:
+            return _bound("power-capped", "strong", why, w, POWER_CAP_REASON)
+        # Arithmetic outside the tensor cores (FP32, integer) leaves both low while all SMs work.
+        strength: Strength = "weak" if w.sm is not None and w.sm >= t.busy_util_pct else "strong"
+        return _bound("latency-bound", strength, why, w)
+    return _bound("memory-bound" if w.dram >= w.tensor else "compute-bound", "weak", why, w, capped=capped)
+
+
+def _by_memory_utilisation(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+    """Without GPM. `utilization.memory` is the time with any access: high does not exclude a balanced
+    load."""
+    if w.util_mem is None:
+        return None
+    capped = _is_capped(w, t)
+    if w.util_mem >= t.util_mem_high_pct:
+        return _bound(
+            "memory-bound", "weak", f"{_readings(w)}; a balanced load reads alike", w, capped=capped
+        )
+    busy = w.util is not None and w.util >= t.busy_util_pct
+    if w.tensor is not None and w.tensor >= t.tensor_pct and w.util_mem <= t.util_mem_low_pct:
+        return _bound("compute-bound", "weak", f"{_readings(w)}; DRAM activity not told", w, capped=capped)
+    if busy and w.util_mem <= t.util_mem_low_pct:
+        if capped or (w.fraction is not None and w.fraction >= t.near_limit_fraction):
+            return _bound("compute-bound", "weak", _readings(w), w, capped=capped)
+        if w.fraction is not None and w.fraction < t.far_below_fraction:
+            return _bound("latency-bound", "weak", _readings(w), w)
+    if capped and busy:
+        return _bound(
+            "power-capped", "strong", f"{_readings(w)}; what else limits is not told", w, POWER_CAP_REASON
+        )
+    if w.util is not None and w.util < 60 and w.util_mem < t.util_mem_low_pct:
+        return _bound("latency-bound", "weak", f"{_readings(w)}: the GPU waits for work half of the time", w)
+    return _bound("unknown", "none", f"{_readings(w)}: neither clearly memory nor arithmetic", w)
+
+
+def _by_power(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+    """The last, weak hint: full utilisation far below the limit, as on a B300 at 450 of 1,100 W."""
+    if w.util is None or w.fraction is None:
+        return None
+    if w.util >= t.busy_util_pct and _is_capped(w, t):
+        return _bound("power-capped", "strong", _readings(w), w, POWER_CAP_REASON)
+    if w.util >= t.busy_util_pct and w.fraction < t.far_below_fraction:
+        why = f"{_readings(w)}; power alone: latency or communication read alike"
+        return _bound("memory-bound", "weak", why, w)
+    return None
+
+
+def _is_capped(w: _Window, t: Thresholds) -> bool:
+    by_bits = bool(w.known_reasons) and w.reasons[POWER_CAP_REASON] >= t.share * w.known_reasons
+    return by_bits or (w.violation is not None and w.violation >= 100 * t.share)
+
+
+def _power(w: _Window) -> str:
+    if w.power_w is None or w.limit_w is None or w.fraction is None:
+        return "power not told"
+    return f"{w.power_w:.0f} of {w.limit_w:.0f} W ({100 * w.fraction:.0f} %)"
+
+
+def _readings(w: _Window) -> str:
+    parts = [
+        f"{name} {value:.0f} %"
+        for name, value in (
+            ("DRAM", w.dram),
+            ("tensor", w.tensor),
+            ("util.gpu", w.util),
+            ("util.mem", w.util_mem),
+        )
+        if value is not None and not (name == "util.mem" and w.dram is not None)
+    ]
+    if w.fraction is not None:
+        parts.append(_power(w))
+    return ", ".join(parts) or "nothing told"
+
+
+def _meaning(verdict: BoundVerdict, strength: Strength, w: _Window, reason: str | None) -> str:
+    spare = f" with tensor cores at {w.tensor:.0f} %" if w.tensor is not None else ""
+    hedge = "probably " if strength == "weak" else ""
+    words: dict[str, str] = {
+        "memory-bound": f"{hedge}memory-bound{spare}: "
+        + (
+            "a larger tree budget or batch is nearly free"
+            if (w.tensor or 0) < 30
+            else "some arithmetic is left to spare"
+        )
+        + ("; confirm it with DRAM activity (GPM)" if strength == "weak" else ""),
+        "compute-bound": f"{hedge}compute-bound{spare}: a larger tree budget or batch costs time in full; "
+        "fewer draft nodes, or more GPUs, are the way to go faster",
+        "balanced": f"memory and arithmetic are both near their limit{spare}: this is about the best batch or budget",
+        "latency-bound": f"{hedge}latency-bound: neither memory nor tensor cores are busy; kernel launches, the host or "
+        "communication set the pace, so look at graph capture, TP size and concurrency",
+        "throttled": f"throttled ({reason}): results of this time are too low and not comparable; fix cooling or power",
+        "power-capped": "at the power limit with lowered clocks: results depend on the limit; record it with them",
+        "wedged-collective": f"{hedge}a collective hangs (busy, low power, nothing moving): no result will come; "
+        "restart the server, and look at NCCL P2P and the kernel log",
+        "idle": "no work on the GPU",
+        "unknown": "these readings do not say what limits; read DRAM and tensor activity (GPM) where the chip has it",
+    }
+    return words[verdict]
+
+
+def _bound(
+    verdict: BoundVerdict,
+    strength: Strength,
+    why: str,
+    w: _Window,
+    reason: str | None = None,
+    *,
+    capped: bool = False,
+) -> Bound:
+    return Bound(
+        verdict=verdict, strength=strength, why=why, meaning=_meaning(verdict, strength, w, reason), reason=reason,
+        capped=capped, dram_pct=w.dram, tensor_pct=w.tensor, util_mem_pct=w.util_mem, power_fraction=w.fraction,
+        samples=w.n,
+    )  # fmt: skip
+
+
+_GRAVITY: tuple[BoundVerdict, ...] = (
+    "wedged-collective", "throttled", "power-capped", "latency-bound", "compute-bound", "balanced",
+    "memory-bound",
+    "unknown", "idle",
+)  # fmt: skip
+
+
+def combine_bounds(bounds: Sequence[Bound]) -> Bound:
+    """One verdict for the GPUs of one server. A wedged or throttled GPU holds all others up, so it wins;
+    else what
+    most of the working GPUs say; `why` tells how many."""
+    if not bounds:
+        return diagnose_bound(())
+    for verdict in ("wedged-collective", "throttled"):
+        hit = [b for b in bounds if b.verdict == verdict]
+        if hit:
+            return msgspec.structs.replace(hit[0], why=f"{len(hit)} of {len(bounds)} GPUs: {hit[0].why}")
+    working = [b for b in bounds if b.verdict != "idle"] or list(bounds)
+    counts = Counter(b.verdict for b in working)
+    best = min(counts, key=lambda v: (-counts[v], _GRAVITY.index(v)))
+    chosen = sorted((b for b in working if b.verdict == best), key=lambda b: b.strength != "strong")[0]
+    if len(bounds) == 1:
+        return chosen
+    return msgspec.structs.replace(chosen, why=f"{counts[best]} of {len(bounds)} GPUs: {chosen.why}")

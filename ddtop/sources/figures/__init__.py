@@ -1,0 +1,1 @@
+"""Figures a server tells, in its log or when it is asked."""

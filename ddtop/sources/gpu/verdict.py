@@ -1,0 +1,237 @@
+"""From readings to one verdict on the GPUs of a host. Pure; the gravest finding of all GPUs wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ddtop.sources.gpu.sample import POWER_CAP_REASON, THROTTLE_REASONS, GpuSample
+
+
+class Finding(NamedTuple):
+    """verdict (ok, partial, degraded, down), cause, severity (info, warn, error, critical), advice."""
+
+    verdict: str
+    cause: str
+    severity: str
+    advice: str
+
+
+RESIDENT_MIB = 1024
+"""Memory below which nothing is loaded: an idle driver holds up to some 620 MiB (reserved, on an H200)."""
+
+_BUSY_FRACTION = 0.35
+"""Of the limit: an idle H100/H200 draws 10-18 %, a GPU at work 35 % and more, where utilisation is not
+told."""
+
+
+def is_busy(sample: GpuSample) -> bool | None:
+    """Whether a GPU works: by utilisation, else power, else clocks; None when nothing tells."""
+    idle_bit = "gpu_idle" in (sample.throttle_reasons or ())
+    if sample.util_gpu_pct is not None:
+        return sample.util_gpu_pct > (5 if idle_bit else 0)
+    fraction = sample.power_fraction
+    if fraction is not None:
+        return fraction >= _BUSY_FRACTION
+    if idle_bit:
+        return False
+    if sample.pstate is not None and sample.pstate[:1] == "P" and sample.pstate[1:].isdigit():
+        return int(sample.pstate[1:]) < 5
+    return None
+
+
+_RECOVERY = {
+    "gpu reset": ("down", "gpu-requires-reset", "critical"),
+    "reset": ("down", "gpu-requires-reset", "critical"),
+    "drain and reset": ("down", "gpu-requires-reset", "critical"),
+    "node reboot": ("down", "node-reboot-required", "critical"),
+    "reboot": ("down", "node-reboot-required", "critical"),
+    "system reboot": ("down", "node-reboot-required", "critical"),
+    "bus reset": ("down", "gpu-requires-reset", "critical"),
+    "drain p2p": ("degraded", "drain-p2p-required", "error"),
+}
+
+
+def _fault(s: GpuSample) -> Finding | None:
+    if s.fault == "requires-reset":
+        return Finding(
+            "down", "gpu-requires-reset", "critical",
+            "The GPU is wedged although nvidia-smi exits normally: stop the sweep on this host, reset the "
+            "GPU "
+            "(`nvidia-smi -r -i N`, where supported) or reboot.",
+        )  # fmt: skip
+    if s.fault == "lost":
+        return Finding(
+            "down", "gpu-lost-from-bus", "critical",
+            "The GPU has dropped off the bus: stop the sweep here and reboot; power-cycle if it stays away.",
+        )  # fmt: skip
+    failed = set(s.error_fields)
+    if {"power_w", "temp_c"} <= failed and s.util_gpu_pct is None:
+        return Finding(
+            "down", "gpu-not-readable", "critical",
+            "Power, temperature and utilisation of this GPU all fail to read: it has most likely fallen "
+            "over. "
+            "Read the kernel log for Xid lines, then reset the GPU or reboot.",
+        )  # fmt: skip
+    return None
+
+
+def _recovery(s: GpuSample) -> Finding | None:
+    word = (s.recovery_action or "none").strip("[]").lower()
+    if word in {"none", "n/a", ""}:
+        return None
+    verdict, cause, severity = _RECOVERY.get(word, ("degraded", "recovery-action-required", "error"))
+    return Finding(
+        verdict, cause, severity, f"The driver asks for: {s.recovery_action}. Do that before going on."
+    )
+
+
+def _memory_errors(s: GpuSample) -> Finding | None:
+    if s.remap_failure:
+        return Finding(
+            "down", "row-remap-failure", "critical", "Memory rows cannot be remapped: take the GPU out."
+        )
+    if s.ecc_uncorrected:
+        return Finding(
+            "degraded",
+            "ecc-uncorrected",
+            "error",
+            "Uncorrectable memory errors since boot: reset the GPU and watch it.",
+        )
+    if s.remap_pending:
+        return Finding(
+            "degraded", "row-remap-pending", "warn", "A row remap is pending: reset the GPU when it is idle."
+        )
+    return None
+
+
+def _field_error(s: GpuSample) -> Finding | None:
+    if not s.error_fields:
+        return None
+    names = ", ".join(s.error_fields)
+    return Finding(
+        "degraded", "driver-field-read-error", "warn",
+        f"The driver failed to read {names}; the other values hold. Update the driver if it stays.",
+    )  # fmt: skip
+
+
+def _throttled(s: GpuSample) -> Finding | None:
+    slow = [r for r in s.throttle_reasons or () if r in THROTTLE_REASONS]
+    if not slow:
+        return None
+    names = ", ".join(slow)
+    if any("thermal" in r for r in slow):
+        return Finding(
+            "degraded", "thermal-throttling", "warn",
+            f"Clocks are cut by heat ({names}): results are too low. Check fans, air flow and the room.",
+        )  # fmt: skip
+    if "hw_power_brake_slowdown" in slow:
+        return Finding(
+            "degraded", "power-brake", "error",
+            f"The machine's power supply has pulled the brake ({names}): results are far too low.",
+        )  # fmt: skip
+    return Finding("degraded", "hw-slowdown", "error", f"The hardware has cut the clocks ({names}).")
+
+
+def _no_util(s: GpuSample) -> Finding | None:
+    if not ({"util_gpu_pct"} & {*s.absent_fields, *s.denied_fields}):
+        return None
+    if s.mig:
+        severity = "warn" if is_busy(s) else "info"
+        return Finding(
+            "partial", "mig-enabled-util-unavailable", severity,
+            "With MIG on, the driver does not tell utilisation: it is unknown, not 0 %. Use power, or DCGM "
+            "per "
+            "instance; idle and stall rules that need it stay silent.",
+        )  # fmt: skip
+    return Finding(
+        "partial",
+        "utilisation-unavailable",
+        "info",
+        "The driver does not tell utilisation here: it is unknown.",
+    )
+
+
+def _no_memory(s: GpuSample) -> Finding | None:
+    if "mem_used_mib" in s.absent_fields or "mem_total_mib" in s.absent_fields:
+        return Finding(
+            "partial", "unified-memory-no-framebuffer-counters", "info",
+            "The GPU shares the host's memory and has no counters of its own: read /proc/meminfo; rules on "
+            "“0 MiB used” do not apply here.",
+        )  # fmt: skip
+    return None
+
+
+def _no_limit(s: GpuSample) -> Finding | None:
+    if "power_limit_w" in s.absent_fields:
+        return Finding(
+            "partial", "power-limits-unsupported", "info",
+            "The power limit is not told, so no power fraction can be given; diagnose by DRAM and tensor "
+            "activity.",
+        )  # fmt: skip
+    if "power_w" in s.absent_fields and s.power_w is None:
+        return Finding("partial", "power-reading-unsupported", "info", "The GPU does not tell its power.")
+    return None
+
+
+def _fabric(s: GpuSample) -> Finding | None:
+    if (s.fabric_state or "").lower() not in {"in progress", "not started"}:
+        return None
+    return Finding(
+        "degraded", "fabric-not-ready", "error",
+        f"NVLink's fabric is {s.fabric_state!r}: CUDA refuses to start (error 802). Start nvidia-fabricmanager "
+        "(of the driver's version) and wait for Completed.",
+    )  # fmt: skip
+
+
+def _denied(s: GpuSample) -> Finding | None:
+    if not s.denied_fields:
+        return None
+    return Finding(
+        "partial", "insufficient-permissions", "warn",
+        f"This login may not read {', '.join(s.denied_fields)}: unknown, not 0. Ask again as root.",
+    )  # fmt: skip
+
+
+_RULES: tuple[Callable[[GpuSample], Finding | None], ...] = (
+    _fault, _recovery, _memory_errors, _fabric, _throttled, _field_error, _no_memory, _no_util, _no_limit, _denied
+)  # fmt: skip
+_RANK = {"down": 0, "degraded": 1, "partial": 2, "ok": 3}
+
+
+def judge_samples(samples: Sequence[GpuSample]) -> Finding:
+    """One verdict for all GPUs: faults first, then throttling, failed reads, missing counters, then what
+    they do."""
+    if not samples:
+        return Finding(
+            "down", "no-devices-found", "error", "No GPU was reported: check the driver and `lspci`."
+        )
+    found = [(rank, f) for s in samples for rank, rule in enumerate(_RULES) if (f := rule(s)) is not None]
+    if found:
+        return min(found, key=lambda item: (_RANK[item[1].verdict], item[0]))[1]
+    if any(POWER_CAP_REASON in (s.throttle_reasons or ()) for s in samples):
+        return Finding(
+            "ok",
+            "power-capped",
+            "info",
+            "Busy at the power limit: clocks are lowered to stay within it, as designed.",
+        )
+    busy = [is_busy(s) for s in samples]
+    if any(busy):
+        return Finding("ok", "busy", "info", "The GPUs are at work.")
+    if all(b is None for b in busy) and all(s.mem_used_mib is None for s in samples):
+        return Finding(
+            "ok", "readings-present", "info", "The GPUs answer; these fields do not say if they work."
+        )
+    memory = [s.mem_used_mib for s in samples]
+    if all(m is not None and m < RESIDENT_MIB for m in memory):
+        return Finding(
+            "ok", "idle-no-model-loaded", "info",
+            "The driver is healthy and nothing is loaded. Where a server should be up, it is not: look at "
+            "its unit.",
+        )  # fmt: skip
+    if all(b is None for b in busy):
+        return Finding(
+            "ok", "model-loaded", "info", "Memory is in use; these fields do not say if the GPUs work."
+        )
+    return Finding("ok", "idle", "info", "The GPUs are idle.")

@@ -1,0 +1,1 @@
+"""Kernel log lines that decide a cell's fate."""

@@ -1,0 +1,1 @@
+"""Server logs: read, scanned, matched against the catalogue, diagnosed."""

@@ -1,0 +1,1 @@
+"""One cell, from the request to measure it to a committed result."""

@@ -1,0 +1,227 @@
+"""`bench.kind = "command"`: any benchmark on the host measures a cell; its result file is read by format or by paths.
+
+One detached job a cell. The acceptance length comes from the engine's counters over the cell where it has them, else
+from the lines the server logged meanwhile, weighted by nothing better than their number (and marked so).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ddtop.bench.importers import diagnose_results
+from ddtop.bench.judge.cell import CellJudgement
+from ddtop.bench.judge.validity import judge_reasons
+from ddtop.bench.metric_paths import MetricPathError, evaluate
+from ddtop.engines import ENGINES
+from ddtop.engines.base import AcceptanceCounters
+from ddtop.engines.log.grammar import parse_line
+from ddtop.errors import AgentError
+from ddtop.events import CellSpec, LogLine
+from ddtop.hosts.base import Host
+from ddtop.sweep.cell.ending import MeasureEnd, Subject
+from ddtop.sweep.cell.measure import Measurer
+from ddtop.sweep.cell.outcome import attempt_for, begin_cell, commit_judged
+from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.log_lines import drain_log
+from ddtop.sweep.shared.requests import Requests
+
+RESULT = "result.json"
+IMPORTED = {
+    "output_tps": "output_tok_s", "output_throughput_tps": "output_tok_s", "output_token_throughput_tps": "output_tok_s",
+    "request_throughput": "requests_s", "completed": "requests_ok", "failed": "requests_failed",
+}  # fmt: skip
+"""Names of the importers → names of MEASURING."""
+
+
+class ExternalBenchmark:
+    """See the module."""
+
+    def __init__(self, ctx: SweepContext, requests: Requests, measurer: Measurer) -> None:
+        self.ctx = ctx
+        self.requests = requests
+        self.measurer = measurer
+        self._accepted: list[float] = []
+        self._before: AcceptanceCounters | None = None
+
+    async def run(self, host: Host, subject: Subject, cell: CellSpec) -> MeasureEnd:
+        """Measures one cell by the plan's command."""
+        ctx = self.ctx
+        assert ctx.sweep is not None
+        bench = ctx.sweep.bench
+        job = self.measurer.job_id(subject.launch)
+        # The job's folder is known before it exists: the agent keeps jobs by their ids.
+        result = f"{host.hello.state_dir}/jobs/{job}/{RESULT}"
+        argv = [word.replace("{result}", result) for word in bench.commands[cell.id]]
+        begin_cell(ctx, ctx.state.cells[cell.id], job, subject.generation)
+        self._accepted, self._before = [], await self._counters(host, subject)
+        await host.call(
+            "job-start", job=job, kind="exec", spec={"argv": argv, "run": ctx.run_id}, limit_s=bench.time_limit_s,
+            env=dict(bench.env), run=ctx.run_id, timeout_s=30,
+        )  # fmt: skip
+        return await self.follow(host, subject, job)
+
+    async def follow(self, host: Host, subject: Subject | None, job: str) -> MeasureEnd:
+        """Waits for a job, taking its one result; the same for one of an earlier connection."""
+        feed = self.ctx.feed(subject.launch.unit) if subject is not None else None
+        if feed is not None:
+            feed.listeners.append(self._on_line)
+        try:
+            ids = [c.id for c in self.ctx.state.plan_cells]
+            end = await self.measurer.watch(host, job, ids, subject, settle=False)
+            if end.kind == "ended":
+                return await self._finish(host, subject, job)
+            return end
+        finally:
+            if feed is not None:
+                feed.listeners.remove(self._on_line)
+
+    async def collect(self, host: Host, job: str, *, alive: bool) -> int:
+        """Takes the result of a benchmark that ended while nobody looked; returns how many there were. `alive`: the server
+        that it measured still runs."""
+        return (await self._finish(host, None, job, alive=alive)).results
+
+    def _on_line(self, line: LogLine) -> None:
+        for fact in parse_line(None, line.text):
+            length = fact.values.get("accept_len")
+            if fact.kind in ("decode", "spec", "timing") and isinstance(length, int | float) and length > 0:
+                self._accepted.append(float(length))
+
+    async def _counters(self, host: Host, subject: Subject | None) -> AcceptanceCounters | None:
+        if subject is None:
+            return None
+        engine = ENGINES[subject.launch.engine]
+        try:
+            answer = await host.call(
+                "http",
+                method="GET",
+                url=f"http://127.0.0.1:{subject.launch.port}{engine.metrics_path}",
+                timeout_s=5,
+            )
+        except AgentError:
+            return None
+        return engine.acceptance_counters(str(answer["body"])) if answer.get("status") == 200 else None
+
+    async def _finish(
+        self, host: Host, subject: Subject | None, job: str, *, alive: bool = False
+    ) -> MeasureEnd:
+        ctx = self.ctx
+        cell = next(
+            (c for c in ctx.state.cells.values() if (a := attempt_for(c, job)) and a.measured_at_s is None),
+            None,
+        )
+        if cell is None:
+            return MeasureEnd(kind="ended", results=1)
+        assert ctx.sweep is not None
+        shown = await host.call("job-show", job=job)
+        if shown.get("state") == "lost" or (shown.get("state") == "killed" and shown.get("why") == "stopped"):
+            self.measurer.interrupted(job, str(shown.get("why") or f"the job ended {shown.get('state')}"))
+            return MeasureEnd(kind="ended")
+        data = await self._read_result(host, job)
+        after = await self._counters(host, subject)
+        metrics, problem = read_metrics(data, ctx.sweep.bench.format, ctx.sweep.bench.metrics)
+        length = after.length_since(self._before) if after is not None and self._before is not None else None
+        if length is not None:
+            metrics["acceptance_length"], metrics["acceptance"] = length, {"source": "counters"}
+        elif "acceptance_length" not in metrics and await self._logged(host, subject):
+            metrics["acceptance_length"] = sum(self._accepted) / len(self._accepted)
+            metrics["acceptance"] = {"source": "log", "lines": len(self._accepted)}
+        judged = judge_command(metrics, problem, shown)
+        if judged.state != "done" and subject is None and not alive:
+            # What a server that is gone could not give is no verdict on its configuration.
+            self.measurer.interrupted(job, "the server was gone while it was measured")
+            return MeasureEnd(kind="ended")
+        attempt = attempt_for(cell, job)
+        if cell.state == "done" and attempt is not cell.attempts[-1]:
+            return MeasureEnd(kind="ended")  # a later one has measured it
+        generation = attempt.generation if attempt else None
+        launch = subject.launch if subject else ctx.sweep.launches.get(cell.spec.restart_key)
+        done = commit_judged(
+            ctx, cell, judged, {"job": job, "state": shown.get("state"), "why": shown.get("why"), "result": bounded(data)},
+            job=job, generation=generation, engine=launch.engine if launch else "",
+            engine_version=subject.engine_version if subject else self.measurer.version_of(generation),
+        )  # fmt: skip
+        if done.restart:
+            return MeasureEnd(kind="restart", cell_id=cell.id, results=1, useless=done)
+        return MeasureEnd(kind="ended", cell_id=cell.id, results=1)
+
+    async def _logged(self, host: Host, subject: Subject | None) -> bool:
+        """Whether the server logged acceptance lengths meanwhile; its last lines are fetched first."""
+        if subject is not None:
+            await drain_log(self.ctx, host, self.ctx.feed(subject.launch.unit))
+        return bool(self._accepted)
+
+    async def _read_result(self, host: Host, job: str) -> bytes | None:
+        path, data = f"{host.hello.state_dir}/jobs/{job}/{RESULT}", b""
+        try:
+            while True:
+                part = await host.call("file-read", path=path, offset=len(data), max_b=500_000, b64=True)
+                data += base64.b64decode(part["b64"])
+                if part["eof"] or not part["b64"] or len(data) > 32 << 20:
+                    return data
+        except AgentError:
+            return None
+
+
+def bounded(data: bytes | None) -> Any:
+    """A result file for the journal: as JSON where it is small JSON, else its beginning as text."""
+    if data is None:
+        return None
+    if len(data) < 100_000:
+        try:
+            return json.loads(data)
+        except ValueError:
+            pass
+    return data[:20_000].decode("utf-8", "replace")
+
+
+def read_metrics(data: bytes | None, form: str, paths: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """(metrics by MEASURING's names, what is wrong in words). Paths of the plan go before the known formats."""
+    if data is None:
+        return {}, "the benchmark wrote no result file"
+    metrics: dict[str, Any] = {}
+    if paths:
+        try:
+            parsed = json.loads(data)
+        except ValueError:
+            return {}, "the result file is not JSON"
+        for name, path in paths.items():
+            try:
+                value = evaluate(path, parsed)
+            except MetricPathError as error:
+                return metrics, str(error)
+            if value is not None:
+                metrics[name] = value
+        return metrics, "" if metrics else "the metric paths find nothing in the result file"
+    found = diagnose_results(data, name=f"result.{form if form != 'auto' else 'json'}")
+    for theirs, ours in IMPORTED.items():
+        value = found.get(theirs)
+        if isinstance(value, int | float):
+            metrics.setdefault(ours, value)
+    metrics |= {
+        k: v
+        for k, v in found.items()
+        if isinstance(v, int | float) and not isinstance(v, bool) and k not in IMPORTED
+    }
+    failed = found.get("verdict") == "failed"
+    return metrics, f"{found.get('cause')}: {found.get('advice', '')}" if failed else ""
+
+
+def judge_command(metrics: dict[str, Any], problem: str, job: Mapping[str, Any]) -> CellJudgement:
+    """The verdict on a benchmark's result: 0 tok/s is the server's fault, a failed benchmark is not."""
+    details: dict[str, str] = {}
+    speed = metrics.get("output_tok_s")
+    if isinstance(speed, int | float) and speed <= 0:
+        details["no-tokens"] = "the benchmark's result says 0 tok/s"
+    elif job.get("state") != "done":
+        details["generator-failed"] = str(job.get("why") or f"the benchmark ended {job.get('state')}")
+    elif problem:
+        details["generator-failed"] = problem
+    elif "output_tok_s" not in metrics:
+        details["no-usage"] = "the result names no output_tok_s: give its path in [bench] metrics"
+    judged = judge_reasons(details)
+    return CellJudgement(
+        judged.validity, tuple(details), judged.fault, judged.state, judged.cause, metrics, details
+    )

@@ -1,0 +1,45 @@
+"""What the host says of a cell beside its result: what limited the GPUs, and what the kernel has against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ddtop.agent.loadgen.records import unpack
+from ddtop.bench.judge.cell import CellJudgement
+from ddtop.bench.judge.validity import judge_reasons
+from ddtop.journal.fold.views import CellView
+from ddtop.sweep.shared.context import SweepContext
+
+
+def with_host(
+    ctx: SweepContext, cell: CellView, judged: CellJudgement, raw: Mapping[str, Any]
+) -> CellJudgement:
+    """A judgement with what limited the GPUs over the cell, and with the reasons that the kernel gives against it."""
+    tokens = judged.metrics.get("output_tokens")
+    moving = bool(tokens) if isinstance(tokens, int | float) else None
+    began = cell.attempts[-1].started_mono_s if cell.attempts else None
+    try:
+        whole = unpack(dict(raw))
+    except ValueError:
+        whole = {}
+    bound = ctx.host_state.cell_metrics(whole, moving=moving, begin=began, end=ctx.mono())
+    window = raw.get("window") or {}
+    zero = window.get("zero_mono_ns") if isinstance(window, Mapping) else None
+    doubts: dict[str, str] = {}
+    if isinstance(zero, int):
+        doubts = ctx.host_state.doubts(zero / 1e9, zero / 1e9 + float(window.get("wall_s") or 0.0))
+    return add_doubts(replace(judged, metrics={**judged.metrics, **bound}), doubts)
+
+
+def add_doubts(judged: CellJudgement, doubts: Mapping[str, str]) -> CellJudgement:
+    """The judgement with further reasons (slug → what was found)."""
+    if not doubts:
+        return judged
+    details = {**judged.details, **doubts}
+    again = judge_reasons(dict.fromkeys((*judged.reasons, *doubts)))
+    return replace(
+        judged, validity=again.validity, reasons=tuple(dict.fromkeys((*judged.reasons, *doubts))), fault=again.fault,
+        state=again.state, cause=again.cause, details=details,
+    )  # fmt: skip

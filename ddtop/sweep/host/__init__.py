@@ -1,0 +1,1 @@
+"""The connection to a host, and what streams over it."""

@@ -1,0 +1,165 @@
+"""The connection to the host: made, lost, made again; what streams over it; and whether it is the same boot.
+
+The sweep asks `connected()` for a host and goes on when it is lost (HostLostError); detached jobs on the host do not
+notice. A loss is shown within 15 s (keepalive and heartbeat), and stays an alert until the host is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+
+from ddtop.errors import HostLostError, HostUnreachableError
+from ddtop.events import AlertRaised, AlertResolved, HostConnected, HostConnecting, HostLost
+from ddtop.hosts.base import Connector, Host
+from ddtop.hosts.reconnect import Backoff
+from ddtop.sweep.host.streams import HostStreams
+from ddtop.sweep.shared.context import StopSweepError, SweepContext
+from ddtop.sweep.tell.alerts import alert_id, lost_alert
+
+LOST_MEANS = "nothing is known of the host now; what runs detached on it goes on"
+
+
+class Link:
+    """See the module. One task runs `run`; others use `connected` and `rebooted`."""
+
+    def __init__(
+        self, ctx: SweepContext, connector: Connector, units: Iterable[str], *, backoff: Backoff | None = None
+    ) -> None:
+        self.ctx = ctx
+        self.connector = connector
+        self.units = tuple(units)
+        self.host: Host | None = None
+        self.rebooted: tuple[str, str] | None = None
+        """(boot before, boot now), until the sweep has taken note of it."""
+        self.lost_since: float | None = None
+        """Since when there is no connection; from the first try that failed where there was none yet."""
+        self._reached = False
+        self.final: HostUnreachableError | None = None
+        self._final_at = 0.0
+        self._backoff = backoff or Backoff()
+        self._hurry = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._losses = 0
+
+    async def connected(self, wait_s: float | None = None) -> Host:
+        """The host, once there is one. Raises StopSweepError("host-lost") after `wait_s` seconds without it."""
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._ready.wait()
+        except TimeoutError:
+            what = self.final.what if self.final else f"no connection for {(wait_s or 0) / 60:.0f} min"
+            raise StopSweepError("host-lost", what) from None
+        assert self.host is not None
+        return self.host
+
+    def is_over(self, attended: bool, answer_s: float) -> bool:
+        """Whether trying again cannot help: at once where nobody looks; else a person has `answer_s` to cure it."""
+        return self.final is not None and (not attended or self.ctx.mono() - self._final_at > answer_s)
+
+    def hurry(self) -> None:
+        """Try again at once: a person said so."""
+        self._hurry.set()
+
+    async def run(self) -> None:
+        """Connects again and again. Raises HostUnreachableError if the very first connection cannot succeed."""
+        failures = 0
+        while True:
+            try:
+                host = await self._connect(failures)
+            except HostUnreachableError as error:
+                if not self._reached:
+                    raise
+                self.final, self._final_at = error, self.ctx.mono()
+                self.ctx.emit(HostLost, what=error.what, means=error.means, do=error.do, final=True)
+                self._alert(error.what, error.means, error.do, "nothing is tried again: the run ends")
+                await self._wait(3600.0)
+                continue
+            began = self.ctx.mono()
+            why = await self._use(host)
+            await host.close()
+            self._lost(why)
+            failures = 0 if self.ctx.mono() - began >= self._backoff.healthy_s else failures + 1
+            if failures:
+                await self._wait(self._backoff.wait_s(failures))
+
+    async def _connect(self, failures: int) -> Host:
+        attempt = 0
+        while True:
+            attempt += 1
+            self.ctx.emit(HostConnecting, attempt=attempt, target=self.connector.target)
+            try:
+                return await self.connector.connect()
+            except HostLostError as error:
+                failures += 1
+                wait_s = self._backoff.wait_s(failures)
+                self.ctx.emit(
+                    HostConnecting,
+                    attempt=attempt,
+                    target=self.connector.target,
+                    retry_in_s=wait_s,
+                    error=str(error),
+                )
+                if self.lost_since is None:
+                    self.lost_since = self.ctx.mono()
+                    self._alert(error.what, error.means, error.do, "try again, then go on")
+                await self._wait(wait_s)
+
+    async def _wait(self, seconds: float) -> None:
+        self._hurry.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+
+    async def _use(self, host: Host) -> str:
+        """Streams over the connection until it is lost; returns why it was."""
+        ctx, hello = self.ctx, host.hello
+        before = ctx.state.host.boot
+        if before and before != hello.boot:
+            self.rebooted = (before, hello.boot)
+            ctx.clock_offset_s = ctx.clock_rtt_s = None
+        ctx.emit(
+            HostConnected, agent=hello.agent[:12], python=hello.python, uid=hello.uid, user=hello.user,
+            can=tuple(sorted(hello.can)), boot=hello.boot, clock_offset_s=round(ctx.wall() - hello.at_s, 3),
+            rtt_ms=host.rtt_ms,
+        )  # fmt: skip
+        self.host, self.final, self.lost_since = host, None, None
+        for alert in ctx.state.open_alerts:  # also one of an earlier runner, which died meanwhile
+            if alert.raised.verdict == "lost-host":
+                ctx.emit(AlertResolved, alert_id=alert.id, how="connected again", by="link")
+        self._ready.set()
+        ctx.wake()
+        streams = asyncio.create_task(HostStreams(ctx, self.units).run(host))
+        lost = asyncio.create_task(host.wait_lost())
+        try:
+            await asyncio.wait([streams, lost], return_when=asyncio.FIRST_COMPLETED)
+            if streams.done() and not lost.done():
+                streams.result()  # a bug of a stream is ours to see
+            return await lost
+        finally:
+            self._ready.clear()
+            self.host = None
+            for task in (streams, lost):
+                task.cancel()
+            await asyncio.gather(streams, lost, return_exceptions=True)
+
+    def _lost(self, why: str) -> None:
+        ctx = self.ctx
+        self._losses, self._reached = self._losses + 1, True
+        self.lost_since = ctx.mono()
+        do = "ddtop tries again by itself"
+        ctx.emit(HostLost, what=why, means=LOST_MEANS, do=do)
+        self._alert(why, LOST_MEANS, do, "reconnect, then go on")
+        ctx.wake()
+
+    def _alert(self, what: str, means: str, do: str, policy: str) -> None:
+        """One alert for each loss; where the trouble turns out to be final, the same one says so."""
+        ctx = self.ctx
+        alert = alert_id(ctx.run_id, "lost-host", str(self._losses), str(ctx.state.run.segment))
+        text = lost_alert(ctx.host_name, what, means, do)
+        ctx.emit(
+            AlertRaised, alert_id=alert, title=text.title, verdict=text.verdict, cause=text.cause,
+            cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence,
+            actions=text.actions, policy=policy,
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Staging a model on the host."""

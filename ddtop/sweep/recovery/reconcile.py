@@ -1,0 +1,391 @@
+"""Reconcile: what the journal remembers beside what the host shows → steps with reasons. Pure.
+
+RECOVERY's table. Nothing here acts. A step that costs neither a restart nor a copy needs no consent; what cannot be
+read is unknown and named, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ddtop.events import Generation, Step
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import RestartView
+from ddtop.services.readings import UnitReading, read_unit
+from ddtop.sweep.recovery.probe import is_ours
+from ddtop.sweep.shared.plan import Sweep, next_key, open_cells
+
+FOREIGN_MIB = 512.0
+"""GPU memory of a process not ours that is worth stopping for; display servers and monitors hold less."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Server:
+    """The last start that became ready, as the journal has it."""
+
+    key: str
+    config: str
+    generation: Generation
+    engine_version: str | None = None
+
+
+def last_ready(state: State) -> Server | None:
+    """The server that ddtop last saw ready; None where there was none, or a later start was tried."""
+    for restart in reversed(state.restarts):
+        if restart.outcome != "ready":
+            return None
+        key = key_of(state, restart.cell_ids)
+        if restart.generation is None or key is None:
+            return None
+        return Server(
+            key=key,
+            config=restart.config,
+            generation=restart.generation,
+            engine_version=restart.engine_version,
+        )
+    return None
+
+
+def key_of(state: State, cell_ids: Iterable[str]) -> str | None:
+    """The restart key of the first of `cell_ids` that is known."""
+    for cell_id in cell_ids:
+        cell = state.cells.get(cell_id)
+        if cell is not None:
+            return cell.spec.restart_key
+    return None
+
+
+def units_of(probe: Mapping[str, Any]) -> dict[str, UnitReading]:
+    """The probe's units as readings; empty where that section failed."""
+    section = probe.get("units")
+    if not isinstance(section, Mapping) or "error" in section:
+        return {}
+    return {
+        unit: read_unit(unit, props, 0.0) for unit, props in section.items() if isinstance(props, Mapping)
+    }
+
+
+def unreadable(probe: Mapping[str, Any]) -> list[str]:
+    """Sections of the probe that failed or that this login may not read, in words."""
+    # `gpm` is unknown until its stream was tried once in this boot: no matter of rights.
+    words = [f"{w}: this login may not read it" for w in probe.get("unknown", ()) if w != "gpm"]
+    for name in ("gpus", "units", "model", "jobs", "overrides", "listeners", "disks"):
+        section = probe.get(name)
+        if isinstance(section, Mapping) and isinstance(section.get("error"), str):
+            words.append(f"{name}: {section['error']}")
+    return words
+
+
+def running_server(state: State, probe: Mapping[str, Any], sweep: Sweep) -> Server | None:
+    """The last ready server, if the very same start still runs."""
+    server = last_ready(state)
+    if server is None or server.key not in sweep.launches:
+        return None
+    unit = units_of(probe).get(sweep.launches[server.key].unit)
+    if unit is None or not unit.running or unit.active != "active" or unit.need_reload:
+        return None
+    same = probe.get("boot") == server.generation.boot and unit.generation is not None
+    return server if same and server.generation.id.startswith(unit.generation or "?") else None
+
+
+def start_under_way(state: State, probe: Mapping[str, Any], sweep: Sweep) -> RestartView | None:
+    """A restart whose watcher was lost (connection or runner) while the new process lives on; None otherwise."""
+    last = state.restart
+    if last is None or last.outcome not in ("running", "interrupted") or last.cause is not None:
+        return None
+    unit = units_of(probe).get(last.unit)
+    key = key_of(state, last.cell_ids)
+    if unit is None or not unit.running or unit.generation is None or key not in sweep.launches:
+        return None
+    before = last.generation_before
+    if before is not None and (before.boot != probe.get("boot") or before.id.startswith(unit.generation)):
+        return None
+    if before is None and state.host.reboots:
+        return None
+    return None if unit.need_reload else last
+
+
+def reconcile(
+    state: State, probe: Mapping[str, Any], sweep: Sweep, *, run_id: str, resumed: bool = True
+) -> tuple[Step, ...]:
+    """The steps that lead from here to the next cell, in the order in which they are to be done.
+
+    `resumed` False: the very first start of a run, for which the person has just asked; copying and restarting
+    then need no further consent.
+    """
+    steps: list[Step] = []
+    todo = open_cells([(c.spec, c.state) for c in state.plan_cells])
+    server = running_server(state, probe, sweep)
+    jobs = _jobs(probe, run_id)
+    steps += _warnings(state, probe, sweep)
+    steps += _job_steps(state, jobs)
+    steps += _override_steps(probe, run_id, sweep)
+    steps += _foreign_steps(probe, sweep)
+    alive = next((j for j in jobs if j.get("state") == "running" and j.get("kind") == "loadgen"), None)
+    if alive is not None and server is not None:
+        return tuple(steps)
+    if not todo:
+        return tuple(steps)
+    key = next_key(todo, server.key if server else None)
+    launch = sweep.launches[key] if key else None
+    if server is not None and key == server.key:
+        reason = (
+            f"{sweep.launches[key].unit} still runs the start that was ready ({server.generation.id[:12]})"
+        )
+        steps.append(_step("go-on", f"go on at the next cell of {server.config}", reason))
+        return tuple(steps)
+    pending = start_under_way(state, probe, sweep)
+    if pending is not None and key == key_of(state, pending.cell_ids):
+        reason = f"{pending.unit} was restarted just before and runs a new start: it is watched, not restarted again"
+        steps.append(_step("go-on", f"go on watching the start of {pending.config}", reason))
+        return tuple(steps)
+    steps += _model_steps(probe, sweep, consent=resumed)
+    if launch is not None:
+        steps.append(_restart_step(state, probe, launch.config, launch.unit, sweep, resumed))
+    return tuple(steps)
+
+
+def _step(
+    action: str, title: str, reason: str, *, consent: bool = False, detail: str | None = None, key: str = ""
+) -> Step:
+    return Step(
+        id=f"{action}:{key}" if key else action,
+        action=action,
+        title=title,
+        reason=reason,
+        needs_consent=consent,
+        detail=detail,
+    )
+
+
+def _jobs(probe: Mapping[str, Any], run_id: str) -> list[Mapping[str, Any]]:
+    section = probe.get("jobs")
+    if not isinstance(section, list):
+        return []
+    return [j for j in section if j.get("run") == run_id]
+
+
+def _job_steps(state: State, jobs: list[Mapping[str, Any]]) -> list[Step]:
+    """Jobs of this run with results the journal lacks: waited for, or collected."""
+    steps = []
+    for job in jobs:
+        if job.get("kind") not in ("loadgen", "exec"):
+            continue
+        name = str(job.get("job"))
+        if job.get("kind") == "exec" and not _measures(state, name):
+            continue
+        if job.get("state") == "running":
+            steps.append(
+                _step(
+                    "wait-job", f"wait for {name}", "it is still measuring on the host", detail=name, key=name
+                )
+            )
+        elif int(job.get("results") or 0) > _collected(state, name):
+            reason = (
+                f"it ended ({job.get('state')}) while ddtop was away; {job.get('results')} results are there"
+            )
+            steps.append(_step("collect", f"collect {name}", reason, detail=name, key=name))
+    return steps
+
+
+def _attempts_of(state: State, job: str) -> list[tuple[str, bool]]:
+    return [
+        (c.id, a.measured_at_s is not None) for c in state.cells.values() for a in c.attempts if a.job == job
+    ]
+
+
+def _measures(state: State, job: str) -> bool:
+    return bool(_attempts_of(state, job))
+
+
+def _collected(state: State, job: str) -> int:
+    return sum(measured for _, measured in _attempts_of(state, job))
+
+
+def _override_steps(probe: Mapping[str, Any], run_id: str, sweep: Sweep) -> list[Step]:
+    section = probe.get("overrides")
+    if not isinstance(section, list):
+        return []
+    steps = []
+    now = float(probe.get("at_s") or 0.0)
+    for row in section:
+        if row.get("run") == run_id:
+            continue
+        dead = float(row.get("expires_at_s") or 0.0) < now
+        why = "its run is over" if dead else f"it belongs to run {row.get('run')}, which may still live"
+        if not dead and row.get("unit") not in sweep.units:
+            continue
+        steps.append(
+            _step("restore", f"remove the override of {row.get('unit')}", f"{why}", consent=not dead,
+                  detail=str(row.get("path")), key=f"{'user ' if row.get('user') else ''}{row.get('unit')}")
+        )  # fmt: skip
+    return steps
+
+
+def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
+    """Processes on the GPUs or the port that belong to none of the plan's units."""
+    ours = set(sweep.units)
+    steps = []
+    rows = probe.get("gpu_procs")
+    for row in rows if isinstance(rows, list) else []:
+        if (
+            is_ours(row, ours, probe.get("containers"))
+            or (row.get("mem_mib") or 0) < FOREIGN_MIB
+            or str(row.get("unit", "")).startswith("ddtop-")
+        ):
+            continue
+        if any(launch.kind in ("process", "docker") for launch in sweep.launches.values()):
+            continue
+        who = f"{row.get('comm') or 'process'} (pid {row.get('pid')}{', ' + row['unit'] if row.get('unit') else ''})"
+        steps.append(
+            _step("ask", f"wait for {who} to leave the GPUs", f"it holds {row.get('mem_mib'):.0f} MiB and is none of the plan's",
+                  consent=True, detail=f"pid {row.get('pid')}", key=f"pid{row.get('pid')}")
+        )  # fmt: skip
+    listeners = probe.get("listeners")
+    # Of a plain process or a container the probe knows no pids but the main one: what listens while it runs may be its.
+    plain = {x.unit for x in sweep.launches.values() if x.kind in ("process", "docker")}
+    plain_runs = any(unit in plain and reading.running for unit, reading in units_of(probe).items())
+    for row in listeners if isinstance(listeners, list) else []:
+        unit = row.get("unit")
+        if is_ours(row, ours, probe.get("containers")) or row.get("pid") is None or plain_runs:
+            continue
+        who = f"{row.get('comm') or 'process'} (pid {row.get('pid')}{', ' + unit if unit else ''})"
+        steps.append(
+            _step("ask", f"wait for {who} to leave port {row.get('port')}", "it is none of the plan's units",
+                  consent=True, detail=f"pid {row.get('pid')}", key=f"port{row.get('port')}")
+        )  # fmt: skip
+    return steps
+
+
+def _model_steps(probe: Mapping[str, Any], sweep: Sweep, *, consent: bool) -> list[Step]:
+    model = probe.get("model")
+    if sweep.model is None or not isinstance(model, Mapping):
+        return []
+    path = sweep.model.path
+    if "error" in model:
+        return [
+            _step("warn", f"the model at {path} could not be looked at", str(model["error"]), key="model")
+        ]
+    verdict = model.get("verdict")
+    if verdict == "complete":
+        return []
+    source = next((s for s in model.get("sources", []) if s.get("verdict") == "complete"), None)
+    origin = source["path"] if source else next((s for s in sweep.model.sources if s.startswith("hf:")), None)
+    if origin is None:
+        reason = f"{model.get('cause', verdict)}, and no whole copy is known: name one in [model] sources"
+        return [_step("ask", f"the model is not whole at {path}", reason, consent=True, key="model")]
+    bad = {name for key in ("missing", "truncated", "sparse", "corrupt") for name in model.get(key) or ()}
+    count = len(bad) + int(model.get("pointer_files") or 0)
+    part = (
+        f"{count} {'files are' if count != 1 else 'file is'} missing or damaged"
+        if model.get("present_shards") and count
+        else str(model.get("cause", verdict))
+    )
+    return [
+        _step(
+            "stage",
+            f"re-stage {sweep.model.name or path} from {origin}",
+            f"{path}: {part}",
+            consent=consent,
+            detail=path,
+        )
+    ]
+
+
+def _restart_step(
+    state: State, probe: Mapping[str, Any], config: str, unit: str, sweep: Sweep, resumed: bool
+) -> Step:
+    reading = units_of(probe).get(unit)
+    last = state.restart
+    before = (last.generation or last.generation_before) if last is not None else None
+    rebooted = before is not None and before.boot != probe.get("boot")
+    if rebooted:
+        reason = "the host was rebooted: the run-time override is gone and must be written again"
+    elif reading is None:
+        reason = f"the state of {unit} is not known"
+    elif not reading.running:
+        reason = f"{unit} is {reading.active or 'unknown'}"
+    elif reading.need_reload:
+        reason = f"{unit} runs old arguments (NeedDaemonReload=yes)"
+    else:
+        reason = f"{unit} does not run {config}"
+    return _step("restart", f"restart {unit} for {config}", reason, consent=resumed, detail=unit)
+
+
+def _warnings(state: State, probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
+    """What changed on the host since the run began, and what cannot be read."""
+    steps = [_step("warn", f"unknown: {word}", "it could not be read", key=f"unknown-{i}")
+             for i, word in enumerate(unreadable(probe))]  # fmt: skip
+    old = state.probe
+    if not old:
+        return steps
+    if old.get("kernel") and probe.get("kernel") and old["kernel"] != probe["kernel"]:
+        steps.append(
+            _step("warn", "the kernel changed", f"{old['kernel']} → {probe['kernel']}", key="kernel")
+        )
+    before, now = _gpu_facts(old), _gpu_facts(probe)
+    steps += [
+        _step("warn", f"{name} changed", f"{before[name]} → {now[name]}", key=name)
+        for name in sorted(before.keys() & now.keys())
+        if before[name] != now[name]
+    ]
+    return steps
+
+
+def _gpu_facts(probe: Mapping[str, Any]) -> dict[str, str]:
+    """GPU count, driver and power limits of a probe's raw csv; empty where it cannot be read."""
+    gpus = probe.get("gpus")
+    if not isinstance(gpus, Mapping) or "csv" not in gpus:
+        return {}
+    rows = [
+        [cell.strip() for cell in line.split(",")] for line in str(gpus["csv"]).splitlines() if line.strip()
+    ]
+    fields = [str(f) for f in gpus.get("fields", ())]
+    facts = {"the number of GPUs": str(len(rows))}
+    for field, words in (("driver_version", "the driver"), ("power.limit", "the power limit")):
+        if field in fields:
+            at = fields.index(field)
+            facts[words] = ", ".join(sorted({row[at] for row in rows if len(row) > at}))
+    return facts
+
+
+def consequences(probe: Mapping[str, Any], sweep: Sweep | None) -> tuple[str, ...]:
+    """What a reboot did, in words: GPU memory, units, the model in tmpfs, overrides."""
+    words = []
+    used = gpu_memory(probe)
+    if used:
+        words.append("GPUs " + ", ".join(dict.fromkeys(f"{mib:.0f} MiB" for mib in used)))
+    for unit, reading in units_of(probe).items():
+        words.append(f"{unit} {reading.active or 'unknown'}")
+    model = probe.get("model")
+    if isinstance(model, Mapping) and sweep is not None and sweep.model is not None and "verdict" in model:
+        state = (
+            "whole"
+            if model["verdict"] == "complete"
+            else "MISSING"
+            if not model.get("present_shards")
+            else str(model["verdict"])
+        )
+        words.append(f"model {state} in {sweep.model.path}")
+    return tuple(words)
+
+
+def gpu_memory(probe: Mapping[str, Any]) -> list[float]:
+    """Used memory of each GPU in MiB, from the probe's raw csv; empty where it cannot be read."""
+    gpus = probe.get("gpus")
+    if not isinstance(gpus, Mapping) or "csv" not in gpus:
+        return []
+    fields = [str(f) for f in gpus.get("fields", ())]
+    if "memory.used" not in fields:
+        return []
+    at, found = fields.index("memory.used"), []
+    for line in str(gpus["csv"]).splitlines():
+        cells = [cell.strip().split(" ")[0] for cell in line.split(",")]
+        if len(cells) > at:
+            try:
+                found.append(float(cells[at]))
+            except ValueError:
+                continue
+    return found

@@ -1,0 +1,134 @@
+"""What the host was like before the run, and putting it back: a run leaves the host as it found it.
+
+What a unit was is written into the journal (a step `former:UNIT`) before it is touched, so that a later runner can
+restore it after this one's death.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from ddtop.errors import AgentError
+from ddtop.events import StepTaken
+from ddtop.hosts.base import Host
+from ddtop.journal.fold.state import State
+from ddtop.services.base import Former, Service
+from ddtop.services.systemd import exec_argv
+from ddtop.sweep.shared.context import SweepContext, service_for
+
+PREFIX = "former:"
+BACK = "restore:"
+SETTLE_S = 30.0
+LONGEST_S = 90.0
+
+
+def original_states(state: State) -> dict[str, Former]:
+    """What each unit was that a run has touched and not put back since, by unit.
+
+    One that was put back belongs to its owner again: what it is when the run is taken up once more counts then.
+    """
+    found: dict[str, Former] = {}
+    back = {
+        step_id.removeprefix(BACK): step.seq
+        for (_, step_id), step in state.steps.items()
+        if step_id.startswith(BACK) and step.state == "done"
+    }
+    ours = frozenset(r.generation.id for r in state.restarts if r.generation is not None)
+    for (plan_id, step_id), step in state.steps.items():
+        if step_id.startswith(PREFIX) and step.detail:
+            raw = json.loads(step.detail)
+            if back.get(raw["unit"], -1) > step.seq:
+                continue
+            found[raw["unit"]] = Former(
+                unit=raw["unit"], kind=raw["kind"], active=raw["active"], user=raw.get("user", False),
+                argv=tuple(raw.get("argv", ())), generation=raw.get("generation"), run=plan_id, ours=ours,
+            )  # fmt: skip
+    return found
+
+
+def service_of(ctx: SweepContext, former: Former) -> Service:
+    """How the unit was run when it was taken over; an edited plan may know it otherwise now, or not at all."""
+    launch = ctx.launch_of(former.unit)
+    if launch is not None and (launch.kind, launch.user) == (former.kind, former.user):
+        return ctx.feed(former.unit).service
+    return service_for(former.unit, former.kind, user=former.user)
+
+
+async def remember_original(ctx: SweepContext, host: Host, unit: str, *, run_id: str) -> None:
+    """Writes down what `unit` is, if the run has not touched it yet."""
+    if unit in original_states(ctx.state):
+        return
+    service = ctx.feed(unit).service
+    now = await service.read(host)
+    launch = ctx.launch_of(unit)
+    if now.running:
+        await service.keep(host, run_id)
+    argv = shlex.split(now.argv) if now.argv and service.kind == "process" else []
+    if service.kind == "command":  # to see at the end whether the user's script has rewritten the unit
+        argv = exec_argv(now.argv)
+    detail = {
+        "unit": unit,
+        "kind": service.kind,
+        "active": now.running,
+        "user": bool(launch and launch.user),
+        "argv": argv,
+        "generation": now.generation if now.running else None,
+    }
+    ctx.emit(
+        StepTaken, plan_id=run_id, step_id=PREFIX + unit, action="override", title=f"take over {unit}",
+        reason=f"it was {now.active or 'unknown'}; that is put back at the end", by="automatic", state="done",
+        detail=json.dumps(detail),
+    )  # fmt: skip
+
+
+async def restore_all(ctx: SweepContext, host: Host, *, by: str = "automatic") -> list[str]:
+    """Puts every touched unit back. Returns, in words, what could not be undone."""
+    left = await _stop_jobs(ctx, host)
+    was = original_states(ctx.state)
+    # What was stopped first comes back last: rivals share a port with the server.
+    for former in sorted(was.values(), key=lambda f: f.active):
+        step = {
+            "plan_id": ctx.run_id, "step_id": BACK + former.unit, "action": "restore",
+            "title": f"put {former.unit} back", "reason": f"it was {'active' if former.active else 'not active'} before the run",
+            "by": by,
+        }  # fmt: skip
+        ctx.emit(StepTaken, state="started", **step)
+        try:
+            service = service_of(ctx, former)
+            words = await service.restore(host, former)
+            if not words or former.kind == "command":  # what a user's script wrote is said in any case
+                words += await _settled(ctx, host, former, service)
+        except AgentError as error:
+            words = [f"{former.unit}: {error.what}"]
+        left += words
+        ctx.emit(StepTaken, state="failed" if words else "done", detail="; ".join(words) or None, **step)
+    return left
+
+
+async def _stop_jobs(ctx: SweepContext, host: Host) -> list[str]:
+    """Ends what this run still has running on the host: a load must not go on when its sweep is over."""
+    left: list[str] = []
+    try:
+        jobs = (await host.call("job-list"))["jobs"]
+        for job in jobs:
+            if job.get("run") == ctx.run_id and job.get("state") == "running":
+                await host.call("job-stop", job=job["job"], timeout_s=60)
+    except AgentError as error:
+        left.append(f"jobs of this run could not be ended: {error.what}")
+    return left
+
+
+async def _settled(ctx: SweepContext, host: Host, former: Former, service: Service) -> list[str]:
+    """Waits until the unit is what it was; a stop is only asked for, and may take as long as the unit allows."""
+    began = ctx.mono()
+    while True:
+        now = await service.read(host)
+        ctx.take_reading(now)
+        if now.active in ("active", "reloading") if former.active else (now.gone or now.load == "not-found"):
+            return []
+        if ctx.mono() - began > min(max(now.stop_limit_s or 0.0, SETTLE_S), LONGEST_S):
+            return [
+                f"{former.unit} is still {now.active}/{now.sub} {ctx.mono() - began:.0f} s after it was put back"
+            ]
+        await ctx.wait(0.5)

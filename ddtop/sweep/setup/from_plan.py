@@ -1,0 +1,74 @@
+"""A checked plan, made ready for the sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import PurePosixPath
+
+import msgspec
+
+from ddtop.plan.cells import expand
+from ddtop.plan.launch import LaunchSpec
+from ddtop.plan.model import Plan
+from ddtop.services.base import Launch
+from ddtop.sweep.shared.plan import Bench, ModelWanted, Sweep
+from ddtop.sweep.shared.policy import Policy
+
+
+def unit_name(name: str, kind: str) -> str:
+    """A unit as systemd names it; other kinds' names are left as they are.
+
+    >>> unit_name("kimi", "command"), unit_name("kimi.service", "systemd"), unit_name("kimi", "process")
+    ('kimi.service', 'kimi.service', 'kimi')
+    """
+    if kind in ("systemd", "command") and "." not in PurePosixPath(name).name:
+        return f"{name}.service"
+    return name
+
+
+def launch_from(spec: LaunchSpec, own: Collection[str] = ()) -> Launch:
+    """One start of a server. `own`: the plan's own servers, which are run as this one is; what else must be down is a unit."""
+    return Launch(
+        key=spec.restart_key, config=spec.config, tp=spec.tp, kind=spec.kind, unit=unit_name(spec.unit, spec.kind),
+        engine=spec.engine, port=spec.port, argv=spec.argv, env=spec.env,
+        stop_units=tuple(unit_name(u, spec.kind if u in own else "systemd") for u in spec.stop_units),
+        configure=spec.configure,
+        timeout_s=spec.timeout_s, user=spec.user, cwd=spec.cwd, model_path=spec.model_path,
+    )  # fmt: skip
+
+
+def sweep_from(plan: Plan) -> Sweep:
+    """The whole plan: cells in running order, launches by restart key, and how each cell is measured."""
+    planned = expand(plan)
+    first = planned[0].bench if planned else None
+    command = plan.bench.kind == "command"
+    bench = Bench(
+        kind="command" if command else "loadgen",
+        cells={} if command else {c.spec.id: c.bench.load for c in planned},
+        commands={c.spec.id: c.bench.argv for c in planned} if command else {},
+        format=plan.bench.format,
+        metrics=plan.bench.metrics,
+        time_limit_s=first.time_limit_s if first else plan.bench.time_limit_s,
+        env=plan.bench.env,
+        slo=plan.bench.slo,
+    )
+    launches: dict[str, Launch] = {}
+    own = {cell.launch.unit for cell in planned}
+    for cell in planned:
+        launches.setdefault(cell.launch.restart_key, launch_from(cell.launch, own))
+    model = plan.model
+    return Sweep(
+        name=plan.name,
+        cells=tuple(c.spec for c in planned),
+        launches=launches,
+        baseline=plan.matrix.baseline,
+        model=ModelWanted(path=model.path, sources=model.sources, name=model.name) if model else None,
+        bench=bench,
+        policy=Policy(**msgspec.structs.asdict(plan.policy)),
+        endpoint=plan.sampling.endpoint,
+        log_mib=plan.record.log_mib,
+        notify_command=plan.notify.command,
+        webhook_env=plan.notify.webhook_env,
+        plan_toml=plan.text or None,
+        plan_path=plan.path,
+    )

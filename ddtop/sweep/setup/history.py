@@ -1,0 +1,52 @@
+"""What earlier runs taught, for this one, and what this one teaches later ones: the history beside the recordings."""
+
+from __future__ import annotations
+
+import contextlib
+
+from ddtop.errors import DdtopError
+from ddtop.events import CellStateSet
+from ddtop.journal.fold.state import State
+from ddtop.journal.history.store import History
+from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.limits import prior_limits
+from ddtop.sweep.shared.plan import OPEN_STATES, Sweep
+
+PASSING = ("lost-host", "interrupted", "rebooted")
+"""What a run goes through, and not a cause: that it was seen before helps nobody."""
+
+
+def recall_causes(ctx: SweepContext) -> None:
+    """What earlier runs on this host met, for AlertRaised.seen_before. A history that cannot be read is said below."""
+    with contextlib.suppress(DdtopError), History() as history:
+        seen = history.causes_seen(ctx.host_name)
+        ctx.seen_before = {cause: s.sentence for cause, s in seen.items() if cause not in PASSING}
+
+
+def recall(ctx: SweepContext, sweep: Sweep) -> None:
+    """What earlier runs taught: cells known to be broken, and how long the phases of a start take here."""
+    try:
+        with History() as history:
+            broken = history.broken(ctx.host_name)
+            model = sweep.model.name or sweep.model.path if sweep.model else ""
+            ctx.priors = {
+                key: prior_limits(history, host=ctx.host_name, model=model, tp=x.tp, engine=x.engine)
+                for key, x in sweep.launches.items()
+            }
+    except DdtopError as error:
+        ctx.note("warn", f"what earlier runs taught cannot be read: {error.what}")
+        return
+    for cell in ctx.state.plan_cells:
+        known = broken.get(cell.id)
+        if known is not None and cell.state in OPEN_STATES and not cell.attempts:
+            ctx.emit(
+                CellStateSet, cell_id=cell.id, state="broken", reason=f"known from an earlier run: {known.reason}", by="history",
+                cause=known.cause, signature_id=known.signature_id, engine_version=known.engine_version,
+            )  # fmt: skip
+
+
+def learn_from(state: State) -> None:
+    """What this run taught, for later ones. A history that cannot be written costs nothing else."""
+    with contextlib.suppress(DdtopError):
+        with History() as history:
+            history.learn(state)

@@ -1,0 +1,78 @@
+"""What a plan needs and a login may not do: found before anything is touched, and said once. Pure.
+
+Only what is certain counts. A unit that a polkit rule lets this login restart, or a log that an access list lets it read,
+is found out by trying; the gate refuses what cannot be proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ddtop.events import Evidence
+from ddtop.hosts.base import Hello
+from ddtop.sweep.shared.plan import Sweep
+from ddtop.sweep.tell.alerts import AlertText
+
+TITLE = "NOT PERMITTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """One thing the plan needs that this login may not do, and what would allow it."""
+
+    what: str
+    remedy: str
+
+
+def missing_rights(hello: Hello, sweep: Sweep) -> list[Lacking]:
+    """Everything that is certain to be refused, whatever configuration is tried first; empty where nothing is."""
+    found: list[Lacking] = []
+    launches = sweep.launches.values()
+    overridden = {x.unit for x in launches if x.kind == "systemd" and not x.user and (x.argv or x.env)}
+    if overridden and "systemd" in hello.can and "override" not in hello.can:
+        programs = "systemctl, systemd-run, journalctl, ss, tee, mkdir, mv and rm"
+        found.append(
+            Lacking(
+                f"write the run-time override of {_listed(overridden)}",
+                f"log in as root, or allow {hello.user} sudo without a password for {programs}",
+            )
+        )
+    own = {x.unit for x in launches if x.user}
+    if own and "user-units" not in hello.can:
+        found.append(
+            Lacking(
+                f"keep {_listed(own)} running: units of {hello.user}'s own manager end with his last session",
+                f"as root there: loginctl enable-linger {hello.user}",
+            )
+        )
+    if hello.state_dir is None:
+        found.append(
+            Lacking(
+                "keep jobs and their results: there is no folder on a disk that it may write",
+                f'[hosts.NAME] host_dir = "/a/folder/on/a/disk", writable for {hello.user}',
+            )
+        )
+    elif "jobs" not in hello.can:
+        found.append(
+            Lacking(
+                "start jobs that outlive the session (staging, the load generator)",
+                f"as root there: loginctl enable-linger {hello.user}, or allow sudo systemd-run without a password",
+            )
+        )
+    return found
+
+
+def _listed(units: Iterable[str]) -> str:
+    return ", ".join(sorted(units))
+
+
+def missing_rights_alert(host: str, user: str, found: list[Lacking]) -> AlertText:
+    """One alert for all of it."""
+    whats = "; ".join(x.what for x in found)
+    return AlertText(
+        title=TITLE, verdict="refused", cause="not-permitted", kind="config",
+        cause_text=f"{host}: {user} may not do what this plan needs, so nothing was touched: {whats}",
+        advice="; ".join(dict.fromkeys(x.remedy for x in found)) + "; then connect again",
+        evidence=tuple(Evidence(source="agent", text=f"may not {x.what}") for x in found), actions=(),
+    )  # fmt: skip

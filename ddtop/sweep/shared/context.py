@@ -1,0 +1,214 @@
+"""What the parts of the controller share: the plan, the journal's end, the state, the clock, and what was read last.
+
+Everything runs in one event loop. `emit` writes an event to the journal first, then folds it into the state; nobody
+else changes the state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ddtop.errors import HostLostError
+from ddtop.events import AlertRaised, Event, GpuReading, LogLine, Note
+from ddtop.journal.fold.apply import apply
+from ddtop.journal.fold.state import State
+from ddtop.services.base import Launch, Service
+from ddtop.services.command import CommandService
+from ddtop.services.docker import DockerService
+from ddtop.services.process import ProcessService
+from ddtop.services.readings import UnitReading
+from ddtop.services.systemd import SystemdService
+from ddtop.sweep.shared.host_state import HostState
+from ddtop.sweep.shared.limits import Limits
+from ddtop.sweep.shared.plan import Sweep
+
+E = TypeVar("E", bound=Event)
+Sink = Callable[[Event], object]
+
+RECENT_CURSORS = 20_000
+
+
+class StopSweepError(Exception):
+    """The sweep ends here: `outcome` is one of RunEnded's words."""
+
+    def __init__(self, outcome: str, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+        self.reason = reason
+
+
+@dataclass
+class UnitFeed:
+    """What was last read of one unit, and its log as it comes."""
+
+    unit: str
+    service: Service
+    reading: UnitReading | None = None
+    changes: int = 0
+    cursor: str | None = None
+    unreadable: str | None = None
+    """Why this login may not read the log, and what to do; None while it can be read."""
+    recent: deque[str] = field(default_factory=lambda: deque(maxlen=RECENT_CURSORS))
+    known: set[str] = field(default_factory=set)
+    listeners: list[Callable[[LogLine], None]] = field(default_factory=list)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def is_new(self, line: LogLine) -> bool:
+        """Whether a line was not delivered before; remembers it. A line without a cursor is always new."""
+        if line.cursor is None:
+            return True
+        if line.cursor in self.known:
+            return False
+        if len(self.recent) == self.recent.maxlen:
+            self.known.discard(self.recent[0])
+        self.recent.append(line.cursor)
+        self.known.add(line.cursor)
+        return True
+
+
+class SweepContext:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        host_name: str,
+        sink: Sink,
+        state: State,
+        sweep: Sweep | None,
+        wall: Callable[[], float] = time.time,
+        mono: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.run_id = run_id
+        self.host_name = host_name
+        self.state = state
+        self.sweep = sweep
+        self.wall = wall
+        self.mono = mono
+        self.feeds: dict[str, UnitFeed] = {}
+        self.gpus: tuple[GpuReading, ...] = ()
+        self.gpus_at: float | None = None
+        self.clock_offset_s: float | None = None
+        """Our monotonic clock less the agent's, as far as the round trip lets one tell. Anew at each boot."""
+        self.clock_rtt_s: float | None = None
+        self.seen: Callable[[Event], object] | None = None
+        """Called with each event once it is written down and folded."""
+        self.priors: Mapping[str, Limits] = {}
+        """What earlier runs taught of starts, by restart key."""
+        self.seen_before: Mapping[str, str] = {}
+        """What earlier runs on this host say of a cause, in a sentence, by cause."""
+        self.host_state = HostState()
+        self._sink = sink
+        self._waiters: set[asyncio.Event] = set()
+
+    # ---- events
+
+    def emit(self, kind: type[E], /, **fields: Any) -> E:
+        """Writes an event down, then shows it. Raises JournalError where it cannot be written.
+
+        An alert whose cause earlier runs have met says so.
+        """
+        if kind is AlertRaised and fields.get("seen_before") is None:
+            fields["seen_before"] = self.seen_before.get(fields["cause"])
+        event = kind(at_s=self.wall(), mono_s=self.mono(), host=self.host_name, **fields)
+        self._sink(event)
+        apply(self.state, event)
+        if self.seen is not None:
+            self.seen(event)
+        return event
+
+    def note(self, level: str, text: str) -> None:
+        self.emit(Note, level=level, text=text)
+
+    @property
+    def linked(self) -> bool:
+        return self.state.host.link not in ("lost", "connecting")
+
+    def check_link(self) -> None:
+        """Raises HostLostError where the connection is gone: no question outlives the host it is about."""
+        if not self.linked:
+            raise HostLostError("lost while a person was asked", host=self.host_name)
+
+    # ---- waking up
+
+    def wake(self) -> None:
+        """Something was read or said: whoever waits looks again."""
+        for waiter in self._waiters:
+            waiter.set()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Until something new came, or the time has passed."""
+        waiter = asyncio.Event()
+        self._waiters.add(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waiters.discard(waiter)
+
+    async def wait_until(self, ready: Callable[[], bool], timeout_s: float) -> bool:
+        """Until `ready()` holds, looked at whenever something is new; False when the time has passed."""
+        until = self.mono() + timeout_s
+        while not ready():
+            left = until - self.mono()
+            if left <= 0:
+                return False
+            await self.wait(min(left, 1.0))
+        return True
+
+    # ---- services
+
+    def feed(self, unit: str) -> UnitFeed:
+        """The feed of a unit the sweep knows; made at first use."""
+        if unit not in self.feeds:
+            service = self.make_service(unit)
+            tail = self.state.logs.get(unit)
+            cursor = None
+            if tail is not None:
+                cursor = next((t.line.cursor for t in reversed(tail.lines) if t.line.cursor), None)
+            self.feeds[unit] = UnitFeed(unit=unit, service=service, cursor=cursor)
+        return self.feeds[unit]
+
+    def make_service(self, unit: str) -> Service:
+        launch = self.launch_of(unit)
+        return service_for(unit, launch.kind if launch else "systemd", user=bool(launch and launch.user))
+
+    def launch_of(self, unit: str) -> Launch | None:
+        """Some launch of the sweep that uses `unit`; None for one that must only be down."""
+        if self.sweep is None:
+            return None
+        return next((x for x in self.sweep.launches.values() if x.unit == unit), None)
+
+    def since_fault_s(self, host_mono_s: float | None) -> float | None:
+        """Seconds since a moment on the agent's clock; None while the clocks are not mapped."""
+        if host_mono_s is None or self.clock_offset_s is None:
+            return None
+        return max(0.0, self.mono() - (host_mono_s + self.clock_offset_s))
+
+    def take_reading(self, reading: UnitReading) -> None:
+        """A newer reading of a unit."""
+        feed = self.feed(reading.unit)
+        if feed.reading is not None and reading.at < feed.reading.at:
+            return  # two have asked at once, and the older answer came last
+        feed.reading = reading
+        feed.changes += 1
+        self.wake()
+
+
+def service_for(unit: str, kind: str, *, user: bool = False) -> Service:
+    """The service of a kind. A unit that must only be down is a systemd unit."""
+    if kind == "process":
+        return ProcessService(unit)
+    if kind == "docker":
+        return DockerService(unit)
+    if kind == "command":
+        return CommandService(unit, user=user)
+    return SystemdService(unit, user=user)

@@ -1,0 +1,38 @@
+"""Log lines as they come from a unit: written down first, then handed to whoever reads along; none twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddtop.errors import AgentError
+from ddtop.events import LogGap, LogLine, LogRead
+from ddtop.hosts.base import Host
+from ddtop.sweep.shared.context import SweepContext, UnitFeed
+
+
+def take_lines(ctx: SweepContext, feed: UnitFeed, lines: Iterable[LogLine]) -> None:
+    """Hands on the lines that were not had before: to the journal first, then to whoever reads along."""
+    fresh: list[LogLine] = []
+    for line in lines:
+        if line.cursor is not None:
+            if not feed.is_new(line):
+                continue
+            feed.cursor = line.cursor
+        if line.text:
+            fresh.append(line)
+    if not fresh:
+        return
+    ctx.emit(LogRead, unit=feed.unit, lines=tuple(fresh))
+    for listener in tuple(feed.listeners):
+        for line in fresh:
+            listener(line)
+    ctx.wake()
+
+
+async def drain_log(ctx: SweepContext, host: Host, feed: UnitFeed) -> None:
+    """Reads what the log holds now and the follower has not brought yet (journald tells it up to 500 ms late)."""
+    async with feed.lock:
+        try:
+            take_lines(ctx, feed, await feed.service.drain(host, feed.cursor))
+        except AgentError as error:
+            ctx.emit(LogGap, unit=feed.unit, reason=f"the log could not be read to its end: {error.what}")

@@ -1,0 +1,1 @@
+"""One start of a server, from the call to ready or to a verdict."""

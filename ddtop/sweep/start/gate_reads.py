@@ -1,0 +1,153 @@
+"""What the gate needs to have read: who listens, what the server says of itself, and one real generation."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ddtop.engines import ENGINES
+from ddtop.engines.base import ArgMismatch, Engine
+from ddtop.errors import AgentError
+from ddtop.hosts.base import Host
+from ddtop.services.base import Launch, Service, read_listener
+from ddtop.services.readings import ListenerReading, UnitReading
+from ddtop.services.systemd import exec_argv
+from ddtop.sweep.start.gate import ArgsReading, TokenReading
+from ddtop.sweep.start.readings import Answer
+
+TOKEN_S = 60.0
+"""A first request may compile kernels."""
+
+
+class GateReader:
+    """Asks one host about one launch. `facts` keeps what the server said of itself."""
+
+    def __init__(self, launch: Launch, service: Service, endpoint: str) -> None:
+        self.launch = launch
+        self.service = service
+        self.endpoint = endpoint
+        self.engine: Engine = ENGINES[launch.engine]
+        self.facts: dict[str, Any] = {}
+        self.model: str | None = None
+        self.version: str | None = None
+        self._starts: dict[int, str | None] = {}
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.launch.port}"
+
+    async def listeners(self, host: Host, unit: UnitReading | None) -> tuple[ListenerReading, ...]:
+        answer = await host.call("listeners", port=self.launch.port)
+        return tuple(read_listener(self.service, row, unit) for row in answer["listeners"])
+
+    async def owner(self, host: Host, item: ListenerReading, unit: UnitReading | None, at: float) -> Answer:
+        """Which start a listener belongs to: `new` is the unit's present one."""
+        if item.owned is False:
+            return Answer(at=at, owner="foreign", who=item.who)
+        if unit is None or item.pid is None or item.owned is None:
+            return Answer(at=at, owner="unknown", who=item.who)
+        if (
+            item.container
+        ):  # owned: the very container that the generation names, unless its client has died meanwhile
+            return Answer(at=at, owner="new" if unit.container else "unknown", who=item.who)
+        if item.pid == unit.main_pid:
+            return Answer(at=at, owner="new", who=item.who)
+        if item.pid not in self._starts:
+            try:
+                self._starts[item.pid] = (await host.call("ticket", pid=item.pid)).get("invocation")
+            except AgentError:
+                return Answer(at=at, owner="unknown", who=item.who)
+        invocation = self._starts[item.pid]
+        if invocation is None or not re.fullmatch(r"[0-9a-f]{32}", (unit.generation or "").partition("/")[0]):
+            return Answer(at=at, owner="unknown", who=item.who)
+        same = (unit.generation or "").startswith(invocation)
+        return Answer(at=at, owner="new" if same else "old", who=item.who)
+
+    async def health(self, host: Host) -> int | None:
+        """HTTP status of the health path; None when refused."""
+        answer = await host.call("http", method="GET", url=self.base + self.engine.health_path, timeout_s=5)
+        status = answer.get("status")
+        return int(status) if status is not None else None
+
+    async def _get(self, host: Host, path: str) -> str | None:
+        answer = await host.call("http", method="GET", url=self.base + path, timeout_s=10)
+        return str(answer["body"]) if answer.get("status") == 200 else None
+
+    async def args(self, host: Host, unit: UnitReading, logged: dict[str, Any], at: float) -> ArgsReading:
+        """The server's own account of its arguments against the wanted ones."""
+        info = None
+        for path in dict.fromkeys((self.engine.info_path, getattr(self.engine, "old_info_path", None))):
+            if path and (info := await self._get(host, path)) is not None:
+                break
+        cmdline: list[str] = []
+        if unit.main_pid:
+            rows = (await host.call("processes", pids=[unit.main_pid]))["processes"]
+            cmdline = next((row["cmdline"] for row in rows if row["pid"] == unit.main_pid), [])
+        if not self.engine.is_engine_cmdline(cmdline) and info is not None:
+            cmdline = []  # a wrapper or `docker run`: its own words say nothing of the server's
+        self.facts = self.engine.resolved_args(info, cmdline)
+        await self._learn_version(host, info)
+        source = "server_info" if info is not None else "cmdline"
+        # A user's script sets the arguments: then the unit as systemd has it loaded says what is wanted.
+        wanted = list(self.launch.argv) or (exec_argv(unit.argv) if not unit.container else [])
+        if not self.facts and not cmdline:
+            return ArgsReading(
+                at=at,
+                source=source,
+                generation=unit.generation,
+                unknown=(f"neither {self.base} nor the command line tells",),
+            )
+        found = self.engine.compare_args(wanted, self.facts, cmdline) if wanted else ()
+        return args_reading(
+            found, wanted, self.facts, logged, source=source, generation=unit.generation, at=at
+        )
+
+    async def _learn_version(self, host: Host, info: str | None) -> None:
+        path = self.engine.version_path
+        body = info if path in (None, self.engine.info_path) else await self._get(host, path or "")
+        self.version = self.engine.version(body) or self.engine.version(info)
+
+    async def token(self, host: Host, generation: str | None, at: float) -> TokenReading:
+        """One real generation, on the endpoint the load generator will use."""
+        models = await self._get(host, self.engine.models_path)
+        self.model = (self.engine.served_model(models) if models is not None else None) or self.model or ""
+        path, body = self.engine.one_token_request(self.endpoint, self.model)
+        answer = await host.call(
+            "http", method="POST", url=self.base + path, headers={"Content-Type": "application/json"},
+            body=json.dumps(body), timeout_s=TOKEN_S,
+        )  # fmt: skip
+        return token_reading(self.engine, answer, generation, at)
+
+
+def args_reading(
+    found: tuple[ArgMismatch, ...], wanted: list[str], facts: dict[str, Any], logged: dict[str, Any], *,
+    source: str, generation: str | None, at: float,
+) -> ArgsReading:  # fmt: skip
+    """What a comparison says to the gate. `logged`: the arguments that this start wrote into its log."""
+    seeds = facts.get("random_seed"), logged.get("random_seed")
+    return ArgsReading(
+        at=at,
+        source=source,
+        generation=generation,
+        wrong=tuple(str(m) for m in found if m.kind != "overridden"),
+        overridden=tuple(str(m) for m in found if m.kind == "overridden"),
+        tied=None if None in seeds else str(seeds[0]) == str(seeds[1]),
+        compared=sum(word.startswith("-") for word in wanted),
+    )
+
+
+def token_reading(engine: Engine, answer: dict[str, Any], generation: str | None, at: float) -> TokenReading:
+    """What the answer to the trial request says."""
+    if "status" not in answer:
+        what = answer.get("what") or answer.get("error") or "no answer"
+        return TokenReading(at=at, tokens=None, generation=generation, error=str(what))
+    status, body = int(answer["status"]), str(answer.get("body", ""))
+    if status != 200:
+        return TokenReading(
+            at=at, tokens=None, generation=generation, status=status, error=f"HTTP {status}: {body[:200]}"
+        )
+    tokens = engine.tokens_of_answer(body)
+    if tokens is None and '"error"' in body:
+        return TokenReading(at=at, tokens=None, generation=generation, status=status, error=body[:200])
+    return TokenReading(at=at, tokens=tokens, generation=generation, status=status)

@@ -1,0 +1,158 @@
+"""The log of one start, read as it comes: phases, percentages, the ready mark, and the first cause of a failure.
+
+One scanner a generation: the old process's last words never count for the new one. No I/O here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ddtop.engines.base import EVENT_PHASE, Engine
+from ddtop.engines.log.grammar import LogFact
+from ddtop.events import CauseKind, Evidence, LogLine, Phase
+from ddtop.services.causes import cause as cause_row
+from ddtop.sources.log.diagnosis import first_cause
+from ddtop.sources.log.scan import LogEntry, LogScanner, ScanSnapshot
+from ddtop.sweep.shared.verdict import CauseReading
+from ddtop.sweep.start.gate import MarkReading
+from ddtop.sweep.start.phases import ORDER, Phases, bar, enter
+from ddtop.sweep.start.progress import Progress, evidence, log_line, reset_gap
+
+KINDS: dict[str, CauseKind] = {
+    "transient": "transient", "config": "config", "bug": "bug", "host": "host", "slow": "slow",
+}  # fmt: skip
+LIMIT_WORDS = ("Start request repeated too quickly",)
+SKIP_WORDS = ("skipped because of an unmet condition", "Condition check resulted in", "Assertion failed for")
+"""Only the journal tells that systemd skipped a start: the unit is unloaded at once, and its properties with it."""
+NCCL_WORDS = ("NCCL version", "is using nccl", "NCCL INFO", "Init torch distributed begin")
+
+
+class StartLog:
+    """See the module. `at` is the runner's monotonic clock at which a line arrived."""
+
+    def __init__(self, engine: Engine, before: str | None) -> None:
+        self.engine = engine
+        self.before = before
+        self.generation: str | None = None
+        """The new start's, once it is known."""
+        self.mark: MarkReading | None = None
+        self.start_limit_hit = False
+        self.skipped = ""
+        """systemd's line that a condition of the unit was not met."""
+        self.jit = False
+        self.compile = False
+        self.tail: deque[str] = deque(maxlen=20)
+        self._scanners: dict[str, LogScanner] = {}
+        self._order: list[str] = []
+
+    def feed(self, line: LogLine, at: float, progress: Progress, phases: Phases) -> tuple[Progress, Phases]:
+        """Takes a line; gives what it shows of progress and phases."""
+        text = line.text
+        if any(words in text for words in LIMIT_WORDS):
+            self.start_limit_hit = True
+        if any(words in text for words in SKIP_WORDS):
+            self.skipped = text
+        name = line.invocation or self.generation_part() or ""
+        if name and self.before and self.before.startswith(name):
+            if phases.current == "stopping":  # a drain says how many requests are left
+                progress = evidence(progress, at, f"log: {text.strip()[:80]}")
+            return progress, phases  # the old process's last words say nothing of the new one
+        self.tail.append(text)
+        if name not in self._scanners:
+            self._scanners[name] = LogScanner(self.engine.name)
+            self._order.append(name)
+        progress = log_line(progress, text, at)
+        facts = self._scanners[name].feed(
+            LogEntry(
+                line=text, realtime=line.at_s, cursor=line.cursor, pid=line.pid, from_systemd=line.pid == 1
+            )
+        )
+        for fact in facts:
+            if isinstance(fact, LogFact):
+                progress, phases = self._fact(fact, line, name, at, progress, phases)
+        return progress, phases
+
+    def generation_part(self) -> str | None:
+        return self.generation.partition("/")[0] if self.generation else None
+
+    def _fact(
+        self, fact: LogFact, line: LogLine, name: str, at: float, progress: Progress, phases: Phases
+    ) -> tuple[Progress, Phases]:
+        if self.engine.ready_mark(fact):
+            self.mark = MarkReading(generation=name or None, text=line.text, at=at, cursor=line.cursor)
+        self.jit = self.jit or fact.phase == "jit"
+        self.compile = self.compile or fact.phase == "compile"
+        word = EVENT_PHASE.get(fact.phase, "")
+        if word not in ORDER or word in ("ready", "stopping"):
+            return progress, phases
+        phase: Phase = word
+        if fact.kind == "progress":
+            pct = float(fact.values.get("pct", 0))
+            one = phases.of.get(phase)
+            if one is None or one.pct is None or pct > one.pct:
+                progress = evidence(progress, at, f"{phase} {pct:.0f} %")
+            eta = fact.values.get("eta_s")
+            detail = f"{fact.values['n']}/{fact.values['of']}" if "n" in fact.values else None
+            return self._entered(phases, bar(phases, phase, pct, at, eta_s=eta, detail=detail), progress)
+        if fact.kind in ("phase", "args"):
+            progress = evidence(progress, at, f"log: {fact.phase} {fact.event}")
+            return self._entered(phases, enter(phases, phase, at, gap_s=progress.gap_s), progress)
+        return progress, phases
+
+    def _entered(self, before: Phases, after: Phases, progress: Progress) -> tuple[Progress, Phases]:
+        return (reset_gap(progress) if before.current != after.current else progress), after
+
+    def mark_of(self, generation: str | None) -> MarkReading | None:
+        """The ready mark as the gate wants it: with the full name of the generation that gave it."""
+        if self.mark is None or generation is None:
+            return self.mark
+        part = generation.partition("/")[0]
+        if self.mark.generation is None or self.mark.generation == part:
+            return MarkReading(
+                generation=generation,
+                text=self.mark.text,
+                at=self.mark.at,
+                source=self.mark.source,
+                cursor=self.mark.cursor,
+            )
+        return self.mark
+
+    def snapshot(self) -> ScanSnapshot | None:
+        """Of the first start after the call: a crash loop's first failure is the telling one."""
+        names = [n for n in self._order if n] or self._order
+        return self._scanners[names[0]].snapshot() if names else None
+
+    def cause(self) -> CauseReading | None:
+        """The first cause any start since the call has named."""
+        for name in self._order:
+            found = cause_of(self._scanners[name].snapshot())
+            if found is not None:
+                return found
+        return None
+
+    @property
+    def last_is_nccl(self) -> bool:
+        return bool(self.tail) and any(words in self.tail[-1] for words in NCCL_WORDS)
+
+
+def cause_of(scan: ScanSnapshot) -> CauseReading | None:
+    """The cause a scanned log names, in the table's words; None without one."""
+    hit, raised = first_cause(scan)
+    if hit is not None and hit.slug:
+        row = cause_row(hit.slug)
+        if row.kind == "info":
+            return None
+        lines = [Evidence(source="log", text=hit.text[:400], at_s=hit.realtime, cursor=hit.cursor)]
+        if raised is not None and raised.text and raised.text not in hit.text:
+            lines.append(Evidence(source="log", text=raised.text[:400]))
+        return CauseReading(
+            slug=hit.slug, kind=KINDS.get(row.kind, "unknown"), text=row.means, advice=row.advice,
+            signature_id=hit.signature, evidence=tuple(lines), fatal=hit.role in ("cause", "consequence"),
+        )  # fmt: skip
+    if raised is not None:
+        row = cause_row("unhandled-exception")
+        return CauseReading(
+            slug=row.slug, kind="bug", text=f"{row.means} {raised.text}".strip(), advice=row.advice,
+            evidence=(Evidence(source="log", text=raised.text[:400]),),
+        )  # fmt: skip
+    return None

@@ -1,0 +1,86 @@
+"""What is known of one start under way: the values the watchdog judges. Frozen; all times `at` are the runner's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ddtop.events import Phase
+from ddtop.services.readings import ListenerReading, UnitReading
+from ddtop.sweep.shared.limits import Limits
+from ddtop.sweep.shared.verdict import CauseReading
+from ddtop.sweep.start.gate import ArgsReading, TokenReading
+from ddtop.sweep.start.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallReading:
+    """The restart call itself (systemctl, the user's script): its success proves nothing."""
+
+    asked_at: float
+    returned_at: float | None = None
+    rc: int | None = None
+    error: str = ""
+    do: str = ""
+    what: str = "the restart"
+    by_script: bool = False
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuLook:
+    """The GPUs during a start: the hottest utilisation, its power share, and since when memory is flat."""
+
+    at: float
+    util_pct: float | None = None
+    power_share: float | None = None
+    """Power over the limit, of the busiest GPU."""
+    busy_low_since: float | None = None
+    """Since when: util ≥ 99 %, low power, flat memory, all at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """The port answered HTTP, and who it was."""
+
+    at: float
+    owner: str
+    """`new`, `old`, `foreign`, `unknown`."""
+    who: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StartReadings:
+    """All that is known of one start, as last read."""
+
+    unit_name: str
+    port: int
+    call: CallReading
+    before: UnitReading | None
+    """The unit as it was when the restart was asked for."""
+    unit: UnitReading | None
+    progress: Progress
+    phase: Phase
+    phase_since: float
+    limits: Limits = field(default_factory=Limits)
+    base_restarts: int = 0
+    """NRestarts just before (systemd resets it at a manual start)."""
+    old_gone_at: float | None = None
+    answer: Answer | None = None
+    listeners: tuple[ListenerReading, ...] = ()
+    args: ArgsReading | None = None
+    token: TokenReading | None = None
+    cause: CauseReading | None = None
+    last_lines: tuple[str, ...] = ()
+    last_is_nccl: bool = False
+    start_limit_hit: bool = False
+    """The log said `Start request repeated too quickly`."""
+    skipped: str = ""
+    """systemd's line that a condition of the unit was not met, and so nothing was started."""
+    gpu: GpuLook | None = None
+    expected_s: float | None = None
+    waited_until: float = 0.0
+    """A person said `wait`: no stall before this moment plus the limit."""
+    gone_since: float | None = None
+    """Since when nothing runs (failed, inactive), without a break."""
+    seen_new: bool = False
+    """A new generation was seen at some moment of this start."""

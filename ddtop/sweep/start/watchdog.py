@@ -1,0 +1,386 @@
+"""NOT STARTING? The verdict on a start under way, from readings. Pure: time is an argument.
+
+The order of the checks is the order of trust: what the manager of the process says first, then who answers on
+the port, then what the server says of itself, then silence. `None` as verdict means: go on waiting. A start
+that takes longer than usual but moves is `slow`: shown calmly, never an alarm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ddtop.events import CauseKind, Evidence, Verdict
+from ddtop.services.readings import UnitReading
+from ddtop.sweep.shared.verdict import Judgement
+from ddtop.sweep.start.progress import CPU_GRACE_S, cpu_counts
+from ddtop.sweep.start.readings import StartReadings
+
+NEVER_BEGAN_S = 5.0
+SETTLE_S = 0.3
+"""A unit that will be restarted by systemd passes through `failed` for a moment: one sample is not final."""
+HUNG_GPU_S = 60.0
+STOP_SHARE = 0.75
+"""Share of the unit's TimeoutStopSec that a silent stop may take."""
+HUNG_GPU_POWER_SHARE = 0.45
+"""A P2P hang on RTX PRO 6000 draws ~140 W of 600 W at 100 % utilisation; real work draws far more."""
+REFUSED_CODES = {
+    "200": ("working-directory-missing", "its working directory is not there (200/CHDIR)"),
+    "203": ("exec-not-found", "its program cannot be executed (203/EXEC)"),
+    "216": ("user-missing", "its group does not exist (216/GROUP)"),
+    "217": ("user-missing", "its user does not exist (217/USER)"),
+    "226": ("sandbox-setup-failed", "its mount namespace cannot be set up (226/NAMESPACE)"),
+}
+BAD_LOADS = {
+    "masked": ("unit-masked", "the unit is masked"),
+    "not-found": ("unit-not-found", "there is no such unit"),
+    "bad-setting": ("bad-unit-file", "the unit file has a setting systemd refuses"),
+    "error": ("bad-unit-file", "systemd cannot load the unit file"),
+}
+
+
+WAIT = Judgement(verdict=None)
+
+
+def judge(r: StartReadings, now: float) -> Judgement:
+    """The verdict on a start at `now` (runner's monotonic clock)."""
+    for rule in RULES:
+        found = rule(r, now)
+        if found is not None:
+            return found
+    return WAIT
+
+
+def quiet_limit_s(r: StartReadings, now: float) -> float:
+    """The quiet the present phase may have now. CPU time that counts stretches it to CPU_GRACE_S."""
+    limit = r.limits.quiet_limit_s(r.phase)
+    if r.phase == "stopping" and r.unit is not None and r.unit.stop_limit_s:
+        # A drain may be silent; told while the manager still waits, not after it has killed.
+        limit = max(limit, STOP_SHARE * r.unit.stop_limit_s)
+    if r.last_is_nccl and r.gpu is not None and r.gpu.busy_low_since is not None:
+        limit = max(limit, HUNG_GPU_S)  # the rule for a hung collective says more, and decides at that time
+    return max(limit, CPU_GRACE_S) if cpu_counts(r.progress, now) else limit
+
+
+def _is_new(r: StartReadings) -> bool:
+    """Whether the unit's reading is of a start after the call."""
+    before = r.before.generation if r.before else None
+    return r.unit is not None and bool(r.unit.generation) and r.unit.generation != before
+
+
+def _tail(r: StartReadings, n: int = 3) -> tuple[Evidence, ...]:
+    return tuple(Evidence(source="log", text=line[:300]) for line in r.last_lines[-n:])
+
+
+def _with_cause(
+    r: StartReadings, verdict: Verdict, why: Evidence, fallback: tuple[str, CauseKind, str]
+) -> Judgement:
+    """A judgement whose cause is the log's where it names one, else `fallback` (slug, kind, sentence)."""
+    c = r.cause
+    taken = _taken(r)
+    if c is not None and c.fatal and taken.verdict is not None and c.slug == taken.cause:
+        # The log says that the port is taken, the host says by whom: one trouble, whichever was read first.
+        return replace(
+            taken,
+            verdict=taken.verdict if verdict == "failed" else verdict,
+            signature_id=c.signature_id,
+            evidence=(*taken.evidence, *c.evidence, why),
+        )
+    if c is not None and c.fatal:
+        return Judgement(
+            verdict=verdict, cause=c.slug, kind=c.kind, text=c.text, advice=c.advice,
+            signature_id=c.signature_id, evidence=(*c.evidence, why),
+        )  # fmt: skip
+    slug, kind, text = fallback
+    return Judgement(verdict=verdict, cause=slug, kind=kind, text=text, evidence=(why, *_tail(r)))
+
+
+def _refused(r: StartReadings, now: float) -> Judgement | None:
+    u = r.unit
+    if u is None:
+        return None
+    if u.load in BAD_LOADS and not u.running and r.call.returned_at is not None:
+        slug, text = BAD_LOADS[u.load]
+        why = Evidence(source=u.told_by, text=f"LoadState={u.load} {u.load_error or ''}".strip())
+        return Judgement(
+            verdict="refused", cause=slug, kind="config", text=f"{r.unit_name}: {text}", evidence=(why,)
+        )
+    code = (u.exit_code or "").partition("/")[2]
+    if _is_new(r) and u.gone and u.exit_code and u.exit_code.startswith("exited/") and code in REFUSED_CODES:
+        slug, text = REFUSED_CODES[code]
+        line = next((x for x in reversed(r.last_lines) if "Failed at step" in x or "Failed to" in x), "")
+        why = Evidence(source=u.told_by, text=f"{u.active}, Result={u.result}, {u.exit_code} {line}".strip())
+        return Judgement(
+            verdict="refused", cause=slug, kind="config", text=f"{r.unit_name}: {text}", evidence=(why,)
+        )
+    stamp_before = r.before.condition_stamp if r.before else None
+    unmet = u.condition_ok is False and u.condition_stamp and u.condition_stamp != stamp_before
+    if (unmet or r.skipped) and not u.running and not u.job and not _is_new(r):
+        line = r.skipped or next((x for x in reversed(r.last_lines) if "ondition" in x or "ssert" in x), "")
+        why = Evidence(
+            source="log" if line else u.told_by,
+            text=f"{u.active}/{u.sub}, ConditionResult=no. {line}".strip(),
+        )
+        return Judgement(
+            verdict="refused", cause="condition-not-met", kind="host",
+            text=f"{r.unit_name} was not started: a Condition of the unit is not met" + (f" ({line.strip()[:160]})" if line else ""),
+            advice="re-stage the model if the condition guards it, else fix the unit", evidence=(why,),
+        )  # fmt: skip
+    return None
+
+
+def _call_failed(r: StartReadings, now: float) -> Judgement | None:
+    c = r.call
+    if c.returned_at is None or c.rc in (0, None):
+        if c.timed_out:
+            why = Evidence(
+                source="job", text=f"{c.what} did not return in its time limit. {c.error[-300:]}".strip()
+            )
+            return _with_cause(
+                r, "never-began", why, ("reconfigure-timeout", "unknown", f"{c.what} did not return in its time limit"),
+            )  # fmt: skip
+        return None
+    text = c.error.strip().splitlines()[-1][:300] if c.error.strip() else f"exit code {c.rc}"
+    why = Evidence(
+        source="job" if c.by_script else "systemctl", text=f"exit code {c.rc}: {c.error.strip()[-300:]}"
+    )
+    low = c.error.lower()
+    if any(word in low for word in ("access denied", "authentication", "permission denied", "not permitted")):
+        first = c.error.strip().splitlines()[0][:300]
+        return Judgement(
+            verdict="refused", cause="not-permitted", kind="config", evidence=(why,),
+            text=f"this login may not restart {r.unit_name}: {first}",
+            advice=c.do or "log in as root, or allow `sudo -n systemctl` for this user",
+        )  # fmt: skip
+    if "too quickly" in low or "start-limit" in low or r.start_limit_hit:
+        return None
+    slug = "reconfigure-failed" if c.by_script else "never-began"
+    return Judgement(
+        verdict="never-began", cause=slug, kind="config" if c.by_script else "bug",
+        text=f"{c.what} failed: {text}", evidence=(why,),
+    )  # fmt: skip
+
+
+def _crash_loop(r: StartReadings, now: float) -> Judgement | None:
+    u = r.unit
+    if u is None:
+        return None
+    rising = (u.n_restarts or 0) > r.base_restarts and (_is_new(r) or r.seen_new)
+    waiting = u.sub == "auto-restart" and (_is_new(r) or r.seen_new)
+    limit = r.start_limit_hit or u.result == "start-limit-hit"
+    if not (rising or waiting or limit):
+        return None
+    n = u.n_restarts or 0
+    words = "systemd gave up: Start request repeated too quickly" if limit else f"restart counter at {n}"
+    why = Evidence(source=u.told_by, text=f"{u.active}/{u.sub}, NRestarts={n}, {words}")
+    return _with_cause(
+        r, "crash-loop", why,
+        ("start-limit-hit" if limit else "exited-waiting-for-restart", "bug", f"{r.unit_name} dies and is started again: {words}"),
+    )  # fmt: skip
+
+
+def _failed(r: StartReadings, now: float) -> Judgement | None:
+    u = r.unit
+    if u is None or not u.gone or u.job:
+        return None
+    if not (_is_new(r) or r.seen_new):
+        return None
+    if r.gone_since is not None and now - r.gone_since < SETTLE_S:
+        return None
+    why = Evidence(
+        source=u.told_by, text=f"{u.active}/{u.sub}, Result={u.result}, {u.exit_code or 'no exit code'}"
+    )
+    if r.phase in ("stopping", "stopped") and r.call.returned_at is None:
+        return None
+    how = exit_words(u)
+    return _with_cause(r, "failed", why, (exit_slug(u), "unknown", f"{r.unit_name} {how}"))
+
+
+def exit_words(u: UnitReading) -> str:
+    code, _, number = (u.exit_code or "").partition("/")
+    if u.result == "oom-kill":
+        return "was ended by the kernel for want of memory"
+    if u.result == "timeout":
+        return "was ended by systemd: its start or stop took longer than the unit allows"
+    if code in ("killed", "dumped"):
+        return f"was killed by signal {number}"
+    if code == "exited":
+        return f"ended with exit code {number}"
+    return f"is {u.active}"
+
+
+def exit_slug(u: UnitReading) -> str:
+    code = (u.exit_code or "").partition("/")[0]
+    if u.result == "oom-kill":
+        return "oom-killed"
+    if u.result == "timeout":
+        return "start-timeout"
+    if code in ("killed", "dumped"):
+        return "core-dumped" if code == "dumped" else "main-process-killed"
+    return "main-process-exited"
+
+
+def _never_began(r: StartReadings, now: float) -> Judgement | None:
+    u, c = r.unit, r.call
+    if c.returned_at is None or u is None or u.job or _is_new(r) or r.seen_new:
+        return None
+    if u.active == "deactivating":
+        return None
+    if u.running:
+        if now - c.returned_at < NEVER_BEGAN_S:
+            return None
+        who = "the script returned success and did nothing" if c.by_script else "the call returned"
+        why = Evidence(
+            source=u.told_by,
+            text=f"{u.active}/{u.sub}, still start {(u.generation or '')[:12]}, no job queued",
+        )
+        return Judgement(
+            verdict="never-began", cause="restart-not-done",
+            kind="bug", evidence=(why,),
+            text=f"{r.unit_name} was not restarted: {who}, and the old process still runs",
+        )  # fmt: skip
+    since = max(r.old_gone_at if r.old_gone_at is not None else c.returned_at, c.asked_at)
+    if now - since < NEVER_BEGAN_S:
+        return None
+    why = Evidence(
+        source=u.told_by, text=f"{u.active}/{u.sub}, Result={u.result}, no new start, no job queued"
+    )
+    return _with_cause(
+        r, "never-began", why,
+        ("never-began", "unknown", f"{r.unit_name} is {u.active}: the old process is gone and no new one was started"),
+    )  # fmt: skip
+
+
+def _port(r: StartReadings, now: float) -> Judgement | None:
+    """Somebody else on the port. The old process may answer while it is being stopped: no alarm then."""
+    u = r.unit
+    if u is not None and (u.active == "deactivating" or u.job):
+        return None
+    if u is not None and u.gone and r.seen_new:
+        return None  # that it died is the news, not that something of it (a container) still answers
+    old = r.answer is not None and r.answer.owner == "old"
+    if old and _is_new(r) and r.answer is not None:
+        why = Evidence(source="http", text=f"port {r.port} was answered by {r.answer.who}")
+        return Judgement(
+            verdict="old-server", cause="old-process-answered", kind="transient", evidence=(why,),
+            text=f"the old server still answers on port {r.port} beside the new one: {r.answer.who}",
+            advice="stop the old process, then restart",
+        )  # fmt: skip
+    taken = _taken(r)
+    return taken if taken.verdict and (_is_new(r) or r.call.returned_at is not None) else None
+
+
+def _taken(r: StartReadings) -> Judgement:
+    """Who else listens on the port; WAIT where nobody does, or it cannot be seen."""
+    foreign = [item for item in r.listeners if item.owned is False]
+    if not foreign:
+        return WAIT
+    why = Evidence(source="ss", text=f"{foreign[0].addr}:{foreign[0].port} belongs to {foreign[0].who}")
+    return Judgement(
+        verdict="foreign", cause="port-in-use", kind="host", evidence=(why,),
+        text=f"port {r.port} is taken by {foreign[0].who}, which is not {r.unit_name}",
+        advice=f"stop {foreign[0].who}, then retry",
+    )  # fmt: skip
+
+
+def _arguments(r: StartReadings, now: float) -> Judgement | None:
+    if r.unit is not None and r.unit.need_reload and r.unit.running and _is_new(r):
+        why = Evidence(source="systemctl", text="NeedDaemonReload=yes")
+        return Judgement(
+            verdict="wrong-arguments", cause="old-arguments-loaded", kind="bug", evidence=(why,),
+            text=f"{r.unit_name} runs its old arguments: the changed unit file was never loaded",
+            advice="systemctl daemon-reload, then restart",
+        )  # fmt: skip
+    a = r.args
+    if a is None or not (a.wrong or a.tied is False) or not _is_new(r):
+        return None
+    text = "; ".join(a.wrong) if a.wrong else "another server answered (its random_seed is not this start's)"
+    why = Evidence(source=a.source, text=text)
+    return Judgement(
+        verdict="wrong-arguments", cause="wrong-arguments", kind="config", evidence=(why,),
+        text=f"{r.unit_name} runs with other arguments than the cell's: {text}",
+        advice="fix what sets the arguments (drop-in, script), then retry",
+    )  # fmt: skip
+
+
+def _no_tokens(r: StartReadings, now: float) -> Judgement | None:
+    t = r.token
+    if t is None or not _is_new(r):
+        return None
+    if t.error is None and t.tokens is not None and t.tokens <= 0:
+        why = Evidence(source="http", text=f"HTTP {t.status}, 0 tokens")
+        return Judgement(
+            verdict="no-tokens", cause="zero-tokens", kind="bug", evidence=(why,),
+            text=f"{r.unit_name} is ready by all signs and generates nothing: 0 tokens from a real request",
+            advice="retry once after a restart; twice is a broken configuration",
+        )  # fmt: skip
+    return None
+
+
+def _hung_gpu(r: StartReadings, now: float) -> Judgement | None:
+    g = r.gpu
+    if g is None or g.busy_low_since is None or not r.last_is_nccl or not _is_new(r):
+        return None
+    if now - g.busy_low_since < HUNG_GPU_S or r.progress.quiet_s(now) < HUNG_GPU_S:
+        return None
+    share = f"{100 * g.power_share:.0f} % of the power limit" if g.power_share is not None else "low power"
+    why = Evidence(
+        source="gpu",
+        text=f"utilisation {g.util_pct:.0f} %, {share}, memory flat for {now - g.busy_low_since:.0f} s",
+    )
+    return Judgement(
+        verdict="hung-gpu", cause="nccl-init-hang", kind="host", evidence=(why, *_tail(r, 1)),
+        text=f"{r.unit_name} hangs in NCCL: the GPUs spin without moving anything",
+        advice="set NCCL_P2P_DISABLE=1 (or iommu=off) for this host, then retry",
+        signature_id="nccl-hang-p2p",
+    )  # fmt: skip
+
+
+def _stalled(r: StartReadings, now: float) -> Judgement | None:
+    if r.unit is None or r.unit.gone:
+        return None
+    limit = quiet_limit_s(r, now)
+    since = max(r.progress.last_at, r.waited_until)
+    quiet = now - since
+    if quiet < limit:
+        return None
+    spin = r.progress.cpu_at is not None and now - r.progress.cpu_at <= 5.0
+    why = Evidence(
+        source="rule",
+        text=f"nothing moved for {quiet:.0f} s in phase {r.phase} (limit {limit:.0f} s); last: {r.progress.what}"
+        + ("; its processes use CPU, which is no progress" if spin else "; its processes sleep"),
+    )
+    slug = "hang-spinning" if spin else "hang-asleep"
+    return Judgement(
+        verdict="stalled", cause=slug, kind="transient",
+        text=f"{r.unit_name} makes no progress in phase {r.phase}: last sign of life {quiet:.0f} s ago ({r.progress.what})",
+        advice="retry once, or wait longer if this host is known to be slow", evidence=(why, *_tail(r)),
+    )  # fmt: skip
+
+
+def _slow(r: StartReadings, now: float) -> Judgement | None:
+    took = now - r.call.asked_at
+    usual = r.limits.slow_note.get(r.phase)
+    if r.expected_s is not None and took > 1.5 * r.expected_s + 5.0:
+        text = f"{took:.0f} s, longer than the usual {r.expected_s:.0f} s, but moving: {r.progress.what}"
+    elif usual is not None and now - r.phase_since > 2.0 * usual + 10.0:
+        text = f"{r.phase} takes longer than the usual {usual:.0f} s, but moves: {r.progress.what}"
+    else:
+        return None
+    return Judgement(verdict="slow", cause="slow", kind="slow", text=text)
+
+
+Rule = Callable[[StartReadings, float], Judgement | None]
+RULES: tuple[Rule, ...] = (
+    _refused,
+    _call_failed,
+    _crash_loop,
+    _failed,
+    _port,
+    _arguments,
+    _no_tokens,
+    _never_began,
+    _hung_gpu,
+    _stalled,
+    _slow,
+)

@@ -1,0 +1,214 @@
+"""Alerts in words: from a verdict to title, sentence, evidence, advice and keys. Pure.
+
+The first action is the advised one (key `r`); it is never a retry for a config cause.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ddtop.events import Action, CauseKind, Evidence, Verdict
+from ddtop.sources.kernel.fault import Fault
+from ddtop.sweep.model.stage_causes import stage_cause
+from ddtop.sweep.shared.policy import RESTAGE_CAUSES
+from ddtop.sweep.shared.verdict import Judgement
+
+HOST_FAULT = "HOST FAULT"
+TITLES: dict[Verdict, str] = {
+    "failed": "NOT STARTING?",
+    "crash-loop": "NOT STARTING?",
+    "never-began": "NOT STARTING?",
+    "refused": "NOT STARTING?",
+    "old-server": "OLD SERVER ANSWERS",
+    "wrong-arguments": "WRONG ARGUMENTS",
+    "stalled": "NOT STARTING?",
+    "hung-gpu": "NOT STARTING?",
+    "no-tokens": "NO TOKENS",
+    "lost-host": "HOST LOST",
+    "rebooted": "REBOOTED",
+    "foreign": "FOREIGN PROCESS",
+    "model-missing": "MODEL MISSING",
+    "staging-failed": "STAGING FAILED",
+    "measuring-failed": "MEASURING FAILED",
+    "interrupted": "INTERRUPTED",
+    "unknown": "ATTENTION",
+    "slow": "SLOW",
+}
+
+ADVICE: dict[CauseKind, str] = {
+    "transient": "start it again once",
+    "config": "fix the arguments, or skip this configuration: the same arguments fail again",
+    "bug": "start it again once; a second time means it is broken",
+    "host": "repair the host first; then resume",
+    "slow": "wait",
+    "unknown": "read the log; start it again once",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlertText:
+    """The parts of an alert that need no clock."""
+
+    title: str
+    verdict: Verdict
+    cause: str
+    cause_text: str
+    kind: CauseKind
+    advice: str
+    evidence: tuple[Evidence, ...]
+    actions: tuple[Action, ...]
+    signature_id: str | None = None
+
+
+def alert_id(run_id: str, *parts: str) -> str:
+    """A stable id: the same trouble of the same run is the same alert, so that it rings once."""
+    return hashlib.sha256("\0".join((run_id, *parts)).encode()).hexdigest()[:12]
+
+
+def placed(host: str, unit: str, text: str) -> str:
+    """A cause's sentence, naming host and unit, each once.
+
+    >>> placed("ct200", "sglang-bench.service", "sglang-bench failed 2 s after its restart")
+    'ct200: sglang-bench failed 2 s after its restart'
+    >>> placed("ct200", "sglang-bench.service", "No port is left.")
+    'ct200, sglang-bench: No port is left.'
+    """
+    stem = unit.removesuffix(".service")
+    where = [w for w in (host, stem) if w and w not in text]
+    return f"{', '.join(where)}: {text}" if where else text
+
+
+def start_alert(j: Judgement, config: str, alert: str, *, host: str, unit: str = "") -> AlertText:
+    """The alert for a start that failed or stalls."""
+    assert j.verdict is not None
+    text = placed(host, unit, j.text)
+    return AlertText(
+        title=TITLES[j.verdict],
+        verdict=j.verdict,
+        cause=j.cause,
+        cause_text=text,
+        kind=j.kind,
+        advice=j.advice or ADVICE[j.kind],
+        evidence=j.evidence[:8],
+        actions=start_actions(j, config, alert),
+        signature_id=j.signature_id,
+    )
+
+
+def _act(key: str, label: str, command: str, **args: Any) -> Action:
+    return Action(key=key, label=label, command=command, args=args)
+
+
+def start_actions(j: Judgement, config: str, alert: str) -> tuple[Action, ...]:
+    """Keys for a failed start; the first is the advised one."""
+    retry = _act("r", f"retry {config}", "retry", alert_id=alert, config=config)
+    skip = _act("x", f"skip {config}", "skip", alert_id=alert, config=config)
+    broken = _act("b", f"mark {config} broken", "mark-broken", alert_id=alert, config=config)
+    wait = _act("w", "wait longer", "wait", alert_id=alert)
+    stage = _act("s", "re-stage", "restage", alert_id=alert)
+    if j.cause in RESTAGE_CAUSES or (j.cause == "condition-not-met" and "stage" in j.advice):
+        return (_rekey(stage, f"re-stage and retry {config}"), skip, _again(retry))
+    if j.kind == "config":
+        return (_rekey(skip, f"skip {config}"), _again(retry), broken)
+    if j.verdict in ("stalled", "hung-gpu"):
+        return (retry, wait, skip, broken)
+    return (retry, skip, broken)
+
+
+def _rekey(action: Action, label: str) -> Action:
+    return Action(key="r", label=label, command=action.command, args=action.args)
+
+
+def _again(retry: Action) -> Action:
+    return Action(key="t", label="try again all the same", command=retry.command, args=retry.args)
+
+
+def lost_alert(host: str, what: str, means: str, do: str) -> AlertText:
+    return AlertText(
+        title=TITLES["lost-host"], verdict="lost-host", cause="lost-host", kind="transient",
+        cause_text=f"{host}: {what}" if host not in what else what,
+        advice=do or "ddtop reconnects by itself; jobs on the host go on",
+        evidence=(Evidence(source="link", text=what), *((Evidence(source="link", text=means),) if means else ())),
+        actions=(_act("r", "reconnect now", "resume"),),
+    )  # fmt: skip
+
+
+def rebooted_alert(host: str, consequences: Sequence[str], at: str, alert: str) -> AlertText:
+    return AlertText(
+        title=TITLES["rebooted"], verdict="rebooted", cause="rebooted", kind="host",
+        cause_text=f"{host} was rebooted: " + "; ".join(consequences),
+        advice="look at the steps, then resume",
+        evidence=tuple(Evidence(source="probe", text=c) for c in consequences),
+        actions=(_act("r", f"resume at {at}", "resume", alert_id=alert), _act("s", "re-stage", "restage", alert_id=alert)),
+    )  # fmt: skip
+
+
+def interrupted_alert(host: str, why: str, at: str, alert: str) -> AlertText:
+    return AlertText(
+        title=TITLES["interrupted"], verdict="interrupted", cause="interrupted", kind="transient",
+        cause_text=f"{host}: {why}", advice="look at the steps, then resume",
+        evidence=(Evidence(source="journal", text=why),),
+        actions=(_act("r", f"resume at {at}", "resume", alert_id=alert),),
+    )  # fmt: skip
+
+
+def cell_alert(
+    host: str, config: str, cell_id: str, cell: str, verdict: Verdict, cause: str, kind: CauseKind, text: str,
+    evidence: tuple[Evidence, ...], alert: str, advice: str = "", unit: str = "",
+) -> AlertText:  # fmt: skip
+    """The alert for a cell that gave no usable result, or a server that died under it."""
+    return AlertText(
+        title=TITLES[verdict], verdict=verdict, cause=cause, kind=kind, cause_text=placed(host, unit, text),
+        advice=advice or ADVICE[kind], evidence=evidence[:8],
+        actions=(
+            _act("r", f"retry {cell}", "retry", alert_id=alert, cell_id=cell_id),
+            _act("x", f"skip {cell}", "skip", alert_id=alert, cell_id=cell_id),
+            _act("b", f"mark {cell} broken", "mark-broken", alert_id=alert, cell_id=cell_id),
+        ),
+    )  # fmt: skip
+
+
+def host_alert(host: str, units: Sequence[str], fault: Fault) -> AlertText:
+    """The alert for a fault of the host itself: an Xid, an OOM kill, a GPU that asks for a reset."""
+    serves = f" ({', '.join(u.removesuffix('.service') for u in units)} is served there)" if units else ""
+    return AlertText(
+        title=HOST_FAULT, verdict="unknown", cause=fault.fact.cause or fault.fact.what, kind="host",
+        cause_text=f"{host}: {fault.text}{serves}", advice=fault.advice, evidence=fault_evidence(fault),
+        actions=(),
+    )  # fmt: skip
+
+
+def fault_evidence(fault: Fault) -> tuple[Evidence, ...]:
+    """The kernel's line, and what the driver asks for."""
+    line = Evidence(
+        source="gpu" if fault.fact.what == "recovery-action" else "kernel",
+        text=fault.fact.text[:500],
+        at_s=fault.at_s,
+    )
+    if fault.asked is None:
+        return (line,)
+    return (line, Evidence(source="gpu", text=f"gpu_recovery_action of {fault.fact.bus}: {fault.asked}"))
+
+
+def fault_judgement(fault: Fault, unit: str, what: str, evidence: Sequence[Evidence] = ()) -> Judgement:
+    """The kernel's account of why `unit` failed (`what`, in words). It goes before what the log says, which stays
+    as evidence."""
+    kinds: dict[str, CauseKind] = {"host": "host", "bug": "bug"}
+    return Judgement(
+        verdict="failed", cause=fault.fact.cause or fault.fact.what, kind=kinds.get(fault.kind, "unknown"),
+        text=f"{unit.removesuffix('.service')} {what}: {fault.text}", advice=fault.advice,
+        evidence=(*fault_evidence(fault), *evidence)[:8],
+    )  # fmt: skip
+
+
+def stage_alert(host: str, path: str, error: str, alert: str) -> AlertText:
+    why = stage_cause(error)
+    return AlertText(
+        title=TITLES["staging-failed"], verdict="staging-failed", cause=why.slug, kind=why.kind,
+        cause_text=f"{host}: {path} could not be staged: {error}", advice=why.advice,
+        evidence=(Evidence(source="job", text=error[:500]),),
+        actions=(_act("r", "re-stage again", "restage", alert_id=alert),),
+    )  # fmt: skip

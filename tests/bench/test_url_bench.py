@@ -1,0 +1,151 @@
+"""`ddtop bench URL` and `ddtop selftest` without the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from ddtop.bench.figures.metrics import Slo
+from ddtop.bench.ramp import Step, knee, next_concurrency
+from ddtop.bench.url_bench import (
+    BenchOptions,
+    SelftestOptions,
+    exit_code,
+    link_lost,
+    render_bench,
+    render_selftest,
+    run_bench,
+    run_selftest,
+    selftest_problems,
+    split_url,
+)
+
+from .conftest import ROOT, start
+
+
+@pytest.fixture(scope="module")
+def stamper() -> Iterator[str]:
+    argv = [sys.executable, "-m", "ddtop.agent.loadgen.stampserver", "--ttft-us", "20000", "--dt-us", "5000"]
+    child, url = start(argv)
+    yield url
+    child.terminate()
+    child.wait(5)
+
+
+@pytest.mark.parametrize(
+    ("typed", "base", "endpoint"),
+    [
+        ("localhost:8000", "http://localhost:8000", ""),
+        ("http://h:1/v1", "http://h:1", ""),
+        ("https://h/v1/chat/completions", "https://h", "chat"),
+        ("http://h/x/v1/completions/", "http://h/x", "completions"),
+        ("http://h:30000/generate", "http://h:30000", "generate"),
+    ],
+)
+def test_urls_as_people_type_them(typed: str, base: str, endpoint: str) -> None:
+    assert split_url(typed) == (base, endpoint)
+
+
+def test_bench_of_an_endpoint(stamper: str) -> None:
+    options = BenchOptions(
+        stamper, concurrency=3, output_tokens=40, keep_texts=False, slo=Slo(ttft_ms=10_000)
+    )
+    result = run_bench(options)
+    assert result["validity"] in ("VALID", "SUSPECT"), result
+    assert set(result["reasons"]) <= {"generator-waited", "cpu-stolen", "cpu-pressure", "under-delivery"}
+    metrics = result["metrics"]
+    assert (
+        metrics["requests_ok"] == 24 and metrics["output_tokens"] == 960 and metrics["goodput_share"] == 1.0
+    )
+    assert 20 <= metrics["ttft_ms"]["p50"] < 200 and metrics["tpot_ms"]["p50"] == pytest.approx(5, rel=0.3)
+    assert result["client"]["clock"] in ("kernel", "read") and result["schema"] == 1
+    json.dumps(result, allow_nan=False)
+    text = render_bench(result)
+    assert result["validity"] in text and "TTFT" in text and "24 ok" in text
+    assert exit_code(result) == (0 if result["validity"] == "VALID" else 10)
+
+
+def test_bench_of_a_liar(lying: str) -> None:
+    result = run_bench(BenchOptions(lying + "/b/empty", concurrency=2, output_tokens=64))
+    assert result["validity"] == "INVALID" and "no-tokens" in result["reasons"] and exit_code(result) == 10
+    assert "0 tok/s is a verdict" in render_bench(result)
+    assert "output_tok_s" not in result["metrics"]
+
+
+def test_bench_of_nothing(free_port: int) -> None:
+    result = run_bench(BenchOptions(f"127.0.0.1:{free_port}", concurrency=2))
+    assert result["validity"] == "INVALID" and result["metrics"]["failures"].keys() == {"refused"}
+    assert "refused" in render_bench(result)
+
+
+def test_wrong_options_are_said() -> None:
+    result = run_bench(BenchOptions("http://127.0.0.1:1", endpoint="chatt"))
+    assert (
+        result["reasons"] == ["wrong-spec"] and "chatt" in result["error"] and "chatt" in render_bench(result)
+    )
+
+
+def test_a_lost_link_is_not_the_servers_fault() -> None:
+    raw = {
+        "network_included": True,
+        "requests": [{"why": "No route to host"}, {"why": "No route to host"}, {}],
+    }
+    assert "2 of 3" in link_lost(raw)
+    assert link_lost({**raw, "network_included": False}) == ""
+    assert link_lost({"network_included": True, "requests": [{"why": "connection refused"}]}) == ""
+
+
+def test_the_ramp_finds_the_knee() -> None:
+    def measured(n: int) -> Step:  # saturates at 40 streams, the objective breaks above 50
+        return Step(n, 10.0 * min(n, 40), 1.0 if n <= 50 else 0.5, True)
+
+    steps: list[Step] = []
+    while (following := next_concurrency(steps, limit=256)) is not None:
+        steps.append(measured(following))
+        assert len(steps) < 20
+    found = knee(steps)
+    assert found is not None and 38 <= found.concurrency <= 64
+    assert (
+        next_concurrency([Step(1, None, None, False)]) is None and knee([Step(1, None, None, False)]) is None
+    )
+    assert (
+        next_concurrency([], limit=1) == 1 and next_concurrency([Step(1, 5.0, None, True)], limit=1) is None
+    )
+
+
+def test_ramp_against_a_server(stamper: str) -> None:
+    result = run_bench(
+        BenchOptions(stamper, concurrency=4, requests=4, output_tokens=20, ramp=True, keep_texts=False)
+    )
+    assert [step["concurrency"] for step in result["steps"]] == [1, 2, 4] and result["knee"] == 4
+    assert "knee" in render_bench(result)
+
+
+@pytest.mark.parametrize("server", ["python", "c"])
+def test_selftest(server: str) -> None:
+    if server == "c" and not (shutil.which("cc") or shutil.which("gcc")):
+        pytest.skip("no C compiler here")
+    result = run_selftest(SelftestOptions(streams=8, tokens=41, tokens_per_chunk=4, rounds=2, server=server))
+    assert result["token_mismatches"] == 0 and result["chunk_mismatches"] == 0
+    assert result["chunks"] == 16 * 11 and result["load"]["server"].startswith("stamp")
+    assert result["itl_error_us"]["p50"] < 5000 and abs(result["ttft_error_ms"]["p50"]) < 50
+    assert ("FIT" in render_selftest(result)) and result["fit"] is (not result["problems"])
+
+
+def test_an_unfit_generator_is_said() -> None:
+    bad = {
+        "token_mismatches": 1, "chunk_mismatches": 0, "utilisation": 0.95, "itl_error_us": {"p50": 3000.0},
+        "ttft_error_ms": {"p50": 9.0}, "delivered_share": 0.5,
+    }  # fmt: skip
+    assert len(selftest_problems(bad, 20.0)) == 5
+
+
+def test_selftest_runs_as_a_script() -> None:
+    argv = [sys.executable, "-m", "ddtop.agent.loadgen.selftest", '{"streams": 2, "tokens": 10, "rounds": 1}']
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert json.loads(done.stdout)["chunks"] == 20
