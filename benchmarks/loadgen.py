@@ -34,11 +34,18 @@ def one(
         "schema": 1,
         "cells": [
             {
-                "id": "b", "url": server.url, "model": "stampd", "prompts": ["word " * 200], "concurrency": streams,
-                "requests": streams * rounds, "output_tokens": tokens, "gpus": "none", "connections": connections,
+                "id": "b",
+                "url": server.url,
+                "model": "stampd",
+                "prompts": ["word " * 200],
+                "concurrency": streams,
+                "requests": streams * rounds,
+                "output_tokens": tokens,
+                "gpus": "none",
+                "connections": connections,
             }
         ],
-    }  # fmt: skip
+    }
     path = f"{folder}/job.json"
     with open(path, "w") as file:
         json.dump(job, file)

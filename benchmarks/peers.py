@@ -125,8 +125,17 @@ class Tools:
         shutil.rmtree(out + ".d", ignore_errors=True)
         if tool.startswith("ddtop"):
             how = {"ddtop": "keep-alive", "ddtop-cold-start": "cold-start"}[tool]
-            cell = {"id": "p", "url": url, "model": "mock", "prompts": ["word " * 200], "concurrency": streams, "requests": requests,
-                    "output_tokens": tokens, "gpus": "none", "connections": how}  # fmt: skip
+            cell = {
+                "id": "p",
+                "url": url,
+                "model": "mock",
+                "prompts": ["word " * 200],
+                "concurrency": streams,
+                "requests": requests,
+                "output_tokens": tokens,
+                "gpus": "none",
+                "connections": how,
+            }
             (self.work / "job.json").write_text(json.dumps({"schema": 1, "cells": [cell]}))
             (self.work / "cell-p.json").unlink(missing_ok=True)
             return [

@@ -57,11 +57,24 @@ def run(options: argparse.Namespace, label: str, extra: list[str], concurrency: 
                 time.sleep(0.1)
         result = run_cell(
             {
-                "url": url, "engine": "llamacpp", "model": "m", "requests": options.requests, "concurrency": concurrency, "warmup": 1,
-                "output_tokens": options.tokens, "gpus": "none", "server_pids": [child.pid], "keep_texts": True, "time_limit_s": 400,
-                "prompts": ["Tell the story of a lighthouse keeper who rang a bell all night.", "Explain how bread rises.", "How is a bridge tested?"],
+                "url": url,
+                "engine": "llamacpp",
+                "model": "m",
+                "requests": options.requests,
+                "concurrency": concurrency,
+                "warmup": 1,
+                "output_tokens": options.tokens,
+                "gpus": "none",
+                "server_pids": [child.pid],
+                "keep_texts": True,
+                "time_limit_s": 400,
+                "prompts": [
+                    "Tell the story of a lighthouse keeper who rang a bell all night.",
+                    "Explain how bread rises.",
+                    "How is a bridge tested?",
+                ],
             }
-        )  # fmt: skip
+        )
     finally:
         child.terminate()
         child.wait(20)

@@ -45,8 +45,14 @@ from ddtop.sweep.shared.tasks import alongside
 from ddtop.sweep.tell.notify import Notifier
 
 EXIT_CODES = {
-    "done": 0, "some-failed": 10, "host-lost": 11, "refused": 12, "stopped": 130, "interrupted": 130, "crashed": 1,
-}  # fmt: skip
+    "done": 0,
+    "some-failed": 10,
+    "host-lost": 11,
+    "refused": 12,
+    "stopped": 130,
+    "interrupted": 130,
+    "crashed": 1,
+}
 SPAWN_WAIT_S = 20.0
 Printer = Callable[[Event, State], None]
 
@@ -153,11 +159,18 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     # What is not on disk is not shown.
     ctx.seen = lambda event: None if recorder.trouble else _show(printers, event, state)
     ctx.emit(
-        RunStarted, run_id=run_id, name=sweep.name if sweep else "", mode="sweep" if sweep else "monitor",
-        segment=state.run.segment + 1 if state.run.run_id else 0, ddtop_version=__version__,
-        plan_toml=sweep.plan_toml if sweep else None, plan_path=sweep.plan_path if sweep else None, pid=os.getpid(),
-        attended=options.attended, simulated=options.simulated,
-    )  # fmt: skip
+        RunStarted,
+        run_id=run_id,
+        name=sweep.name if sweep else "",
+        mode="sweep" if sweep else "monitor",
+        segment=state.run.segment + 1 if state.run.run_id else 0,
+        ddtop_version=__version__,
+        plan_toml=sweep.plan_toml if sweep else None,
+        plan_path=sweep.plan_path if sweep else None,
+        pid=os.getpid(),
+        attended=options.attended,
+        simulated=options.simulated,
+    )
     recall_causes(ctx)
     if sweep is not None:
         ctx.emit(CellsPlanned, cells=sweep.cells, baseline=sweep.baseline)
@@ -185,9 +198,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     if lost is not None:
         outcome, code = replace(outcome, word="crashed", reason=lost.what), lost.exit_code
     word = cast(Any, outcome.word)
-    ctx.emit(
-        RunEnded, outcome=word, exit_code=code, reason=outcome.reason, left_behind=outcome.left_behind
-    )  # fmt: skip
+    ctx.emit(RunEnded, outcome=word, exit_code=code, reason=outcome.reason, left_behind=outcome.left_behind)
     await notifier.drain()
     if lost is not None:
         raise lost
@@ -256,16 +267,26 @@ async def _put_back(options: RunOptions) -> tuple[str, ...]:
             else None
         )
         ctx = SweepContext(
-            run_id=state.run.run_id, host_name=options.host, sink=writer.append, state=state,
+            run_id=state.run.run_id,
+            host_name=options.host,
+            sink=writer.append,
+            state=state,
             sweep=sweep_from(plan) if plan is not None else None,
-        )  # fmt: skip
+        )
         host = await make_connector(options).connect()
         try:
             ctx.emit(
-                RunStarted, run_id=state.run.run_id, name=state.run.name, mode=state.run.mode, segment=state.run.segment + 1,
-                ddtop_version=__version__, pid=os.getpid(), plan_toml=state.run.plan_toml, plan_path=state.run.plan_path,
+                RunStarted,
+                run_id=state.run.run_id,
+                name=state.run.name,
+                mode=state.run.mode,
+                segment=state.run.segment + 1,
+                ddtop_version=__version__,
+                pid=os.getpid(),
+                plan_toml=state.run.plan_toml,
+                plan_path=state.run.plan_path,
                 simulated=state.run.simulated,
-            )  # fmt: skip
+            )
             for cell in [c for c in state.plan_cells if c.state == "running"]:
                 ctx.emit(
                     CellStateSet, cell_id=cell.id, state="interrupted", reason="its runner died", by="stop"
@@ -380,10 +401,15 @@ def _unpack(text: str) -> RunOptions:
         where = Path(p.plan_path) if p.plan_path else None
         plan, _ = parse_plan(p.plan_text, name=p.plan_path or "plan", folder=where.parent if where else None)
     return RunOptions(
-        host=p.host, plan=plan, record=Path(p.record) if p.record else None, attended=p.attended,
-        leave_running=p.leave_running, ssh_config=Path(p.ssh_config) if p.ssh_config else None, host_dir=p.host_dir,
+        host=p.host,
+        plan=plan,
+        record=Path(p.record) if p.record else None,
+        attended=p.attended,
+        leave_running=p.leave_running,
+        ssh_config=Path(p.ssh_config) if p.ssh_config else None,
+        host_dir=p.host_dir,
         simulated=p.simulated,
-    )  # fmt: skip
+    )
 
 
 def _main() -> int:

@@ -40,9 +40,28 @@ CPU_S = 4.0
 HANG_S = 15
 """Of CPU time, so that a busy machine finds nobody guilty."""
 GROWTH = 12.0
-ODD = (b"\xff\xfe", b"\x00" * 64, b"\r" * 200, b"(" * 3000, b"[" * 3000, b"{" * 3000, b'{"a":' * 800, b"-" * 5000,
-       b"\xe2\x96\x88" * 900, b"1" * 4000, b"\x1b[31m" * 300, b", " * 2000, b"= " * 2000, b"0x" * 2000, b"1e999999",
-       b"\n" * 5000, b"NaN, Infinity, -0", b"%" * 3000, b"a" * 100_000, "\u202e\u0661\u0662".encode())  # fmt: skip
+ODD = (
+    b"\xff\xfe",
+    b"\x00" * 64,
+    b"\r" * 200,
+    b"(" * 3000,
+    b"[" * 3000,
+    b"{" * 3000,
+    b'{"a":' * 800,
+    b"-" * 5000,
+    b"\xe2\x96\x88" * 900,
+    b"1" * 4000,
+    b"\x1b[31m" * 300,
+    b", " * 2000,
+    b"= " * 2000,
+    b"0x" * 2000,
+    b"1e999999",
+    b"\n" * 5000,
+    b"NaN, Infinity, -0",
+    b"%" * 3000,
+    b"a" * 100_000,
+    "\u202e\u0661\u0662".encode(),
+)
 LINES: tuple[tuple[str, Callable[[str], Any]], ...] = (
     ("parse_line", lambda t: [parse_line(e, t) for e in (None, *ENGINES)]),
     ("match_line", match_line),

@@ -34,9 +34,14 @@ class Terminal:
             ioctl(0, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen(
-            argv, stdin=slave, stdout=slave, stderr=slave, preexec_fn=own_terminal, close_fds=True,
+            argv,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            preexec_fn=own_terminal,
+            close_fds=True,
             env={**(os.environ if env is None else env), "TERM": "xterm-256color"},
-        )  # fmt: skip
+        )
         os.close(slave)
         self.raw = b""
 

@@ -30,9 +30,25 @@ def test_expected(): assert False
 def test_a_skip_fails_ci(tmp_path: Path, ci: str, reason: str, code: int) -> None:
     (tmp_path / "test_it.py").write_text(TESTS.format(reason=reason))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "CI": ci}, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "tests.conftest",
+            "-c",
+            os.devnull,
+            "--rootdir",
+            str(tmp_path),
+            str(tmp_path),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CI": ci},
+        check=False,
+    )
     assert done.returncode == code, done.stdout + done.stderr
     assert ("which it may not be" in done.stdout) == bool(code)
 

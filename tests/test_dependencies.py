@@ -104,8 +104,13 @@ def test_it_is_used(package: str, tmp_path: Path) -> None:
         + "\nsys.setprofile(None)\nprint(sorted(calls))\nassert calls"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False,
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+        check=False,
         env={**os.environ, "DDTOP_HOME": str(tmp_path)},
-    )  # fmt: skip
+    )
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr

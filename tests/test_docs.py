@@ -72,9 +72,13 @@ def test_the_check_itself_finds_what_is_wrong() -> None:
     assert problem(["ddtop", "dance"]) == "no command dance"
     assert problem(["ddtop", "report", "FILE", "[--pdf", "OUT]"]) == "no option --pdf"
     assert problem(["ddtop", "plan", "check", "PLAN"]) == ""
-    assert named_commands("x `ddtop runs`\n```console\n$ ddtop paths  # where\n$ cat x | ddtop inspect log -\n```\n") == [
-        "ddtop runs", "ddtop paths", "ddtop inspect log -",
-    ]  # fmt: skip
+    assert named_commands(
+        "x `ddtop runs`\n```console\n$ ddtop paths  # where\n$ cat x | ddtop inspect log -\n```\n"
+    ) == [
+        "ddtop runs",
+        "ddtop paths",
+        "ddtop inspect log -",
+    ]
 
 
 def test_every_command_is_documented() -> None:

@@ -72,8 +72,16 @@ def gpu_procs(csv: str) -> List[Dict[str, Any]]:
                 comm = file.read().strip()
         except OSError:
             pass
-        found.append({"pid": pid, "comm": comm, "cmdline": words, "cgroup": group, "unit": unit_of_cgroup(group),
-                      "mem_mib": mib})  # fmt: skip
+        found.append(
+            {
+                "pid": pid,
+                "comm": comm,
+                "cmdline": words,
+                "cgroup": group,
+                "unit": unit_of_cgroup(group),
+                "mem_mib": mib,
+            }
+        )
     return found
 
 

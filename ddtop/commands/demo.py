@@ -31,9 +31,10 @@ def run_demo(*, record: Path | None, keep: bool) -> int:
     """The command. With `record` headless, as `connect --record` is; else the dashboard."""
     if not sys.platform.startswith("linux"):
         raise UsageError(
-            "the demo's host runs on Linux only", means="the agent runs from memory files, which other systems lack",
+            "the demo's host runs on Linux only",
+            means="the agent runs from memory files, which other systems lack",
             do="use ddtop against a Linux host, or watch a recording: ddtop replay FILE",
-        )  # fmt: skip
+        )
     if record is None:
         need_terminal("ddtop demo --record FILE")
     # Theme, keys and bell are the person's; the hosts of the settings are not the demo's.
@@ -61,9 +62,10 @@ def demo_folder(places: Iterable[Path]) -> Path:
         if filesystem_of(str(place)) not in TMPFS and os.access(place, os.W_OK):
             return Path(tempfile.mkdtemp(prefix="ddtop-demo-", dir=place))
     raise UsageError(
-        "the demo needs a folder on a disk", means="those it knows are in memory (tmpfs) or not writable",
+        "the demo needs a folder on a disk",
+        means="those it knows are in memory (tmpfs) or not writable",
         do="name one: TMPDIR=/some/folder ddtop demo",
-    )  # fmt: skip
+    )
 
 
 def _run(world: World, record: Path | None, settings: Settings) -> int:
@@ -128,8 +130,12 @@ def _serving(world: World, keep: bool) -> Iterator[None]:
     """The demo's SSH server as a child that ends with us, and tidies up: it watches its standard input."""
     child = subprocess.Popen(
         [sys.executable, "-m", "ddtop.demo.server", str(world.root), *(["keep"] if keep else [])],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     assert child.stdout is not None and child.stdin is not None and child.stderr is not None
     try:
         line = child.stdout.readline()

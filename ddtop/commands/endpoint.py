@@ -62,9 +62,11 @@ def check_url(url: str, api_key_env: str) -> None:
         socket.getaddrinfo(name, parts.port or 80, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise HostUnreachableError(
-            f"the name {name} does not resolve ({error})", host=name,
-            means="there is nobody to ask", do="correct the name, or bring up the VPN that knows it",
-        ) from error  # fmt: skip
+            f"the name {name} does not resolve ({error})",
+            host=name,
+            means="there is nobody to ask",
+            do="correct the name, or bring up the VPN that knows it",
+        ) from error
 
 
 def ask_endpoint(base: str, api_key_env: str = "") -> Endpoint:

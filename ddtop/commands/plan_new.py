@@ -36,9 +36,10 @@ def plan_text(host: str, probe: Mapping[str, Any]) -> str:
     servers = [s for s in probe.get("servers") or [] if isinstance(s, Mapping)]
     if not servers:
         raise RefusedError(
-            "no SGLang, vLLM or llama.cpp server runs there", host=host,
+            "no SGLang, vLLM or llama.cpp server runs there",
+            host=host,
             do="start one, or begin with a shipped plan: ddtop paths shows where they are",
-        )  # fmt: skip
+        )
     server = servers[0]
     command, tp, masked = templated([str(w) for w in server.get("cmdline") or []], server.get("port"))
     unit = server.get("unit")

@@ -142,9 +142,12 @@ def main(argv: list[str] | None = None) -> None:
     print("SIMULATED: no model runs here; this is the demo's stand-in for SGLang", flush=True)
     load(args, gpu)
     model = faults.FaultyModel(
-        args=vars(args), acceptance=acceptance(args), step_s=float(os.environ.get("SIM_STEP_S", STEP_S)),
-        gpu=gpu, log=log,
-    )  # fmt: skip
+        args=vars(args),
+        acceptance=acceptance(args),
+        step_s=float(os.environ.get("SIM_STEP_S", STEP_S)),
+        gpu=gpu,
+        log=log,
+    )
     server = ThreadingHTTPServer((args.host, args.port), Handler)
     server.daemon_threads = True
     server.model = model  # type: ignore[attr-defined]  # how http.server hands things to its handlers

@@ -17,18 +17,41 @@ from typing import Any, Protocol
 from ddtop.engines.log.grammar import LogFact
 
 STALL_LIMIT_S: Mapping[str, float] = {
-    "": 180.0, "launch": 180.0, "init": 120.0, "download": 600.0, "load": 600.0, "post-load": 900.0, "kv": 180.0,
-    "compile": 1200.0, "jit": 1800.0, "capture": 900.0, "sched": 180.0, "http": 180.0, "warmup": 600.0,
-}  # fmt: skip
+    "": 180.0,
+    "launch": 180.0,
+    "init": 120.0,
+    "download": 600.0,
+    "load": 600.0,
+    "post-load": 900.0,
+    "kv": 180.0,
+    "compile": 1200.0,
+    "jit": 1800.0,
+    "capture": 900.0,
+    "sched": 180.0,
+    "http": 180.0,
+    "warmup": 600.0,
+}
 """Seconds without progress in a phase of the log that count as stalled where this host has taught nothing better.
 
 Proposals from public logs and the engines' own limits; 1800 s for JIT (the line itself says 10 to 20 minutes)."""
 
 EVENT_PHASE: Mapping[str, str] = {
-    "launch": "launching", "init": "initialising", "download": "loading", "load": "loading", "post-load": "loading",
-    "kv": "kv", "compile": "capturing", "jit": "capturing", "capture": "capturing", "sched": "capturing",
-    "http": "listening", "warmup": "warming", "ready": "answering", "run": "ready", "stop": "stopping",
-}  # fmt: skip
+    "launch": "launching",
+    "init": "initialising",
+    "download": "loading",
+    "load": "loading",
+    "post-load": "loading",
+    "kv": "kv",
+    "compile": "capturing",
+    "jit": "capturing",
+    "capture": "capturing",
+    "sched": "capturing",
+    "http": "listening",
+    "warmup": "warming",
+    "ready": "answering",
+    "run": "ready",
+    "stop": "stopping",
+}
 """Phase of the log grammar → phase of the readiness gate (`ddtop.events.Phase`)."""
 
 

@@ -13,16 +13,38 @@ from ddtop.engines.log.grammar import LogFact
 LAUNCHERS = ("llama-server", "llama_cpp.server", "server.py", "llama-server.exe")
 TABLE = ArgTable(
     aliases={
-        "m": "model", "c": "ctx_size", "ngl": "gpu_layers", "n_gpu_layers": "gpu_layers", "md": "model_draft",
-        "spec_draft_model": "model_draft", "draft_model": "model_draft", "np": "parallel", "t": "threads",
-        "b": "batch_size", "ub": "ubatch_size", "fa": "flash_attn", "a": "alias", "draft": "draft_max",
-        "draft_n": "draft_max", "spec_draft_n_max": "draft_max", "hf": "hf_repo", "hfr": "hf_repo", "ctk": "cache_type_k",
-        "ctv": "cache_type_v", "ts": "tensor_split", "sm": "split_mode", "mg": "main_gpu", "ngld": "gpu_layers_draft",
-        "ctx": "ctx_size", "spec_type": "spec",
+        "m": "model",
+        "c": "ctx_size",
+        "ngl": "gpu_layers",
+        "n_gpu_layers": "gpu_layers",
+        "md": "model_draft",
+        "spec_draft_model": "model_draft",
+        "draft_model": "model_draft",
+        "np": "parallel",
+        "t": "threads",
+        "b": "batch_size",
+        "ub": "ubatch_size",
+        "fa": "flash_attn",
+        "a": "alias",
+        "draft": "draft_max",
+        "draft_n": "draft_max",
+        "spec_draft_n_max": "draft_max",
+        "hf": "hf_repo",
+        "hfr": "hf_repo",
+        "ctk": "cache_type_k",
+        "ctv": "cache_type_v",
+        "ts": "tensor_split",
+        "sm": "split_mode",
+        "mg": "main_gpu",
+        "ngld": "gpu_layers_draft",
+        "ctx": "ctx_size",
+        "spec_type": "spec",
     },
-    flags=frozenset({"metrics", "slots", "props", "mlock", "jinja", "cont_batching", "embeddings", "reuse_port"}),
+    flags=frozenset(
+        {"metrics", "slots", "props", "mlock", "jinja", "cont_batching", "embeddings", "reuse_port"}
+    ),
     paths=frozenset({"model", "model_draft"}),
-)  # fmt: skip
+)
 
 
 class LlamaCpp:
@@ -62,10 +84,14 @@ class LlamaCpp:
         """Port 8080 when the command line does not say (9931 in the newest versions: give the port)."""
         args = folded_argv(argv, LAUNCHERS, TABLE)
         return base.CmdlineGuess(
-            self.name, whole_int(args.get("port")) or self.default_port, text_of(args.get("host")),
-            text_of(args.get("model")) or text_of(args.get("hf_repo")), text_of(args.get("alias")) or text_of(args.get("model")),
-            text_of(args.get("log_file")), None,
-        )  # fmt: skip
+            self.name,
+            whole_int(args.get("port")) or self.default_port,
+            text_of(args.get("host")),
+            text_of(args.get("model")) or text_of(args.get("hf_repo")),
+            text_of(args.get("alias")) or text_of(args.get("model")),
+            text_of(args.get("log_file")),
+            None,
+        )
 
     def resolved_args(
         self, server_info: str | bytes | Mapping[str, Any] | None, argv: Sequence[str]
@@ -85,9 +111,14 @@ class LlamaCpp:
     ) -> tuple[base.ArgMismatch, ...]:
         """See `Engine.compare_args`."""
         return compare(
-            wanted_argv, resolved, cmdline, table=TABLE, launchers=LAUNCHERS, override=lambda *_: "",
+            wanted_argv,
+            resolved,
+            cmdline,
+            table=TABLE,
+            launchers=LAUNCHERS,
+            override=lambda *_: "",
             unwanted=("model_draft", "spec"),
-        )  # fmt: skip
+        )
 
     def one_token_request(self, endpoint: str, model: str, prompt: str = "Hi") -> tuple[str, dict[str, Any]]:
         """`generate` is llama.cpp's own `/completion`."""

@@ -13,18 +13,36 @@ from ddtop.engines.log.grammar import LogFact
 LAUNCHERS = ("sglang.launch_server", "launch_server.py", "launch_server", "serve")
 TABLE = ArgTable(
     aliases={
-        "model": "model_path", "tp": "tp_size", "tensor_parallel_size": "tp_size", "dp": "dp_size",
-        "data_parallel_size": "dp_size", "pp": "pp_size", "pipeline_parallel_size": "pp_size", "ep": "ep_size",
-        "expert_parallel_size": "ep_size", "speculative_draft_model": "speculative_draft_model_path",
-        "speculative_dflash_block_size": "speculative_num_draft_tokens", "nccl_init_addr": "dist_init_addr",
+        "model": "model_path",
+        "tp": "tp_size",
+        "tensor_parallel_size": "tp_size",
+        "dp": "dp_size",
+        "data_parallel_size": "dp_size",
+        "pp": "pp_size",
+        "pipeline_parallel_size": "pp_size",
+        "ep": "ep_size",
+        "expert_parallel_size": "ep_size",
+        "speculative_draft_model": "speculative_draft_model_path",
+        "speculative_dflash_block_size": "speculative_num_draft_tokens",
+        "nccl_init_addr": "dist_init_addr",
         "speculative_algo": "speculative_algorithm",
     },
-    flags=frozenset({
-        "trust_remote_code", "enable_metrics", "disable_cuda_graph", "disable_radix_cache", "enable_dp_attention",
-        "skip_server_warmup", "enable_torch_compile", "disable_overlap_schedule", "enable_mixed_chunk", "log_requests",
-    }),
+    flags=frozenset(
+        {
+            "trust_remote_code",
+            "enable_metrics",
+            "disable_cuda_graph",
+            "disable_radix_cache",
+            "enable_dp_attention",
+            "skip_server_warmup",
+            "enable_torch_compile",
+            "disable_overlap_schedule",
+            "enable_mixed_chunk",
+            "log_requests",
+        }
+    ),
     paths=frozenset({"model_path", "tokenizer_path", "speculative_draft_model_path"}),
-)  # fmt: skip
+)
 CHAIN_ONLY = ("speculative_eagle_topk", "speculative_num_steps")
 """DFLASH forces both to 1 and only logs a warning [0.5.23 speculative_hook.py:342,359]."""
 
@@ -71,10 +89,14 @@ class SGLang:
         """Port 30000 when the command line does not say."""
         args = folded_argv(argv, LAUNCHERS, TABLE)
         return base.CmdlineGuess(
-            self.name, whole_int(args.get("port")) or self.default_port, text_of(args.get("host")),
-            text_of(args.get("model_path")), text_of(args.get("served_model_name")) or text_of(args.get("model_path")),
-            None, whole_int(args.get("tp_size")),
-        )  # fmt: skip
+            self.name,
+            whole_int(args.get("port")) or self.default_port,
+            text_of(args.get("host")),
+            text_of(args.get("model_path")),
+            text_of(args.get("served_model_name")) or text_of(args.get("model_path")),
+            None,
+            whole_int(args.get("tp_size")),
+        )
 
     def resolved_args(
         self, server_info: str | bytes | Mapping[str, Any] | None, argv: Sequence[str]
@@ -97,9 +119,14 @@ class SGLang:
         launched = resolved.get("launch_command")
         argv = list(cmdline) or (split_command(launched) if isinstance(launched, str | list) else [])
         return compare(
-            wanted_argv, resolved, argv, table=TABLE, launchers=LAUNCHERS, override=_override,
+            wanted_argv,
+            resolved,
+            argv,
+            table=TABLE,
+            launchers=LAUNCHERS,
+            override=_override,
             unwanted=("speculative_algorithm",),
-        )  # fmt: skip
+        )
 
     def one_token_request(self, endpoint: str, model: str, prompt: str = "Hi") -> tuple[str, dict[str, Any]]:
         """`generate` is SGLang's own endpoint; the others are OpenAI's."""

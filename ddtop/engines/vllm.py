@@ -13,16 +13,30 @@ from ddtop.engines.log.grammar import LogFact
 LAUNCHERS = ("serve", "vllm.entrypoints.openai.api_server", "api_server.py")
 TABLE = ArgTable(
     aliases={
-        "tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size", "q": "quantization",
-        "sc": "speculative_config", "O": "compilation_config", "cc": "compilation_config", "model_tag": "model",
+        "tp": "tensor_parallel_size",
+        "pp": "pipeline_parallel_size",
+        "dp": "data_parallel_size",
+        "q": "quantization",
+        "sc": "speculative_config",
+        "O": "compilation_config",
+        "cc": "compilation_config",
+        "model_tag": "model",
     },
-    flags=frozenset({
-        "trust_remote_code", "enforce_eager", "enable_prefix_caching", "enable_chunked_prefill", "disable_log_requests",
-        "enable_expert_parallel", "disable_log_stats", "enable_auto_tool_choice",
-    }),
+    flags=frozenset(
+        {
+            "trust_remote_code",
+            "enforce_eager",
+            "enable_prefix_caching",
+            "enable_chunked_prefill",
+            "disable_log_requests",
+            "enable_expert_parallel",
+            "disable_log_stats",
+            "enable_auto_tool_choice",
+        }
+    ),
     positional="model",
     paths=frozenset({"model", "tokenizer"}),
-)  # fmt: skip
+)
 
 
 class VLLM:
@@ -70,10 +84,14 @@ class VLLM:
         served = args.get("served_model_name")
         name = served[0] if isinstance(served, list) and served else served
         return base.CmdlineGuess(
-            self.name, whole_int(args.get("port")) or self.default_port, text_of(args.get("host")),
-            text_of(args.get("model")), text_of(name) or text_of(args.get("model")), None,
+            self.name,
+            whole_int(args.get("port")) or self.default_port,
+            text_of(args.get("host")),
+            text_of(args.get("model")),
+            text_of(name) or text_of(args.get("model")),
+            None,
             whole_int(args.get("tensor_parallel_size")),
-        )  # fmt: skip
+        )
 
     def resolved_args(
         self, server_info: str | bytes | Mapping[str, Any] | None, argv: Sequence[str]
@@ -97,9 +115,14 @@ class VLLM:
     ) -> tuple[base.ArgMismatch, ...]:
         """See `Engine.compare_args`."""
         return compare(
-            wanted_argv, resolved, cmdline, table=TABLE, launchers=LAUNCHERS, override=lambda *_: "",
+            wanted_argv,
+            resolved,
+            cmdline,
+            table=TABLE,
+            launchers=LAUNCHERS,
+            override=lambda *_: "",
             unwanted=("speculative_config",),
-        )  # fmt: skip
+        )
 
     def one_token_request(self, endpoint: str, model: str, prompt: str = "Hi") -> tuple[str, dict[str, Any]]:
         """vLLM has no `generate`: it is asked by `completions` then."""

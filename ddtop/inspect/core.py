@@ -25,8 +25,15 @@ from ddtop.inspect.render import render_text, to_json
 
 KINDS = ("log", "gpu", "sse", "unit", "model", "results", "ssh")
 GROUP_KINDS = {
-    "A": "gpu", "B": "log", "C": "metrics", "D": "sse", "E": "unit", "F": "ssh", "G": "model", "H": "results"
-}  # fmt: skip
+    "A": "gpu",
+    "B": "log",
+    "C": "metrics",
+    "D": "sse",
+    "E": "unit",
+    "F": "ssh",
+    "G": "model",
+    "H": "results",
+}
 """Case group → kind. `metrics` is the throughput and acceptance side of a log; for people it is part of
 `log`."""
 
@@ -124,9 +131,15 @@ def _ssh(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 _INSPECTORS: dict[str, Callable[[Mapping[str, bytes]], dict[str, Any]]] = {
-    "log": _log, "metrics": _metrics, "gpu": _gpu, "sse": _sse, "unit": _unit, "model": _model,
-    "results": _results, "ssh": _ssh,
-}  # fmt: skip
+    "log": _log,
+    "metrics": _metrics,
+    "gpu": _gpu,
+    "sse": _sse,
+    "unit": _unit,
+    "model": _model,
+    "results": _results,
+    "ssh": _ssh,
+}
 
 
 def inspect_files(kind: str | None, files: Mapping[str, bytes]) -> dict[str, Any]:

@@ -91,9 +91,22 @@ def is_ssh_config(text: str) -> bool:
     ]
     words = {re.split(r"[\s=]", row, maxsplit=1)[0].lower() for row in rows}
     return bool(words & {"host", "match", "include"}) and bool(
-        words & {"hostname", "user", "port", "proxyjump", "proxycommand", "identityfile", "include", "controlmaster",
-                 "stricthostkeychecking", "forwardagent", "serveraliveinterval", "remotecommand"}
-    )  # fmt: skip
+        words
+        & {
+            "hostname",
+            "user",
+            "port",
+            "proxyjump",
+            "proxycommand",
+            "identityfile",
+            "include",
+            "controlmaster",
+            "stricthostkeychecking",
+            "forwardagent",
+            "serveraliveinterval",
+            "remotecommand",
+        }
+    )
 
 
 class NotJudgedError(Exception):

@@ -24,28 +24,55 @@ _UNIT_WORDS = re.compile(
     r"systemd\[\d{1,9}\]: |Main PID: \d|Loaded: loaded \(/|^[●○×] \S{1,200}\.service|start-limit-hit|Start request repeated"
     r"|Job for \S{1,200}\.service failed|code=(?:exited|killed), status=\d|^\$ (?:sudo )?systemctl \w"
     r"|^(?:Starting|Started|Stopping|Stopped|Failed to start) \S{1,200}\.service|\.service(?: - .{1,200})? was skipped"
-    r"|^(?:tcp\s+)?LISTEN\s+\d|ActiveState=\w+ SubState=|\.service: (?:failed|active|activating|inactive|deactivating)\s", re.M,
-)  # fmt: skip
+    r"|^(?:tcp\s+)?LISTEN\s+\d|ActiveState=\w+ SubState=|\.service: (?:failed|active|activating|inactive|deactivating)\s",
+    re.M,
+)
 _SSE = re.compile(
     r"\A(?:HTTP/\d|:?\s{0,2}(?:ping|keep-?alive)?\s{0,4}(?:data|event|id|retry):|(?:data|event): ?[\{\[])",
     re.I,
 )
 _RESULT_KEYS = {
-    "request_throughput", "output_throughput", "mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "benchmarks",
-    "time_to_first_token", "output_token_throughput", "load_summary", "successes", "model_id", "tokenizer_id",
-    "request_count", "benchmark_duration", "results", "records", "input_config", "pp_throughput",
-    "tg_throughput", "aggregated_metrics", "avg_ts", "tokens_per_second", "avg_latency", "Succeed requests",
+    "request_throughput",
+    "output_throughput",
+    "mean_ttft_ms",
+    "median_ttft_ms",
+    "mean_tpot_ms",
+    "benchmarks",
+    "time_to_first_token",
+    "output_token_throughput",
+    "load_summary",
+    "successes",
+    "model_id",
+    "tokenizer_id",
+    "request_count",
+    "benchmark_duration",
+    "results",
+    "records",
+    "input_config",
+    "pp_throughput",
+    "tg_throughput",
+    "aggregated_metrics",
+    "avg_ts",
+    "tokens_per_second",
+    "avg_latency",
+    "Succeed requests",
     "results_num_completed_requests",
-}  # fmt: skip
+}
 _RESULT_TEXT = re.compile(
     r"Serving Benchmark Result|token throughput \(tok/s\)|Successful requests:|Benchmark duration \(s\)|Request throughput \(req/s\)"
     r"|Mean TTFT \(ms\)|NVIDIA AIPerf|LLM Metrics\s|Output token throughput \(per sec\)|^\|\s*model\s*\|.{0,200}\|\s*test\s*\||Succeed requests|Total Output Throughput \(tokens/sec\)"
-    r"|^Metric,avg,|^build_commit,", re.M | re.I,
-)  # fmt: skip
+    r"|^Metric,avg,|^build_commit,",
+    re.M | re.I,
+)
 _BY_ENDING = {
-    ".sse": "sse", ".http": "sse", ".show": "unit", ".startcmd": "unit", ".journal": "unit", ".lst": "model",
+    ".sse": "sse",
+    ".http": "sse",
+    ".show": "unit",
+    ".startcmd": "unit",
+    ".journal": "unit",
+    ".lst": "model",
     ".config": "ssh",
-}  # fmt: skip
+}
 
 
 def guess_kind(files: Mapping[str, bytes]) -> str | None:

@@ -52,22 +52,36 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
         index = _index_of_blobs(entries, files)
     if index and any(ROUNDED.search(t) for t in texts.values()):
         index = {**index, "total_size": None}  # rounded sizes cannot be held against it
-    sizes = {posixpath.basename(e.path): e.size for n, t in texts.items() if "source" in posixpath.basename(n)
-             for e in parse_listing(t) if n.endswith((".lst", ".list"))}  # fmt: skip
+    sizes = {
+        posixpath.basename(e.path): e.size
+        for n, t in texts.items()
+        if "source" in posixpath.basename(n)
+        for e in parse_listing(t)
+        if n.endswith((".lst", ".list"))
+    }
     no_space = next((t for t in texts.values() if _ENOSPC.search(t)), None)
     available = _available(texts)
     got = judge(entries, index=index, source_sizes=sizes, available=available, no_space=no_space)
-    proof = [evidence(line.strip(), at, name) for name, text in texts.items() if name.endswith((".err", ".log"))
-             for at, line in enumerate(text.splitlines(), 1) if line.strip()][:4]  # fmt: skip
+    proof = [
+        evidence(line.strip(), at, name)
+        for name, text in texts.items()
+        if name.endswith((".err", ".log"))
+        for at, line in enumerate(text.splitlines(), 1)
+        if line.strip()
+    ][:4]
     _short_file(got, entries, sizes, no_space)
     grown = _grown(texts)
     progress = next((m for t in texts.values() for m in [_RSYNC.search(t)] if m), None)
     if grown:
         got["grown_bytes"] = grown
     if (progress or grown) and got["verdict"] == "incomplete" and got["cause"] != "tmpfs-full":
-        got.update(verdict="staging", cause="copy-in-progress", severity="info",
-                   percent=int(progress["pct"] or progress["fetch"]) if progress else None,
-                   advice="A copy is running: wait for it, do not start the server.")  # fmt: skip
+        got.update(
+            verdict="staging",
+            cause="copy-in-progress",
+            severity="info",
+            percent=int(progress["pct"] or progress["fetch"]) if progress else None,
+            advice="A copy is running: wait for it, do not start the server.",
+        )
     got["evidence"] = [*got["evidence"], *proof]
     return _shape(got)
 
@@ -189,8 +203,9 @@ _UP = re.compile(
 )
 _MODEL_GONE = re.compile(
     r"(?:/dev/shm|tmpfs|/mnt/ram|/tmp)\S{0,200}:?[^\n]{0,80}(?:\(empty\)|empty|MISSING|missing|No such file|total 0|\b0 files)"
-    r"|ls: cannot access '?/dev/shm", re.I,
-)  # fmt: skip
+    r"|ls: cannot access '?/dev/shm",
+    re.I,
+)
 _COPY = re.compile(
     r"^(?P<lead>[^\n]{0,20}(?:persistent|copy|backup|source|cache)[^\n:]{0,80}):\s*(?P<what>[^\n]{1,300})$",
     re.I | re.M,
@@ -219,25 +234,51 @@ def _from_probe(text: str) -> dict[str, Any]:
     up = uptime_s(text)
     gone = bool(_MODEL_GONE.search(text))
     copy = _COPY.search(text)
-    there = bool(copy and re.search(r"\d+\s*(?:shards|files|[KMGT]i?B)", copy["what"])
-                 and not re.search(r"\b(?:none|missing|absent|no such)\b|\(empty\)|metadata only", copy["what"], re.I))  # fmt: skip
+    there = bool(
+        copy
+        and re.search(r"\d+\s*(?:shards|files|[KMGT]i?B)", copy["what"])
+        and not re.search(r"\b(?:none|missing|absent|no such)\b|\(empty\)|metadata only", copy["what"], re.I)
+    )
     rebooted = bool(_BEFORE_BOOT.search(text)) or (up is not None and up < 3600 and gone)
-    proof = [evidence(line, at) for at, line in enumerate(text.splitlines(), 1)
-             if _UPTIME.search(line) or _UP.search(line) or _MODEL_GONE.search(line) or _COPY.search(line)
-             or _BEFORE_BOOT.search(line)]  # fmt: skip
+    proof = [
+        evidence(line, at)
+        for at, line in enumerate(text.splitlines(), 1)
+        if _UPTIME.search(line)
+        or _UP.search(line)
+        or _MODEL_GONE.search(line)
+        or _COPY.search(line)
+        or _BEFORE_BOOT.search(line)
+    ]
     steps = ["start-service", "wait-ready", "resume-at-interrupted-cell"]
     if not gone:
         return result(
-            "model", "complete", "model-still-staged", "info",
+            "model",
+            "complete",
+            "model-still-staged",
+            "info",
             "The model is where it was: restart the service.",
-            proof, rebooted=rebooted, model_in_shm=True, next_action="start-service", then=steps[1:],
-            download_needed=False, uptime_s=up,
-        )  # fmt: skip
+            proof,
+            rebooted=rebooted,
+            model_in_shm=True,
+            next_action="start-service",
+            then=steps[1:],
+            download_needed=False,
+            uptime_s=up,
+        )
     first = "copy-from-persistent" if there else "download"
     advice = "Copy the model from the disk again" if there else "Download the model again (no copy on a disk)"
     return result(
-        "model", "restage-needed", "tmpfs-lost-by-reboot" if rebooted else "model-absent", "warn",
+        "model",
+        "restage-needed",
+        "tmpfs-lost-by-reboot" if rebooted else "model-absent",
+        "warn",
         f"{advice}, then start the service, wait until it is ready, and resume at the interrupted cell.",
-        proof, rebooted=rebooted, model_in_shm=False, persistent_copy=there, next_action=first, then=steps,
-        download_needed=not there, uptime_s=up,
-    )  # fmt: skip
+        proof,
+        rebooted=rebooted,
+        model_in_shm=False,
+        persistent_copy=there,
+        next_action=first,
+        then=steps,
+        download_needed=not there,
+        uptime_s=up,
+    )

@@ -137,8 +137,14 @@ def _of_configs(
                 results[name] = _of_target(target, texts, file=name, folder=folder)
             except HostUnreachableError as error:
                 cause = CAUSES["config-parse-error"]
-                results[name] = result("ssh", cause.verdict, cause.cause, cause.severity, fill(cause.do, alias=host),
-                                       [evidence(error.what.replace(folder + "/", ""), file=name)])  # fmt: skip
+                results[name] = result(
+                    "ssh",
+                    cause.verdict,
+                    cause.cause,
+                    cause.severity,
+                    fill(cause.do, alias=host),
+                    [evidence(error.what.replace(folder + "/", ""), file=name)],
+                )
     if not results:
         raise NotJudgedError("no Host in the config: give the host name")
     return _join_configs(results, texts)
@@ -162,8 +168,14 @@ def _join_configs(results: dict[str, dict[str, Any]], texts: Mapping[str, str]) 
         worst = min(named.values(), key=lambda r: _SEVERITY[r["severity"]])
         bad = _SEVERITY[worst["severity"]] < _SEVERITY["warn"]
         proof = [{**e, "file": f"{n}.config"} for n, r in named.items() for e in r["evidence"][:1]]
-        out = result("ssh", worst["verdict"] if bad else "ok", worst["cause"] if bad else "config-resolved",
-                     worst["severity"] if bad else "info", worst["advice"] if bad else "Nothing to do.", proof)  # fmt: skip
+        out = result(
+            "ssh",
+            worst["verdict"] if bad else "ok",
+            worst["cause"] if bad else "config-resolved",
+            worst["severity"] if bad else "info",
+            worst["advice"] if bad else "Nothing to do.",
+            proof,
+        )
     out.update(
         {
             n: {k: v for k, v in r.items() if k not in common}
@@ -183,8 +195,18 @@ def _with_texts(out: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]
     out["evidence"] = [*out["evidence"], *[evidence(h.text, h.line, n) for n, h in hits[:6]]]
     if grave and out["verdict"] == "ok":
         cause = grave[0][1].cause
-        out.update(verdict=cause.verdict, cause=cause.cause, severity=cause.severity,
-                   advice=fill(cause.do, alias=out.get("query", "HOST"), host=out.get("hostname", "HOST"), port=str(out.get("port", "PORT")), ssh=f"`ssh {out.get('query', 'HOST')} true`"))  # fmt: skip
+        out.update(
+            verdict=cause.verdict,
+            cause=cause.cause,
+            severity=cause.severity,
+            advice=fill(
+                cause.do,
+                alias=out.get("query", "HOST"),
+                host=out.get("hostname", "HOST"),
+                port=str(out.get("port", "PORT")),
+                ssh=f"`ssh {out.get('query', 'HOST')} true`",
+            ),
+        )
     for name, text in texts.items():
         if name.endswith(".stdout") and (n := input_number(name)):
             out[f"line_end_input{n}" if n > 1 else "line_end"] = "CRLF" if "\r\n" in text else "LF"
@@ -255,22 +277,37 @@ def config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
     slugs = {note.slug for note in target.notes}
     if "config-option-unknown" in slugs:
         names = ", ".join(n.option or "" for n in target.notes if n.slug == "config-option-unknown")
-        return "degraded", "config-option-unknown", "warn", (
-            f"ssh refuses this file because of: {names}. ddtop passes over it, so what was meant by it does not act: "
-            "correct the word, or name it in IgnoreUnknown."
-        )  # fmt: skip
+        return (
+            "degraded",
+            "config-option-unknown",
+            "warn",
+            (
+                f"ssh refuses this file because of: {names}. ddtop passes over it, so what was meant by it does not act: "
+                "correct the word, or name it in IgnoreUnknown."
+            ),
+        )
     if target.nested_jump:
-        return "degraded", "nested-proxyjump-unsupported", "warn", (
-            "asyncssh resolves only the first level of a nested ProxyJump; ddtop therefore connects hop by "
-            "hop itself, "
-            f"over {' > '.join(target.route)}. For other tools name all hops in one ProxyJump list."
-        )  # fmt: skip
+        return (
+            "degraded",
+            "nested-proxyjump-unsupported",
+            "warn",
+            (
+                "asyncssh resolves only the first level of a nested ProxyJump; ddtop therefore connects hop by "
+                "hop itself, "
+                f"over {' > '.join(target.route)}. For other tools name all hops in one ProxyJump list."
+            ),
+        )
     if target.missing_identity_files:
-        return "ok", "identity-file-missing-tolerated", "warn", (
-            "The named key file does not exist; ddtop leaves it out as ssh does, and goes on with the agent "
-            "and other "
-            "keys. Correct the path if that key was meant."
-        )  # fmt: skip
+        return (
+            "ok",
+            "identity-file-missing-tolerated",
+            "warn",
+            (
+                "The named key file does not exist; ddtop leaves it out as ssh does, and goes on with the agent "
+                "and other "
+                "keys. Correct the path if that key was meant."
+            ),
+        )
     if "host-key-not-checked" in slugs or "host-key-accept-new" in slugs:
         return (
             "ok",
@@ -279,11 +316,16 @@ def config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
             next(note.text + "." for note in target.notes if note.slug.startswith("host-key-")),
         )
     if target.proxy_command:
-        return "ok", "proxycommand", "info", (
-            f"ddtop connects via ProxyCommand {target.proxy_command[0]}; there is no port to try by TCP, so "
-            f"whether "
-            "the host is up can only be asked through it."
-        )  # fmt: skip
+        return (
+            "ok",
+            "proxycommand",
+            "info",
+            (
+                f"ddtop connects via ProxyCommand {target.proxy_command[0]}; there is no port to try by TCP, so "
+                f"whether "
+                "the host is up can only be asked through it."
+            ),
+        )
     if "remotecommand-ignored" in slugs or "requesttty-ignored" in slugs:
         return (
             "ok",
@@ -298,11 +340,16 @@ def config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
         name = "proxyjump-from-include" if included else "proxyjump"
         return "ok", name, "info", f"ddtop goes over {' > '.join(target.route)}."
     if "match-exec-not-run" in slugs:
-        return "partial", "match-exec-not-run", "warn", (
-            "The config decides by a command, which is not run for a file of others: look at it, and "
-            "inspect the host "
-            "with your own config (`ddtop inspect ssh HOST`)."
-        )  # fmt: skip
+        return (
+            "partial",
+            "match-exec-not-run",
+            "warn",
+            (
+                "The config decides by a command, which is not run for a file of others: look at it, and "
+                "inspect the host "
+                "with your own config (`ddtop inspect ssh HOST`)."
+            ),
+        )
     if target.used_match:
         return (
             "ok",

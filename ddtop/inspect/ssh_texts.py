@@ -64,12 +64,17 @@ def _unframed(name: str, text: str) -> dict[str, Any]:
     answer = next(((at, line) for at, line in reversed(rows) if line[0] in "{[" and line[-1] in "}]"), None)
     noise = [row for row in rows if row != answer]
     return result(
-        "ssh", "partial", "output-unframed", "warn",
+        "ssh",
+        "partial",
+        "output-unframed",
+        "warn",
         "The output has no marks around the answer, so shell noise cannot be told from it: frame it, as "
         "ddtop does.",
-        [evidence(line, at, name) for at, line in rows[:4]], payload=answer[1] if answer else None,
-        noise_lines=len(noise), line_end="CRLF" if "\r\n" in text else "LF",
-    )  # fmt: skip
+        [evidence(line, at, name) for at, line in rows[:4]],
+        payload=answer[1] if answer else None,
+        noise_lines=len(noise),
+        line_end="CRLF" if "\r\n" in text else "LF",
+    )
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -93,28 +98,43 @@ def _told_apart(hit: Hit, name: str, meta: str) -> Hit:
 
 
 _WEIGHT = (
-    "client-decode-error", "host-key-changed", "host-key-revoked", "key-needs-passphrase-or-agent",
+    "client-decode-error",
+    "host-key-changed",
+    "host-key-revoked",
+    "key-needs-passphrase-or-agent",
     "host-key-unknown",
-    "key-file-permissions", "key-format-invalid", "agent-refused", "key-wrong-passphrase",
-    "too-many-auth-failures", "permission-denied", "forwarding-prohibited",
-)  # fmt: skip
+    "key-file-permissions",
+    "key-format-invalid",
+    "agent-refused",
+    "key-wrong-passphrase",
+    "too-many-auth-failures",
+    "permission-denied",
+    "forwarding-prohibited",
+)
 
 
 def _group_result(group: list[tuple[str, Hit]], text: str) -> dict[str, Any]:
     """The verdict of one input's telling lines. The cause that explains the others wins."""
     causes = [hit.cause.cause for _, hit in group]
-    best = min(group, key=lambda item: (
-        _WEIGHT.index(item[1].cause.cause) if item[1].cause.cause in _WEIGHT else len(_WEIGHT), causes.index(item[1].cause.cause)
-    ))[1].cause  # fmt: skip
+    best = min(
+        group,
+        key=lambda item: (
+            _WEIGHT.index(item[1].cause.cause) if item[1].cause.cause in _WEIGHT else len(_WEIGHT),
+            causes.index(item[1].cause.cause),
+        ),
+    )[1].cause
     facts = key_facts(text)
     remove = facts.get("remove_command")
     context = {
-        "ssh": "`ssh HOST true`", "alias": "HOST", "host": "the host", "port": "22",
+        "ssh": "`ssh HOST true`",
+        "alias": "HOST",
+        "host": "the host",
+        "port": "22",
         "key": "~/.ssh/id_ed25519",
         "forget": f"`{remove}`" if remove else "`ssh-keygen -R HOST`",
         "fingerprint": f"It showed {facts['fingerprint']}. " if "fingerprint" in facts else "",
         "agent": "check SSH_AUTH_SOCK",
-    }  # fmt: skip
+    }
     fields: dict[str, Any] = {**facts, "means": fill(best.means, **context)}
     if best.cause in {"host-key-changed", "host-key-unknown", "host-key-revoked"}:
         fields["auto_accept"] = False
@@ -124,8 +144,11 @@ def _group_result(group: list[tuple[str, Hit]], text: str) -> dict[str, Any]:
         fields["needs_extra"] = "asyncssh[bcrypt]"
     if best.cause in {"max-sessions-reached", "forwarding-prohibited"}:
         lines = [line.strip().lower() for line in text.splitlines()]
-        fields.update(ok=sum(line == "ok" or line.startswith("ok ") for line in lines),
-                      failed=sum(h.cause.cause == best.cause for _, h in group), connection_still_usable=True)  # fmt: skip
+        fields.update(
+            ok=sum(line == "ok" or line.startswith("ok ") for line in lines),
+            failed=sum(h.cause.cause == best.cause for _, h in group),
+            connection_still_usable=True,
+        )
     if best.cause in {"connection-dropped", "client-decode-error"}:
         fields["raises"] = bool(re.search(r"^(?:Traceback|\w+Error:)", text, re.M))
     proof = [evidence(hit.text, hit.line, name) for name, hit in group[:6]]
@@ -148,13 +171,32 @@ def _of_frame(
         "banner_in_stdout": any(line in texts[name] for line in banner) if banner else None,
     }
     if frame.cut:
-        return result("ssh", "partial", "output-cut-off", "error",
-                      "The end mark is missing: the output was cut, so what is there is no answer. Ask "
-                      "again.",
-                      proof, **fields)  # fmt: skip
+        return result(
+            "ssh",
+            "partial",
+            "output-cut-off",
+            "error",
+            "The end mark is missing: the output was cut, so what is there is no answer. Ask again.",
+            proof,
+            **fields,
+        )
     if frame.rc not in (None, 0):
-        return result("ssh", "error", "command-failed", "error",
-                      f"The command itself ended with {frame.rc}: read its output.", proof, **fields)  # fmt: skip
+        return result(
+            "ssh",
+            "error",
+            "command-failed",
+            "error",
+            f"The command itself ended with {frame.rc}: read its output.",
+            proof,
+            **fields,
+        )
     noise = "The login shell prints text, " if frame.noise else "No text around it, "
-    return result("ssh", "ok", "output-framed", "info",
-                  noise + "and the answer was taken from between its marks: nothing to do.", proof, **fields)  # fmt: skip
+    return result(
+        "ssh",
+        "ok",
+        "output-framed",
+        "info",
+        noise + "and the answer was taken from between its marks: nothing to do.",
+        proof,
+        **fields,
+    )

@@ -143,8 +143,22 @@ def vocabulary() -> list[Word]:
         "Copy the files that the source has and this place has not.",
     )
     for known in CAUSES.values():
-        add("ssh", known.cause, known.verdict, known.severity, fill(known.do, alias="HOST", host="HOST", port="PORT", ssh="`ssh HOST true`",
-            key="KEY", forget="`ssh-keygen -R HOST`", user="USER"))  # fmt: skip
+        add(
+            "ssh",
+            known.cause,
+            known.verdict,
+            known.severity,
+            fill(
+                known.do,
+                alias="HOST",
+                host="HOST",
+                port="PORT",
+                ssh="`ssh HOST true`",
+                key="KEY",
+                forget="`ssh-keygen -R HOST`",
+                user="USER",
+            ),
+        )
     for target in _ssh_examples():
         verdict, cause, severity, advice = config_cause(target, "")
         add("ssh", cause, verdict, severity, advice)
@@ -157,7 +171,10 @@ def as_markdown() -> str:
     words = vocabulary()
     for kind in sorted({w.kind for w in words}):
         out += [f"## {kind}", "", "| cause | verdict | severity | what to do |", "|---|---|---|---|"]
-        out += [f"| `{w.cause}` | {w.verdict} | {w.severity} | {w.advice.replace('|', chr(92) + '|')} |"
-                for w in words if w.kind == kind]  # fmt: skip
+        out += [
+            f"| `{w.cause}` | {w.verdict} | {w.severity} | {w.advice.replace('|', chr(92) + '|')} |"
+            for w in words
+            if w.kind == kind
+        ]
         out.append("")
     return "\n".join(out)

@@ -17,12 +17,43 @@ from ddtop.errors import JournalError
 
 NETWORK = frozenset(
     {
-        "nfs", "nfs3", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afs", "ceph", "lustre", "gpfs", "beegfs",
-        "beegfs_nodev", "panfs", "wekafs", "glusterfs", "ncpfs", "ocfs2", "gfs2", "coda", "davfs", "webdav",
-        "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.ceph-fuse", "fuse.s3fs", "fuse.rclone",
-        "fuse.gcsfuse", "fuse.davfs2", "fuse.juicefs", "fuse.moosefs", "fuse.mfs", "afpfs", "drvfs",
+        "nfs",
+        "nfs3",
+        "nfs4",
+        "cifs",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "afs",
+        "ceph",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "beegfs_nodev",
+        "panfs",
+        "wekafs",
+        "glusterfs",
+        "ncpfs",
+        "ocfs2",
+        "gfs2",
+        "coda",
+        "davfs",
+        "webdav",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.ceph",
+        "fuse.ceph-fuse",
+        "fuse.s3fs",
+        "fuse.rclone",
+        "fuse.gcsfuse",
+        "fuse.davfs2",
+        "fuse.juicefs",
+        "fuse.moosefs",
+        "fuse.mfs",
+        "afpfs",
+        "drvfs",
     }
-)  # fmt: skip
+)
 """File systems on which other machines may write too, or mmap is not shared."""
 
 

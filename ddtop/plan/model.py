@@ -19,8 +19,15 @@ ENDPOINTS: tuple[Endpoint, ...] = ("chat", "completions", "generate")
 ORDERS = ("restart-cheapest", "as-written")
 BENCH_KINDS = ("builtin", "command")
 BENCH_FORMATS = (
-    "auto", "sglang", "vllm", "aiperf", "guidellm", "genai-bench", "inference-perf", "llama-benchy",
-)  # fmt: skip
+    "auto",
+    "sglang",
+    "vllm",
+    "aiperf",
+    "guidellm",
+    "genai-bench",
+    "inference-perf",
+    "llama-benchy",
+)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

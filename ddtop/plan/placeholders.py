@@ -20,8 +20,15 @@ _SECRET_VALUE = re.compile(r"^(hf_|sk-|ghp_|github_pat_|glpat-|xox[abp]-|AKIA)[A
 SERVER_NAMES = ("model.path", "model.name", "port", "tp", "config")
 """Placeholders of everything that starts a server, besides those of `set` and `for`."""
 BENCH_NAMES = (
-    *SERVER_NAMES, "workload", "output_tokens", "concurrency", "context", "repeat", "url", "result",
-)  # fmt: skip
+    *SERVER_NAMES,
+    "workload",
+    "output_tokens",
+    "concurrency",
+    "context",
+    "repeat",
+    "url",
+    "result",
+)
 """Placeholders of `bench.argv`. `{result}` stays, for ddtop names that file on the host."""
 
 

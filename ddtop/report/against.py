@@ -39,7 +39,14 @@ def against_baseline(state: State, metric: str = DEFAULT_METRIC) -> dict[str, di
             continue
         found = compare(theirs, mine)
         out[cell.id] = {
-            "baseline": base, "metric": metric, "ratio": found.ratio, "low": found.low, "high": found.high,
-            "different": found.different, "why": found.why, "n": len(mine), "baseline_n": len(theirs),
-        }  # fmt: skip
+            "baseline": base,
+            "metric": metric,
+            "ratio": found.ratio,
+            "low": found.low,
+            "high": found.high,
+            "different": found.different,
+            "why": found.why,
+            "n": len(mine),
+            "baseline_n": len(theirs),
+        }
     return out

@@ -30,10 +30,17 @@ def facts(recording: Recording) -> list[tuple[str, str]]:
     tally = counts(state.plan_cells)
     gpus = [g.reading.name or "GPU" for g in state.gpus.values()]
     kinds = ", ".join(f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus))
-    parts = [f"{n} {word}" for word, n in (
-        ("done", tally.done), ("failed", tally.failed), ("broken", tally.broken), ("skipped", tally.skipped),
-        ("not run", tally.remaining),
-    ) if n]  # fmt: skip
+    parts = [
+        f"{n} {word}"
+        for word, n in (
+            ("done", tally.done),
+            ("failed", tally.failed),
+            ("broken", tally.broken),
+            ("skipped", tally.skipped),
+            ("not run", tally.remaining),
+        )
+        if n
+    ]
     out = [
         ("host", state.host.name),
         ("GPUs", kinds),

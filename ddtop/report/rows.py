@@ -12,14 +12,42 @@ from ddtop.journal.read.select import MatrixCell, matrix, metric_value, tps
 from ddtop.report.data import Recording, iso
 
 KEYS = (
-    "recording", "host", "plan", "config", "tp", "workload", "output_tokens", "context", "concurrency", "repeat",
-    "id", "state", "validity", "reasons", "reason", "cause", "attempts", "seconds", "engine", "engine_version",
+    "recording",
+    "host",
+    "plan",
+    "config",
+    "tp",
+    "workload",
+    "output_tokens",
+    "context",
+    "concurrency",
+    "repeat",
+    "id",
+    "state",
+    "validity",
+    "reasons",
+    "reason",
+    "cause",
+    "attempts",
+    "seconds",
+    "engine",
+    "engine_version",
     "measured",
-)  # fmt: skip
+)
 FIRST = (
-    "output_tok_s", "decode_tok_s.p50", "ttft_ms.p50", "ttft_ms.p99", "tpot_ms.p50", "itl_ms.p50", "e2e_ms.p50",
-    "acceptance_length", "j_per_token", "tok_s_per_w", "requests_ok", "requests_failed",
-)  # fmt: skip
+    "output_tok_s",
+    "decode_tok_s.p50",
+    "ttft_ms.p50",
+    "ttft_ms.p99",
+    "tpot_ms.p50",
+    "itl_ms.p50",
+    "e2e_ms.p50",
+    "acceptance_length",
+    "j_per_token",
+    "tok_s_per_w",
+    "requests_ok",
+    "requests_failed",
+)
 """Metrics that come first in a CSV; all other numbers follow by name."""
 
 

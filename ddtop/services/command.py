@@ -115,6 +115,9 @@ def script_result(job: dict[str, Any], tail: str, words: str, short: str) -> Cal
         return Called(rc=rc or 0, error=tail, what=short, by_script=True)
     timed_out = "time limit" in why or "timeout" in why
     return Called(
-        rc=None if timed_out else (rc if rc else 1), error=(tail + "\n" + why).strip() or words, what=short, by_script=True,
+        rc=None if timed_out else (rc if rc else 1),
+        error=(tail + "\n" + why).strip() or words,
+        what=short,
+        by_script=True,
         timed_out=timed_out,
-    )  # fmt: skip
+    )

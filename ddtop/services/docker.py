@@ -185,12 +185,20 @@ def read_container(name: str, rc: int, shown: str, at: float) -> tuple[UnitReadi
     up = running == "true"
     bad = not up and code not in ("0", "")
     reading = UnitReading(
-        unit=name, at=at, kind="docker", load="loaded", active="active" if up else ("failed" if bad else "inactive"),
-        sub="running" if up else "exited", result="oom-kill" if oom == "true" else ("exit-code" if bad else "success"),
-        main_pid=int(pid) if pid.isdigit() and pid != "0" else None, generation=f"{ident}@{started}",
-        n_restarts=int(restarts) if restarts.isdigit() else None, need_reload=False,
-        exit_code=None if up else f"exited/{code}", container=f"{ident}@{started}@{ips}",
-    )  # fmt: skip
+        unit=name,
+        at=at,
+        kind="docker",
+        load="loaded",
+        active="active" if up else ("failed" if bad else "inactive"),
+        sub="running" if up else "exited",
+        result="oom-kill" if oom == "true" else ("exit-code" if bad else "success"),
+        main_pid=int(pid) if pid.isdigit() and pid != "0" else None,
+        generation=f"{ident}@{started}",
+        n_restarts=int(restarts) if restarts.isdigit() else None,
+        need_reload=False,
+        exit_code=None if up else f"exited/{code}",
+        container=f"{ident}@{started}@{ips}",
+    )
     return reading, "" if label == "<no value>" else label
 
 

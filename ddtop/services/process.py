@@ -222,10 +222,20 @@ def read_proc(name: str, item: Mapping[str, Any], at: float) -> UnitReading:
     boot, _, start = str(item["generation"]).rpartition("/") if item.get("generation") else ("", "", "")
     generation = f"{start}:{boot.replace('/', '.')}" if start else None
     return UnitReading(
-        unit=name, at=at, kind="process", load="loaded", active=word, sub="running" if running else "dead",
-        result="success" if not failed else "exit-code", main_pid=item.get("pid"), generation=generation,
-        n_restarts=0, need_reload=False, exit_code=code, argv=shlex.join(item.get("argv") or []),
-    )  # fmt: skip
+        unit=name,
+        at=at,
+        kind="process",
+        load="loaded",
+        active=word,
+        sub="running" if running else "dead",
+        result="success" if not failed else "exit-code",
+        main_pid=item.get("pid"),
+        generation=generation,
+        n_restarts=0,
+        need_reload=False,
+        exit_code=code,
+        argv=shlex.join(item.get("argv") or []),
+    )
 
 
 def exit_code(raw: Any) -> str | None:

@@ -69,10 +69,18 @@ class UnitReading:
         """The same for the journal."""
         gen = Generation(boot=boot, id=self.generation, main_pid=self.main_pid) if self.generation else None
         return ServiceStatus(
-            unit=self.unit, kind=self.kind, load=self.load, active=self.active, sub=self.sub,
-            result=self.result, main_pid=self.main_pid, generation=gen, n_restarts=self.n_restarts,
-            need_reload=self.need_reload, exit_code=self.exit_code,
-        )  # fmt: skip
+            unit=self.unit,
+            kind=self.kind,
+            load=self.load,
+            active=self.active,
+            sub=self.sub,
+            result=self.result,
+            main_pid=self.main_pid,
+            generation=gen,
+            n_restarts=self.n_restarts,
+            need_reload=self.need_reload,
+            exit_code=self.exit_code,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -130,18 +130,28 @@ class SystemdService:
 
     async def history(self, host: Host, generation: str) -> list[LogLine]:
         answer = await host.call(
-            "journal-read", unit=self.unit, user=self.user, after_cursor=None,
-            invocation=generation.partition("/")[0], lines=5000,
-        )  # fmt: skip
+            "journal-read",
+            unit=self.unit,
+            user=self.user,
+            after_cursor=None,
+            invocation=generation.partition("/")[0],
+            lines=5000,
+        )
         return [line for item in answer["entries"] if (line := journal_line(item)) is not None]
 
     async def configure(self, host: Host, launch: Launch, run_id: str, expires_at_s: float) -> str:
         if not launch.argv and not launch.env:
             return f"{self.unit} is started as it is"
         answer = await host.call(
-            "override-write", unit=self.unit, user=self.user, run=run_id, expires_at_s=expires_at_s,
-            exec_argv=list(launch.argv), env=dict(launch.env), extra={},
-        )  # fmt: skip
+            "override-write",
+            unit=self.unit,
+            user=self.user,
+            run=run_id,
+            expires_at_s=expires_at_s,
+            exec_argv=list(launch.argv),
+            env=dict(launch.env),
+            extra={},
+        )
         return f"{answer['path']}: {shlex.join(launch.argv)}"
 
     async def stop(self, host: Host) -> Called:

@@ -214,9 +214,11 @@ class Controller:
         if self._subject is not None and self._subject.generation.id == server.generation.id:
             return self._subject
         return Subject(
-            launch=self.sweep.launches[key], generation=server.generation, engine_version=server.engine_version,
+            launch=self.sweep.launches[key],
+            generation=server.generation,
+            engine_version=server.engine_version,
             main_pid=server.generation.main_pid,
-        )  # fmt: skip
+        )
 
     async def _after(self, host: Host, end: MeasureEnd, key: str, cells: list[ev.CellSpec]) -> None:
         """What the end of a job means for what comes next."""
@@ -230,9 +232,13 @@ class Controller:
         if self._fruitless[key] >= FRUITLESS and cells:
             self._fruitless[key] = 0
             self.ctx.emit(
-                ev.CellStateSet, cell_id=cells[0].id, state="failed", cause="measuring-failed", by="policy",
+                ev.CellStateSet,
+                cell_id=cells[0].id,
+                state="failed",
+                cause="measuring-failed",
+                by="policy",
                 reason=f"{FRUITLESS} jobs ended without a result",
-            )  # fmt: skip
+            )
 
     async def _follow_live_job(self, host: Host) -> None:
         job, self.steps.live_job = self.steps.live_job, None
@@ -341,10 +347,19 @@ class Controller:
         ctx = self.ctx
         answer_by = self.requests.answer_by_s(ctx.wall(), self.sweep.policy.answer_s) if asks else None
         ctx.emit(
-            ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
-            cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
-            answer_by_s=answer_by, policy=policy or self.sweep.policy.reboot,
-        )  # fmt: skip
+            ev.AlertRaised,
+            alert_id=ident,
+            title=text.title,
+            verdict=text.verdict,
+            cause=text.cause,
+            cause_text=text.cause_text,
+            kind=text.kind,
+            advice=text.advice,
+            evidence=text.evidence,
+            actions=text.actions,
+            answer_by_s=answer_by,
+            policy=policy or self.sweep.policy.reboot,
+        )
 
     # ---- leaving
 

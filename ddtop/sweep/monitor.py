@@ -88,9 +88,15 @@ class Monitor:
         words = consequences(found, None)
         ctx.emit(HostRebooted, boot_before=before, boot_now=now, consequences=words)
         ctx.emit(
-            AlertRaised, alert_id=alert_id(ctx.run_id, "rebooted", now), title="REBOOTED", verdict="rebooted", cause="rebooted",
-            cause_text=f"{ctx.host_name} was rebooted: {'; '.join(words)}", kind="host", advice="look at what runs there now",
-        )  # fmt: skip
+            AlertRaised,
+            alert_id=alert_id(ctx.run_id, "rebooted", now),
+            title="REBOOTED",
+            verdict="rebooted",
+            cause="rebooted",
+            cause_text=f"{ctx.host_name} was rebooted: {'; '.join(words)}",
+            kind="host",
+            advice="look at what runs there now",
+        )
 
 
 def serving_units(found: dict[str, Any]) -> list[str]:

@@ -93,9 +93,14 @@ async def test_an_override_runs_its_exact_words_and_leaves_nothing(ct200: Any) -
         argv = ["/usr/bin/python3", "-c", printer, *ODD_WORDS]
         env = {"ODD": 'a "b" $HOME 100% \\x'}
         written = await host.call(
-            "override-write", unit="sglang-bench", run="r1", expires_at_s=5e9, exec_argv=argv, env=env,
+            "override-write",
+            unit="sglang-bench",
+            run="r1",
+            expires_at_s=5e9,
+            exec_argv=argv,
+            env=env,
             extra={"Restart": "no", "WorkingDirectory": "/"},
-        )  # fmt: skip
+        )
         assert written["need_reload"] is False
         assert written["text"] in (await host.call("unit-cat", unit="sglang-bench"))["text"]
         (override,) = (await host.call("probe"))["overrides"]
@@ -136,12 +141,14 @@ async def test_a_forgotten_reload_is_seen(ct200: Any) -> None:
         assert removed == {"removed": [written["path"]], "need_reload": False}
 
 
-TALKER = "import time\nfor i in range(3000):\n print('line', i, flush=True)\n if i % 100 == 0: time.sleep(0.1)\nprint('x' * 60000, flush=True)\ntime.sleep(0.2)\nprint('end', flush=True)\ntime.sleep(100)"  # fmt: skip
+TALKER = "import time\nfor i in range(3000):\n print('line', i, flush=True)\n if i % 100 == 0: time.sleep(0.1)\nprint('x' * 60000, flush=True)\ntime.sleep(0.2)\nprint('end', flush=True)\ntime.sleep(100)"
 
 
 async def test_no_journal_line_is_lost_or_doubled_over_reconnects(ct200: Any) -> None:
-    ct200.sh("mkdir -p /run/systemd/journald.conf.d && printf '[Journal]\\nRateLimitIntervalSec=0\\n' "
-             "> /run/systemd/journald.conf.d/t.conf && systemctl restart systemd-journald")  # fmt: skip
+    ct200.sh(
+        "mkdir -p /run/systemd/journald.conf.d && printf '[Journal]\\nRateLimitIntervalSec=0\\n' "
+        "> /run/systemd/journald.conf.d/t.conf && systemctl restart systemd-journald"
+    )
     texts: list[str] = []
     cursor = None
     connections = 0

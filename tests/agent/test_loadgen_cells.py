@@ -173,11 +173,21 @@ def test_what_stands_around_the_window(engine: str, monkeypatch: pytest.MonkeyPa
     Engine.seen.clear()
     result = run_cell(
         {
-            "url": engine, "engine": "sglang", "api_key_env": "DDTOP_TEST_KEY", "flush_cache": True, "warmup": 3, "context": 700,
-            "nonce": "n", "requests": 6, "concurrency": 2, "output_tokens": 9, "gpus": "none", "keep_texts": True,
+            "url": engine,
+            "engine": "sglang",
+            "api_key_env": "DDTOP_TEST_KEY",
+            "flush_cache": True,
+            "warmup": 3,
+            "context": 700,
+            "nonce": "n",
+            "requests": 6,
+            "concurrency": 2,
+            "output_tokens": 9,
+            "gpus": "none",
+            "keep_texts": True,
             "server_pids": [os.getpid()],
         }
-    )  # fmt: skip
+    )
     assert not result.get("error"), result
     assert result["flush"]["ok"] and Engine.flushed == 1
     assert result["context"]["by"] == "tokenize" and abs(result["context"]["tokens"] - 700) <= 7
@@ -199,10 +209,16 @@ def test_the_first_requests_are_asked_again(engine: str) -> None:
     Engine.seen.clear()
     result = run_cell(
         {
-            "url": engine, "nonce": "n", "requests": 5, "concurrency": 2, "output_tokens": 6, "gpus": "none",
-            "keep_texts": True, "again": 3,
+            "url": engine,
+            "nonce": "n",
+            "requests": 5,
+            "concurrency": 2,
+            "output_tokens": 6,
+            "gpus": "none",
+            "keep_texts": True,
+            "again": 3,
         }
-    )  # fmt: skip
+    )
     assert sorted(result["texts"]) == list("01234") and sorted(result["texts_again"]) == list("012")
     assert all(result["texts_again"][i] == result["texts"][i] for i in "012")
     prompts = [one["body"]["messages"][0]["content"] for one in Engine.seen]
@@ -271,9 +287,9 @@ def test_an_untrusted_certificate_is_refused_with_the_reason(tls_engine: str) ->
 def test_from_a_zip_on_the_oldest_python(engine: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "agent.zip", "w") as out:
         out.writestr("agent/__init__.py", "")
-        for file in PACKAGE.iterdir():
+        for file in PACKAGE.rglob("*"):
             if file.suffix in (".py", ".txt"):
-                out.write(file, f"agent/loadgen/{file.name}")
+                out.write(file, f"agent/loadgen/{file.relative_to(PACKAGE)}")
     (tmp_path / "job.json").write_text(json.dumps(job(engine, context=50)))
     code = (
         "import sys, json; sys.path.insert(0, sys.argv[1]); from agent.loadgen.cells import run_cells;"

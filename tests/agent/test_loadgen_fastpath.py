@@ -54,8 +54,12 @@ def messages(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         choice["matched_stop"] = None
     message = {
-        "id": "x", "object": "chat.completion.chunk" if chat else "text_completion", "created": 1, "model": "m", "choices": [choice]
-    }  # fmt: skip
+        "id": "x",
+        "object": "chat.completion.chunk" if chat else "text_completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+    }
     if draw(st.booleans()):
         count = draw(st.integers(0, 30))
         message["usage"] = {"prompt_tokens": 5, "total_tokens": 5 + count, "completion_tokens": count}

@@ -322,13 +322,27 @@ def test_gpu_lines() -> None:
     fields = FIELD_SETS[0].split(",")
     line = "0, 699.62, 690.1, 100, 45, 61234, 65, 1980, 2619, 0x0000000000000004, 700.00"
     assert parse_line(line, fields) == {
-        "gpu": 0, "power_instant_w": 699.62, "power_w": 690.1, "util_gpu_pct": 100, "util_mem_pct": 45,
-        "mem_used_mib": 61234, "temp_c": 65, "sm_mhz": 1980, "mem_mhz": 2619, "event_reasons": 4, "power_limit_w": 700.0,
-    }  # fmt: skip
+        "gpu": 0,
+        "power_instant_w": 699.62,
+        "power_w": 690.1,
+        "util_gpu_pct": 100,
+        "util_mem_pct": 45,
+        "mem_used_mib": 61234,
+        "temp_c": 65,
+        "sm_mhz": 1980,
+        "mem_mhz": 2619,
+        "event_reasons": 4,
+        "power_limit_w": 700.0,
+    }
     odd = "3, [N/A], [Unknown Error], [GPU requires reset], 0, [Not Supported], 1, 2, 3, 0x0, nan"
     assert parse_line(odd, fields) == {
-        "gpu": 3, "util_mem_pct": 0, "temp_c": 1, "sm_mhz": 2, "mem_mhz": 3, "event_reasons": 0
-    }  # fmt: skip
+        "gpu": 3,
+        "util_mem_pct": 0,
+        "temp_c": 1,
+        "sm_mhz": 2,
+        "mem_mhz": 3,
+        "event_reasons": 0,
+    }
     assert parse_line("No devices were found", fields) is None and parse_line("", fields) is None
 
 
@@ -347,8 +361,12 @@ def test_pressure_readings() -> None:
         "server_pids": [1],
     }
     assert pressure.difference(before, after, 1.0) == {
-        "psi_cpu_some_share": 0.05, "steal_share": 0.05, "server_wait_share": 0.02, "server_cpu_s": 1.0, "server_threads": 2
-    }  # fmt: skip
+        "psi_cpu_some_share": 0.05,
+        "steal_share": 0.05,
+        "server_wait_share": 0.02,
+        "server_cpu_s": 1.0,
+        "server_threads": 2,
+    }
 
 
 def test_processes() -> None:

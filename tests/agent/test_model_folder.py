@@ -221,11 +221,18 @@ def test_a_left_over_beside_whole_shards(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "marker"),
-    [("blobs/aa.incomplete", True), ("m.partial", True), (".model-1.safetensors.Ab12Cd", True), ("m.safetensors", False),
-     (".gitattributes", False), ("blobs/aa11.1a2b3c4d.incomplete", True), ("model.safetensors.ddtop-part",
-     True),
-     ("config.json", False), (".cache/huggingface/download/x.lock", False)],
-)  # fmt: skip
+    [
+        ("blobs/aa.incomplete", True),
+        ("m.partial", True),
+        (".model-1.safetensors.Ab12Cd", True),
+        ("m.safetensors", False),
+        (".gitattributes", False),
+        ("blobs/aa11.1a2b3c4d.incomplete", True),
+        ("model.safetensors.ddtop-part", True),
+        ("config.json", False),
+        (".cache/huggingface/download/x.lock", False),
+    ],
+)
 def test_markers(path: str, marker: bool) -> None:
     assert is_marker(path) is marker
 
@@ -373,8 +380,21 @@ def test_any_bytes_have_a_head(data: bytes, name: str) -> None:
     read_index(data)
 
 
-names = st.sampled_from(["config.json", "model-00001-of-00003.safetensors", "model-00003-of-00003.safetensors", "x.gguf", "blobs/a",
-                         "snapshots/r/model.safetensors", "a.incomplete", "model-00000-of-99999999.bin", "", "..", "/"])  # fmt: skip
+names = st.sampled_from(
+    [
+        "config.json",
+        "model-00001-of-00003.safetensors",
+        "model-00003-of-00003.safetensors",
+        "x.gguf",
+        "blobs/a",
+        "snapshots/r/model.safetensors",
+        "a.incomplete",
+        "model-00000-of-99999999.bin",
+        "",
+        "..",
+        "/",
+    ]
+)
 
 
 @settings(max_examples=150, deadline=None)

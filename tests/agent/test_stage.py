@@ -187,8 +187,13 @@ def test_download_by_the_hosts_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     told = run(tmp_path / "dst", "hf:org/name@v1")
     assert (tmp_path / "args").read_text().split() == [
-        "download", "org/name", "--local-dir", str(tmp_path / "dst"), "--revision", "v1",
-    ]  # fmt: skip
+        "download",
+        "org/name",
+        "--local-dir",
+        str(tmp_path / "dst"),
+        "--revision",
+        "v1",
+    ]
     assert same(model, tmp_path / "dst")
     assert "downloading" in {item["state"] for item in told}
     assert json.loads((tmp_path / "dst" / MANIFEST).read_text())["source"] == "hf:org/name@v1"

@@ -97,8 +97,16 @@ def test_quoted_words_are_read_back_by_systemd(word: str, tmp_path: Path) -> Non
 
 
 def test_systemd_run_is_explicit() -> None:
-    words = run_words("sudo", "ddtop-job-x.service", ["/py", "-I", "z.zip"], stop_argv=["/py", "a b", "50%"],
-                      cwd="/state/x", limit_s=100, user="bench", group="1000")  # fmt: skip
+    words = run_words(
+        "sudo",
+        "ddtop-job-x.service",
+        ["/py", "-I", "z.zip"],
+        stop_argv=["/py", "a b", "50%"],
+        cwd="/state/x",
+        limit_s=100,
+        user="bench",
+        group="1000",
+    )
     assert words[:3] == ["sudo", "-n", "systemd-run"]
     assert {"--uid=bench", "--gid=1000", "--collect", "--unit=ddtop-job-x.service"} <= set(words)
     settings = [words[i + 1] for i, word in enumerate(words) if word == "-p"]

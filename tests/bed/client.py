@@ -104,9 +104,13 @@ class Bed:
         """Run a command in the host out of band and return what it printed (one string: by a shell)."""
         command: Sequence[str] = ("sh", "-c", argv[0]) if len(argv) == 1 else argv
         done = subprocess.run(
-            control.guest_argv(host, command), capture_output=True, text=True,
-            timeout=timeout_s, input=stdin if stdin is not None else "", errors="replace",
-        )  # fmt: skip
+            control.guest_argv(host, command),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            input=stdin if stdin is not None else "",
+            errors="replace",
+        )
         if check and done.returncode:
             raise BedError(
                 f"{host}: {' '.join(argv)}: status {done.returncode}: {done.stderr.strip()[-2000:]}"

@@ -48,11 +48,29 @@ class Spec:
 
 HOSTS = {
     "ct200": Spec(
-        f"{_PREFIX}.11", "NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, 600, 32, 395, "580.95.05", False,
-        "sglang-bench.service", "/dev/shm/Qwen3.6-27B", "/data/models/Qwen3.6-27B",
+        f"{_PREFIX}.11",
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+        97887,
+        600,
+        32,
+        395,
+        "580.95.05",
+        False,
+        "sglang-bench.service",
+        "/dev/shm/Qwen3.6-27B",
+        "/data/models/Qwen3.6-27B",
     ),
     "b300": Spec(
-        f"{_PREFIX}.12", "NVIDIA B300 SXM6 AC", 275040, 1100, 187, 450, "580.95.05", True,
-        "kimi.service", "/dev/shm/Kimi-K2.6", "/data/models/Kimi-K2.6",
+        f"{_PREFIX}.12",
+        "NVIDIA B300 SXM6 AC",
+        275040,
+        1100,
+        187,
+        450,
+        "580.95.05",
+        True,
+        "kimi.service",
+        "/dev/shm/Kimi-K2.6",
+        "/data/models/Kimi-K2.6",
     ),
-}  # fmt: skip
+}

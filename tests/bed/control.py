@@ -81,11 +81,30 @@ def up(real: bool = False) -> None:
             provision(name)
         with open(RUN / "daemon.log", "ab") as log:
             daemon = subprocess.Popen(
-                ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc",
-                 sys.executable, "-m", "tests.bed", "daemon", *(["--real"] if real and REAL_LAYER.exists() else []),
-                 "--made-of", fingerprint()],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=REPO, pass_fds=(),
-            )  # fmt: skip
+                [
+                    "unshare",
+                    "--mount",
+                    "--propagation",
+                    "private",
+                    "--pid",
+                    "--fork",
+                    "--kill-child",
+                    "--mount-proc",
+                    sys.executable,
+                    "-m",
+                    "tests.bed",
+                    "daemon",
+                    *(["--real"] if real and REAL_LAYER.exists() else []),
+                    "--made-of",
+                    fingerprint(),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=REPO,
+                pass_fds=(),
+            )
         while not state():
             if daemon.poll() is not None:
                 raise BedError(f"the bed did not start; see {RUN}/daemon.log")

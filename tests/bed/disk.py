@@ -48,8 +48,13 @@ def provision(name: str, new_keys: bool = False) -> None:
     for d in (layer, disk / "upper", disk / "work", disk / "root"):
         d.mkdir(parents=True, exist_ok=True)
     for part in ("common", name):
-        shutil.copytree(ROOTFS / part, layer, dirs_exist_ok=True, symlinks=True,
-                        ignore=shutil.ignore_patterns("__pycache__"))  # fmt: skip
+        shutil.copytree(
+            ROOTFS / part,
+            layer,
+            dirs_exist_ok=True,
+            symlinks=True,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
     for path in layer.rglob("*"):
         os.chown(path, 0, 0)
         path.chmod(
@@ -64,8 +69,9 @@ def provision(name: str, new_keys: bool = False) -> None:
     (layer / "var/lib/ddtop-bed").chmod(0o777)  # a user's service writes the ledger too
     subprocess.run(
         [sys.executable, "-m", "ddtop_bed.models", name, str(layer)],
-        check=True, env={**os.environ, "PYTHONPATH": str(TOOLS_DIR), "PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(TOOLS_DIR), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
     if (layer / USER_UNITS).exists():
         shutil.copytree(layer / USER_UNITS, layer / "usr/share/ddtop-bed/user-units", dirs_exist_ok=True)
     # What "as found" means for the quick reset between tests: the units as they were shipped.
@@ -117,14 +123,16 @@ def _venv(at: Path, source_paths: list[str]) -> None:
 def write_ssh_config() -> None:
     """The client's OpenSSH configuration: every host, directly and through each other host."""
     RUN.mkdir(parents=True, exist_ok=True)
-    KNOWN_HOSTS.write_text("".join(
-        f"{n},{h.ip} {(KEYS / n / 'ssh_host_ed25519_key.pub').read_text()}" for n, h in HOSTS.items()
-    ))  # fmt: skip
+    KNOWN_HOSTS.write_text(
+        "".join(f"{n},{h.ip} {(KEYS / n / 'ssh_host_ed25519_key.pub').read_text()}" for n, h in HOSTS.items())
+    )
     text = "".join(f"Host {n}\n  HostName {h.ip}\n" for n, h in HOSTS.items())
     text += "".join(
         f"Host {n}-via-{j}\n  HostName {HOSTS[n].ip}\n  HostKeyAlias {n}\n  ProxyJump {j}\n"
-        for n in HOSTS for j in HOSTS if n != j
-    )  # fmt: skip
+        for n in HOSTS
+        for j in HOSTS
+        if n != j
+    )
     text += "".join(
         f"Host {n}-rented\n  HostName {h.ip}\n  HostKeyAlias {n}\n  Port 2222\n" for n, h in HOSTS.items()
     )

@@ -40,12 +40,26 @@ class Host:
         self.cgroup.mkdir(parents=True, exist_ok=True)
         new_time_namespace()
         self.proc = subprocess.Popen(
-            ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", f"--directory={self.root}",
-             f"--machine={self.name}", f"--hostname={self.name}", f"--network-namespace-path=/run/netns/{self.name}",
-             "--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe"],
-            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+            [
+                "systemd-nspawn",
+                "--quiet",
+                "--boot",
+                "--register=no",
+                "--keep-unit",
+                f"--directory={self.root}",
+                f"--machine={self.name}",
+                f"--hostname={self.name}",
+                f"--network-namespace-path=/run/netns/{self.name}",
+                "--resolv-conf=off",
+                "--timezone=off",
+                "--link-journal=no",
+                "--console=pipe",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
             preexec_fn=lambda: (self.cgroup / "cgroup.procs").write_text("0"),
-        )  # fmt: skip
+        )
         self.start_at, self.state, self.boots = None, "on", self.boots + 1
 
     def tick(self, now: float) -> None:

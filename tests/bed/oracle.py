@@ -43,9 +43,12 @@ class Oracle:
         text = self.bed.sh(host, f"cat {LEDGER} 2>/dev/null || true")
         events = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         chosen = [
-            e for e in events
-            if (not event or e["event"] == event) and e["t_ns"] >= since_ns and all(e.get(k) == v for k, v in equal.items())
-        ]  # fmt: skip
+            e
+            for e in events
+            if (not event or e["event"] == event)
+            and e["t_ns"] >= since_ns
+            and all(e.get(k) == v for k, v in equal.items())
+        ]
         return sorted(chosen, key=lambda e: e["t_ns"])
 
     def wait(
@@ -78,18 +81,31 @@ class Oracle:
         for e in entries:
             name = e.get("UNIT", e.get("USER_UNIT", ""))
             if not unit or name == unit:
-                out.append(UnitFailure(int(e["__REALTIME_TIMESTAMP"]) * 1000, name, e.get("INVOCATION_ID", ""),
-                                       e.get("UNIT_RESULT", ""), str(e.get("MESSAGE"))))  # fmt: skip
+                out.append(
+                    UnitFailure(
+                        int(e["__REALTIME_TIMESTAMP"]) * 1000,
+                        name,
+                        e.get("INVOCATION_ID", ""),
+                        e.get("UNIT_RESULT", ""),
+                        str(e.get("MESSAGE")),
+                    )
+                )
         return out
 
     def skips(self, host: str, unit: str, since_ns: int = 0) -> list[UnitFailure]:
         """When systemd skipped a start for an unmet condition. Only the journal knows: the unit is unloaded at once,
         and ConditionResult=no is what `systemctl show` says of every unit that is not loaded."""
         return [
-            UnitFailure(int(e["__REALTIME_TIMESTAMP"]) * 1000, unit, e.get("INVOCATION_ID", ""), "condition", str(e["MESSAGE"]))
+            UnitFailure(
+                int(e["__REALTIME_TIMESTAMP"]) * 1000,
+                unit,
+                e.get("INVOCATION_ID", ""),
+                "condition",
+                str(e["MESSAGE"]),
+            )
             for e in self.journal(host, f"UNIT={unit}", "_PID=1", since_ns=since_ns)
             if "skipped because of an unmet condition" in str(e["MESSAGE"])
-        ]  # fmt: skip
+        ]
 
     def unit_times(self, host: str, unit: str) -> dict[str, int]:
         """When systemd last did what with the unit: Condition, ActiveEnter, ActiveExit, InactiveEnter,

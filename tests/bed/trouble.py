@@ -47,8 +47,11 @@ def overruled(bed: Bed, host: str, unit: str) -> None:
 
 def mask(bed: Bed, host: str, unit: str) -> None:
     """The unit may not be started at all."""
-    bed.sh(host, f"ln -sf /dev/null /run/systemd/system.control/{unit} 2>/dev/null || "
-                 f"(mkdir -p /run/systemd/system.control && ln -sf /dev/null /run/systemd/system.control/{unit}); systemctl daemon-reload")  # fmt: skip
+    bed.sh(
+        host,
+        f"ln -sf /dev/null /run/systemd/system.control/{unit} 2>/dev/null || "
+        f"(mkdir -p /run/systemd/system.control && ln -sf /dev/null /run/systemd/system.control/{unit}); systemctl daemon-reload",
+    )
 
 
 def engine_gone(bed: Bed, host: str, venv: str = "/opt/sglang") -> None:
@@ -106,8 +109,11 @@ def lose_source(bed: Bed, host: str, cached_metadata: str = "") -> None:
     bed.sh(host, f"rm -rf {shlex.quote(HOSTS[host].source)}")
     if cached_metadata:
         hub = "/root/.cache/huggingface/hub/models--" + cached_metadata.replace("/", "--")
-        bed.sh(host, f"mkdir -p {hub}/snapshots/abc {hub}/refs {hub}/blobs && printf abc > {hub}/refs/main && "
-                     f"echo '{{}}' > {hub}/blobs/c0 && ln -s ../../blobs/c0 {hub}/snapshots/abc/config.json")  # fmt: skip
+        bed.sh(
+            host,
+            f"mkdir -p {hub}/snapshots/abc {hub}/refs {hub}/blobs && printf abc > {hub}/refs/main && "
+            f"echo '{{}}' > {hub}/blobs/c0 && ln -s ../../blobs/c0 {hub}/snapshots/abc/config.json",
+        )
 
 
 def fill_shm(bed: Bed, host: str, leave_mib: int) -> None:
@@ -140,5 +146,8 @@ def kill_user_processes(bed: Bed, host: str, stop_delay_s: float = 1) -> None:
 def noisy_login(bed: Bed, host: str, user: str = "root") -> None:
     """Every login, also one with a command, prints a greeting first, and reads what it finds on standard input."""
     home = "/root" if user == "root" else f"/home/{user}"
-    bed.sh(host, f"cp -n {home}/.bashrc {home}/.bashrc.bed 2>/dev/null || touch {home}/.bashrc.bed; "
-                 f"(echo 'echo Welcome to the GPU farm; echo quota: 80 % used >&2'; cat {home}/.bashrc.bed) > {home}/.bashrc")  # fmt: skip
+    bed.sh(
+        host,
+        f"cp -n {home}/.bashrc {home}/.bashrc.bed 2>/dev/null || touch {home}/.bashrc.bed; "
+        f"(echo 'echo Welcome to the GPU farm; echo quota: 80 % used >&2'; cat {home}/.bashrc.bed) > {home}/.bashrc",
+    )

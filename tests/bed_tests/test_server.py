@@ -58,8 +58,15 @@ def test_a_start_gives_sglangs_lines_and_its_endpoints_tell_the_truth(ct200):
     assert get(ip, "/v1/models")[0] == 200 and get(ip, "/health")[0] == 503  # open, and not ready
     ready = until(lambda: ct200.ledger("ready"))[0]
     log = logged(ct200, "sglang-bench", "The server is fired up", began)
-    for mark in ("Init torch distributed begin.", "Load weight begin. avail mem=", "Load weight end. elapsed=", "KV Cache is allocated. #tokens:",
-                 "Capture cuda graph begin.", "Uvicorn running on http://0.0.0.0:30000", "The server is fired up and ready to roll!"):  # fmt: skip
+    for mark in (
+        "Init torch distributed begin.",
+        "Load weight begin. avail mem=",
+        "Load weight end. elapsed=",
+        "KV Cache is allocated. #tokens:",
+        "Capture cuda graph begin.",
+        "Uvicorn running on http://0.0.0.0:30000",
+        "The server is fired up and ready to roll!",
+    ):
         assert mark in log
     assert f"random_seed={ready['seed']}" in log
     entries = ct200.journal("_SYSTEMD_UNIT=sglang-bench.service", since_ns=began)

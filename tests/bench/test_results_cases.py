@@ -90,9 +90,17 @@ def test_zero_of_zero_is_no_measurement_in_every_format() -> None:
 
 def test_a_speculative_vllm_result_keeps_no_itl() -> None:
     data = {
-        "num_prompts": 8, "completed": 8, "failed": 0, "duration": 4.0, "max_concurrency": 2, "output_throughput": 250.0,
-        "mean_itl_ms": 20.0, "median_itl_ms": 20.0, "mean_tpot_ms": 5.0, "spec_decode_acceptance_length": 3.9,
-    }  # fmt: skip
+        "num_prompts": 8,
+        "completed": 8,
+        "failed": 0,
+        "duration": 4.0,
+        "max_concurrency": 2,
+        "output_throughput": 250.0,
+        "mean_itl_ms": 20.0,
+        "median_itl_ms": 20.0,
+        "mean_tpot_ms": 5.0,
+        "spec_decode_acceptance_length": 3.9,
+    }
     got = diagnose_results(json.dumps(data).encode())
     assert got["verdict"] == "suspect" and got["cause"] == "chunks-counted-as-tokens"
     assert got["itl_reported"] == 20.0 and "itl_p50_ms" not in got and got["tpot_mean_ms"] == 5.0
@@ -101,9 +109,15 @@ def test_a_speculative_vllm_result_keeps_no_itl() -> None:
 
 def test_healthy_results_raise_no_doubt() -> None:
     data = {
-        "num_prompts": 8, "completed": 8, "failed": 0, "duration": 4.0, "max_concurrency": 4, "output_throughput": 400.0,
-        "median_itl_ms": 9.8, "max_output_tokens_per_s": 420.0,
-    }  # fmt: skip
+        "num_prompts": 8,
+        "completed": 8,
+        "failed": 0,
+        "duration": 4.0,
+        "max_concurrency": 4,
+        "output_throughput": 400.0,
+        "median_itl_ms": 9.8,
+        "max_output_tokens_per_s": 420.0,
+    }
     got = diagnose_results(json.dumps(data).encode())
     assert got["verdict"] == "ok" and got["itl_p50_ms"] == 9.8 and got["peak_output_tps"] == 420.0
 
@@ -130,13 +144,18 @@ def test_appended_lines_supersede() -> None:
 def test_genai_bench_seconds() -> None:
     data = {
         "aggregated_metrics": {
-            "num_requests": 10, "num_completed_requests": 10, "num_error_requests": 0, "num_concurrency": 2,
-            "run_duration": 5.0, "mean_output_throughput_tokens_per_s": 123.0, "error_rate": 0.0,
+            "num_requests": 10,
+            "num_completed_requests": 10,
+            "num_error_requests": 0,
+            "num_concurrency": 2,
+            "run_duration": 5.0,
+            "mean_output_throughput_tokens_per_s": 123.0,
+            "error_rate": 0.0,
             "stats": {"ttft": {"mean": 0.5, "p50": 0.4, "p99": 0.9}, "e2e_latency": {"mean": 1.5}},
         },
         "individual_request_metrics": [],
         "_time_unit": "s",
-    }  # fmt: skip
+    }
     got = diagnose_results(json.dumps(data).encode())
     assert (
         got["verdict"] == "ok"

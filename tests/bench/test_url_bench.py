@@ -139,9 +139,13 @@ def test_selftest(server: str) -> None:
 
 def test_an_unfit_generator_is_said() -> None:
     bad = {
-        "token_mismatches": 1, "chunk_mismatches": 0, "utilisation": 0.95, "itl_error_us": {"p50": 3000.0},
-        "ttft_error_ms": {"p50": 9.0}, "delivered_share": 0.5,
-    }  # fmt: skip
+        "token_mismatches": 1,
+        "chunk_mismatches": 0,
+        "utilisation": 0.95,
+        "itl_error_us": {"p50": 3000.0},
+        "ttft_error_ms": {"p50": 9.0},
+        "delivered_share": 0.5,
+    }
     assert len(selftest_problems(bad, 20.0)) == 5
 
 

@@ -44,16 +44,27 @@ class Cli:
 
     def __call__(self, *words: object, stdin: str = "", seconds: float = 60) -> Done:
         done = subprocess.run(
-            self.argv(*words), input=stdin, capture_output=True, text=True, timeout=seconds, env=self.environ(), check=False
-        )  # fmt: skip
+            self.argv(*words),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            env=self.environ(),
+            check=False,
+        )
         assert "Traceback" not in done.stderr, done.stderr
         assert "a bug of ddtop" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
 
     def begin(self, *words: object) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.argv(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environ()
-        )  # fmt: skip
+            self.argv(*words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environ(),
+        )
 
 
 @pytest.fixture
@@ -124,10 +135,17 @@ class DemoHost:
         (shim / "launch_server.py").write_text("from ddtop.demo.engine import main\n\nmain()\n")
         argv = ["-m", "sglang.launch_server", "--model-path", str(self.world.root / "shm" / "Sim-27B")]
         child = subprocess.Popen(
-            [str(self.world.bin / "python3"), *argv, "--port", str(port), *args], cwd=self.world.home,
-            env={**self.world.environment(), "SIM_LOAD_S": "0.1", "PYTHONPATH": f"{shim.parent}:{Path(__file__).parents[2]}"},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            [str(self.world.bin / "python3"), *argv, "--port", str(port), *args],
+            cwd=self.world.home,
+            env={
+                **self.world.environment(),
+                "SIM_LOAD_S": "0.1",
+                "PYTHONPATH": f"{shim.parent}:{Path(__file__).parents[2]}",
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         url = f"http://127.0.0.1:{port}"
         try:
             for _ in range(400):
@@ -159,8 +177,12 @@ def demo_host(tmp_path: Path) -> Iterator[DemoHost]:
     env = {**os.environ, "DDTOP_DEMO_DIR": str(world.root)}
     server = subprocess.Popen(
         [sys.executable, "-m", "ddtop.demo.server", str(world.root)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, start_new_session=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+        start_new_session=True,
+    )
     assert server.stdin is not None and server.stdout is not None
     try:
         world.write_ssh_config(int(server.stdout.readline()))

@@ -29,16 +29,76 @@ json.dump(out, open(sys.argv[1], "w"))
 """
 
 COMMANDS = [
-    ["connect", "--once"], ["connect", "--record", "r.ddtop"], ["demo"], ["replay"], ["report"], ["report", "--html", "o.html"],
-    ["runs"], ["runs", "export"], ["stop"], ["plan", "check"], ["plan", "show"], ["plan", "new", "--from"], ["bench", "--time-limit", "1", "-n", "1"],
-    ["inspect"], ["inspect", "log"], ["inspect", "gpu"], ["inspect", "ssh"], ["inspect", "model"], ["import"], ["export", "--format"],
-    ["export", "--format", "sglang"], ["paths"], ["config", "show"], [],
-]  # fmt: skip
+    ["connect", "--once"],
+    ["connect", "--record", "r.ddtop"],
+    ["demo"],
+    ["replay"],
+    ["report"],
+    ["report", "--html", "o.html"],
+    ["runs"],
+    ["runs", "export"],
+    ["stop"],
+    ["plan", "check"],
+    ["plan", "show"],
+    ["plan", "new", "--from"],
+    ["bench", "--time-limit", "1", "-n", "1"],
+    ["inspect"],
+    ["inspect", "log"],
+    ["inspect", "gpu"],
+    ["inspect", "ssh"],
+    ["inspect", "model"],
+    ["import"],
+    ["export", "--format"],
+    ["export", "--format", "sglang"],
+    ["paths"],
+    ["config", "show"],
+    [],
+]
 WORDS = [
-    "", " ", "-", "--", "-x", "--json", "--md", "--csv", "..", "/", "/dev/null", "/etc/hostname", "no/such", "ü€", "a b", "$(id)", ";", "%s", "{}",
-    "{0}", "\\", "'", '"', "x" * 300, "@", "a@", ":0", "a@b:99999", "nobody@127.0.0.1:1", "127.0.0.1:1", "[::1]:1", "0", "-1", "NaN", "sglang", "http://",
-    "file.bin", "file.json", "file.toml", "file.ddtop", "\x1b[2J", "a\nb", "\udcff",
-]  # fmt: skip
+    "",
+    " ",
+    "-",
+    "--",
+    "-x",
+    "--json",
+    "--md",
+    "--csv",
+    "..",
+    "/",
+    "/dev/null",
+    "/etc/hostname",
+    "no/such",
+    "ü€",
+    "a b",
+    "$(id)",
+    ";",
+    "%s",
+    "{}",
+    "{0}",
+    "\\",
+    "'",
+    '"',
+    "x" * 300,
+    "@",
+    "a@",
+    ":0",
+    "a@b:99999",
+    "nobody@127.0.0.1:1",
+    "127.0.0.1:1",
+    "[::1]:1",
+    "0",
+    "-1",
+    "NaN",
+    "sglang",
+    "http://",
+    "file.bin",
+    "file.json",
+    "file.toml",
+    "file.ddtop",
+    "\x1b[2J",
+    "a\nb",
+    "\udcff",
+]
 
 
 def test_random_words_to_every_command(ddtop: Cli, tmp_path: Path) -> None:
@@ -51,9 +111,15 @@ def test_random_words_to_every_command(ddtop: Cli, tmp_path: Path) -> None:
     work = tmp_path / "argvs.json"
     work.write_text(json.dumps(argvs))
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(work)], cwd=tmp_path, env=ddtop.environ(), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", RUN, str(work)],
+        cwd=tmp_path,
+        env=ddtop.environ(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     results = json.loads(work.read_text())
     assert len(results) == len(argvs)

@@ -15,8 +15,12 @@ from .conftest import Cli
 def offered(ddtop: Cli, home: Path, line: str) -> list[str]:
     words = line.split(" ")
     env = {
-        **ddtop.environ(), "HOME": str(home), "_DDTOP_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1),
-    }  # fmt: skip
+        **ddtop.environ(),
+        "HOME": str(home),
+        "_DDTOP_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
     code = "import sys; sys.argv[0] = 'ddtop'; from ddtop.cli import app; app(prog_name='ddtop')"
     done = subprocess.run(
         [ddtop.argv()[0], "-c", code], env=env, capture_output=True, text=True, timeout=60, check=False

@@ -105,8 +105,13 @@ def test_columns_of_words_stand_at_the_left(ddtop: Cli, recording: Path) -> None
 def test_a_full_disk_behind_the_output_is_a_sentence(ddtop: Cli, recording: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            ddtop.argv("report", recording, "--csv"), stdout=full, stderr=subprocess.PIPE, text=True, env=ddtop.environ(), check=False
-        )  # fmt: skip
+            ddtop.argv("report", recording, "--csv"),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ddtop.environ(),
+            check=False,
+        )
     assert done.returncode == 1
     assert done.stderr == "ddtop: the output could not be written: No space left on device\n"
 
@@ -157,10 +162,17 @@ def test_settings_are_shown_as_they_are_written(tmp_path: Path) -> None:
 
 def bench(failures: dict[str, int], **more: object) -> str:
     result = {
-        "url": "http://h", "validity": "INVALID", "reasons": ["no-tokens"], "details": {"no-tokens": "3"}, "rate": 0,
-        "concurrency": 1, "requests": 1, "output_tokens": 1,
-        "metrics": {"requests_ok": 0, "failures": failures, "requests_s": 2.0}, **more,
-    }  # fmt: skip
+        "url": "http://h",
+        "validity": "INVALID",
+        "reasons": ["no-tokens"],
+        "details": {"no-tokens": "3"},
+        "rate": 0,
+        "concurrency": 1,
+        "requests": 1,
+        "output_tokens": 1,
+        "metrics": {"requests_ok": 0, "failures": failures, "requests_s": 2.0},
+        **more,
+    }
     return bench_text(result)
 
 

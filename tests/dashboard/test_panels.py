@@ -473,11 +473,15 @@ def test_a_host_without_a_plan_shows_what_was_found_and_what_cannot_be_seen() ->
         "model": {"verdict": "incomplete", "path": "/dev/shm/Q"},
         "unknown": ["port owners"],
     }
-    state = fold([
-        ev.RunStarted(at_s=1, mono_s=0, host="h", run_id="r", name="h", mode="monitor", segment=0),
-        ev.ProbeTaken(at_s=2, mono_s=1, host="h", probe=probe),
-        ev.ServiceSeen(at_s=2, mono_s=1, host="h", status=ev.ServiceStatus(unit="x.service", active=None)),
-    ])  # fmt: skip
+    state = fold(
+        [
+            ev.RunStarted(at_s=1, mono_s=0, host="h", run_id="r", name="h", mode="monitor", segment=0),
+            ev.ProbeTaken(at_s=2, mono_s=1, host="h", probe=probe),
+            ev.ServiceSeen(
+                at_s=2, mono_s=1, host="h", status=ev.ServiceStatus(unit="x.service", active=None)
+            ),
+        ]
+    )
     shown = "\n".join(texts(found_lines(state, 12.0, 80, 20)))
     assert "● sglang on port 30000 · sglang-bench · pid 4711" in shown
     assert "/m/Q" in shown
@@ -503,11 +507,16 @@ def test_a_cell_shows_where_its_answers_part_from_the_baselines() -> None:
     cell.metrics = {
         **cell.metrics,
         "accuracy": {
-            "baseline": base.id, "compared": 6, "equal_share": 0.5, "why": "50% of 6 outputs equal the baseline's",
+            "baseline": base.id,
+            "compared": 6,
+            "equal_share": 0.5,
+            "why": "50% of 6 outputs equal the baseline's",
             "first_divergence_chars": 60,
-            "differences": [{"request": "2", "at": 60, "baseline": "return a\n + b", "other": "\x1b[31mreturn None"}],
+            "differences": [
+                {"request": "2", "at": 60, "baseline": "return a\n + b", "other": "\x1b[31mreturn None"}
+            ],
         },
-    }  # fmt: skip
+    }
     shown = [plain(row) for row in cell_lines(state, cell, matrix(state), 100)]
     at = next(n for n, row in enumerate(shown) if row.startswith("Answers · beside "))
     assert "50% of 6 outputs equal the baseline's" in shown[at + 1]

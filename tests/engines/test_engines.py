@@ -11,7 +11,21 @@ from ddtop.engines.base import AcceptanceCounters
 from ddtop.engines.log.grammar import parse_line
 
 SGL, VLLM, LLAMA = ENGINES["sglang"], ENGINES["vllm"], ENGINES["llamacpp"]
-BED = ["/usr/bin/python3", "-m", "sglang.launch_server", "--model-path", "/dev/shm/models/m", "--served-model-name", "fake", "--tp-size", "8", "--host", "0.0.0.0", "--port", "30000"]  # fmt: skip
+BED = [
+    "/usr/bin/python3",
+    "-m",
+    "sglang.launch_server",
+    "--model-path",
+    "/dev/shm/models/m",
+    "--served-model-name",
+    "fake",
+    "--tp-size",
+    "8",
+    "--host",
+    "0.0.0.0",
+    "--port",
+    "30000",
+]
 
 
 @pytest.mark.parametrize(
@@ -56,10 +70,18 @@ def test_guesses_from_the_command_line() -> None:
 
 
 INFO = {
-    "model_path": "/dev/shm/models/m", "tp_size": 8, "port": 30000, "host": "0.0.0.0", "served_model_name": "fake",
-    "mem_fraction_static": 0.9, "speculative_algorithm": None, "trust_remote_code": True, "cuda_graph_bs": [1, 2, 4],
-    "version": "0.5.23", "internal_states": [{"x": 1}],
-}  # fmt: skip
+    "model_path": "/dev/shm/models/m",
+    "tp_size": 8,
+    "port": 30000,
+    "host": "0.0.0.0",
+    "served_model_name": "fake",
+    "mem_fraction_static": 0.9,
+    "speculative_algorithm": None,
+    "trust_remote_code": True,
+    "cuda_graph_bs": [1, 2, 4],
+    "version": "0.5.23",
+    "internal_states": [{"x": 1}],
+}
 
 
 def names(found: tuple) -> dict[str, str]:
@@ -97,8 +119,11 @@ def test_an_old_server_with_other_arguments() -> None:
     ]
     found = SGL.compare_args(wanted, resolved, BED)
     assert names(found) == {
-        "tp_size": "different", "speculative_algorithm": "different", "disable_radix_cache": "missing", "mem_fraction_static": "different",
-    }  # fmt: skip
+        "tp_size": "different",
+        "speculative_algorithm": "different",
+        "disable_radix_cache": "missing",
+        "mem_fraction_static": "different",
+    }
     assert "wanted '4', running 8" in str(found[0])
 
 
@@ -219,7 +244,7 @@ def test_one_token_requests() -> None:
         (LLAMA, {"timings": {"predicted_n": 1}, "choices": []}, 1),
         (LLAMA, {"error": {"code": 503, "message": "Loading model"}}, None),
     ],
-)  # fmt: skip
+)
 def test_tokens_of_answers(engine, body, tokens: int | None) -> None:
     assert engine.tokens_of_answer(body if not isinstance(body, list) else json.dumps(body)) == tokens
 

@@ -19,25 +19,90 @@ PHASES = [
     ("[2026-04-27 02:36:03 TP0 EP0] sglang is using nccl==2.28.9", "init", "nccl", {"version": "2.28.9"}),
     ("h:175:175 [0] NCCL INFO NCCL version 2.28.9+cuda13.0", "init", "nccl", {"version": "2.28.9"}),
     ("[2026-04-27 02:36:04 TP0] Load weight begin. avail mem=177.57 GB", "load", "begin", {"gb": 177.57}),
-    ("[2026-01-16 13:35:33] Load weight end. type=X, dtype=torch.bfloat16, avail mem=12.05 GB, mem usage=3.99 GB.", "load", "end", {"gb": 3.99, "free": 12.05}),
-    ("Load weight end. Committed real weights after CUDA graph capture in 31.20 s", "load", "end-late", {"s": 31.2}),
-    ("[..] KV Cache is allocated. dtype: torch.float8_e4m3fn, #tokens: 879872, K size: 13.43 GB", "kv", "allocated", {"tok": 879872}),
-    ("Post-capture KV sizing: KV cache allocated. dtype: torch.bfloat16, #tokens: 992896, KV size: 136.36 GB", "kv", "allocated", {"tok": 992896}),
-    ("[..] Capture draft cuda graph begin. This can take up to several minutes.", "capture", "begin", {"what": "draft "}),
-    ("[2026-06-01 00:00:00 TP0] Capture cuda graph end. elapsed=3.74 s, mem usage=0.60 GB", "capture", "end", {"s": 3.74}),
+    (
+        "[2026-01-16 13:35:33] Load weight end. type=X, dtype=torch.bfloat16, avail mem=12.05 GB, mem usage=3.99 GB.",
+        "load",
+        "end",
+        {"gb": 3.99, "free": 12.05},
+    ),
+    (
+        "Load weight end. Committed real weights after CUDA graph capture in 31.20 s",
+        "load",
+        "end-late",
+        {"s": 31.2},
+    ),
+    (
+        "[..] KV Cache is allocated. dtype: torch.float8_e4m3fn, #tokens: 879872, K size: 13.43 GB",
+        "kv",
+        "allocated",
+        {"tok": 879872},
+    ),
+    (
+        "Post-capture KV sizing: KV cache allocated. dtype: torch.bfloat16, #tokens: 992896, KV size: 136.36 GB",
+        "kv",
+        "allocated",
+        {"tok": 992896},
+    ),
+    (
+        "[..] Capture draft cuda graph begin. This can take up to several minutes.",
+        "capture",
+        "begin",
+        {"what": "draft "},
+    ),
+    (
+        "[2026-06-01 00:00:00 TP0] Capture cuda graph end. elapsed=3.74 s, mem usage=0.60 GB",
+        "capture",
+        "end",
+        {"s": 3.74},
+    ),
     ("INFO [gpu_worker.py:255] Available KV cache memory: -1.83 GiB", "kv", "available", {"gb": -1.83}),
-    ("INFO 05-07 04:54:33 [core.py:299] init engine (profile, create kv cache, warmup model) took 163.91 s (compilation: 54.58 s)", "sched", "ready", {"s": 163.91, "compile_s": 54.58}),
-    ("INFO 05-07 04:54:33 [core.py:193] init engine (profile, create kv cache, warmup model) took 2.93 seconds", "sched", "ready", {"s": 2.93}),
-    ("INFO 01-01 00:00:00 model_runner.py:1115] Loading model weights took 14.9888 GB", "load", "end", {"gb": 14.9888}),
-    ("(APIServer pid=1) INFO 05-07 04:54:46 [api_server.py:602] Starting vLLM API server 0 on http://0.0.0.0:8000", "http", "starting", {"port": 8000}),
-    ("INFO 03-09 12:55:21 [monitor.py:35] torch.compile and initial profiling run took 29.93 s in total", "compile", "end", {"s": 29.93}),
+    (
+        "INFO 05-07 04:54:33 [core.py:299] init engine (profile, create kv cache, warmup model) took 163.91 s (compilation: 54.58 s)",
+        "sched",
+        "ready",
+        {"s": 163.91, "compile_s": 54.58},
+    ),
+    (
+        "INFO 05-07 04:54:33 [core.py:193] init engine (profile, create kv cache, warmup model) took 2.93 seconds",
+        "sched",
+        "ready",
+        {"s": 2.93},
+    ),
+    (
+        "INFO 01-01 00:00:00 model_runner.py:1115] Loading model weights took 14.9888 GB",
+        "load",
+        "end",
+        {"gb": 14.9888},
+    ),
+    (
+        "(APIServer pid=1) INFO 05-07 04:54:46 [api_server.py:602] Starting vLLM API server 0 on http://0.0.0.0:8000",
+        "http",
+        "starting",
+        {"port": 8000},
+    ),
+    (
+        "INFO 03-09 12:55:21 [monitor.py:35] torch.compile and initial profiling run took 29.93 s in total",
+        "compile",
+        "end",
+        {"s": 29.93},
+    ),
     ("INFO 09-01 [monitor.py:34] torch.compile takes 41.20 s in total", "compile", "end", {"s": 41.2}),
-    ("INFO 03-09 12:55:33 [serving.py:210] Chat template warmup completed in 1120.4ms", "warmup", "multimodal", {"ms": 1120.4}),
-    ("main: server is listening on http://127.0.0.1:8080 - starting the main loop", "http", "listening", {"port": 8080}),
+    (
+        "INFO 03-09 12:55:33 [serving.py:210] Chat template warmup completed in 1120.4ms",
+        "warmup",
+        "multimodal",
+        {"ms": 1120.4},
+    ),
+    (
+        "main: server is listening on http://127.0.0.1:8080 - starting the main loop",
+        "http",
+        "listening",
+        {"port": 8080},
+    ),
     ("main: model loaded", "ready", "model-loaded", {}),
     ("[2026-04-27 02:36:30] The server is fired up and ready to roll!", "ready", "fired-up", {}),
     ("Gracefully exiting... remaining number of requests 2", "stop", "drain", {"n": 2}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -63,15 +128,43 @@ def test_every_rule_has_an_anchor_that_its_lines_hold() -> None:
 
 
 BARS = [
-    ("\rLoading safetensors checkpoint shards:  25% Completed | 41/163 [01:31<04:32,  2.23s/it]", "load", 25, 41, 163, 272),
+    (
+        "\rLoading safetensors checkpoint shards:  25% Completed | 41/163 [01:31<04:32,  2.23s/it]",
+        "load",
+        25,
+        41,
+        163,
+        272,
+    ),
     ("Multi-thread loading shards: 100% Completed | 5/5 [00:01<00:00,  3.08it/s]", "load", 100, 5, 5, 0),
     ("Loading safetensors checkpoint shards: 100% Completed | 163/163", "load", 100, 163, 163, None),
-    ("Capturing batches (bs=8 avail_mem=2.85 GB):   0%|          | 0/4 [00:00<?, ?it/s]", "capture", 0, 0, 4, None),
-    ("Capturing CUDA graph shapes: 100%|██████████| 35/35 [00:49<00:00,  1.41s/it]", "capture", 100, 35, 35, 0),
+    (
+        "Capturing batches (bs=8 avail_mem=2.85 GB):   0%|          | 0/4 [00:00<?, ?it/s]",
+        "capture",
+        0,
+        0,
+        4,
+        None,
+    ),
+    (
+        "Capturing CUDA graph shapes: 100%|██████████| 35/35 [00:49<00:00,  1.41s/it]",
+        "capture",
+        100,
+        35,
+        35,
+        0,
+    ),
     ("DeepGEMM warmup:  12%|█▉        | 1902/16384 [00:00<00:00, 19014.49it/s]", "jit", 12, 1902, 16384, 0),
     ("Fetching 5 files:  40%|####      | 2/5 [1:00:00<1:30:00, 1800s/it]", "download", 40, 2, 5, 5400),
-    ("model-00001-of-00003.safetensors:  45%|####      | 2.10G/4.67G [00:30<00:36, 70MB/s]", "download", 45, 2.1e9, 4.67e9, 36),
-]  # fmt: skip
+    (
+        "model-00001-of-00003.safetensors:  45%|####      | 2.10G/4.67G [00:30<00:36, 70MB/s]",
+        "download",
+        45,
+        2.1e9,
+        4.67e9,
+        36,
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -114,10 +207,25 @@ def test_colour_is_removed() -> None:
         ("[2025-03-12 08:52:40.123 TP7] hello", "TP7", None, "hello"),
         ("[TP0] hello", "TP0", None, "hello"),
         ("DP2 TP2] hello", "DP2 TP2", None, "hello"),
-        ("(Worker_TP3 pid=12) [Stage-0] ERROR 03-12 08:22:28 [multiproc_executor.py:800] hello", "TP3", 12, "hello"),
-        ("(VllmWorker rank=1 pid=9) INFO 05-10 15:54:05 [custom_all_reduce.py:226] hello", "rank1", 9, "hello"),
+        (
+            "(Worker_TP3 pid=12) [Stage-0] ERROR 03-12 08:22:28 [multiproc_executor.py:800] hello",
+            "TP3",
+            12,
+            "hello",
+        ),
+        (
+            "(VllmWorker rank=1 pid=9) INFO 05-10 15:54:05 [custom_all_reduce.py:226] hello",
+            "rank1",
+            9,
+            "hello",
+        ),
         ("ERROR 06-30 13:53:19 [core.py:515] hello", "", None, "hello"),
-        ("(EngineCore pid=311) (RayWorkerWrapper pid=144, ip=172.18.0.2) ERROR 03-19 19:10:25 [ray_utils.py:74] hello", "", 144, "hello"),
+        (
+            "(EngineCore pid=311) (RayWorkerWrapper pid=144, ip=172.18.0.2) ERROR 03-19 19:10:25 [ray_utils.py:74] hello",
+            "",
+            144,
+            "hello",
+        ),
         ("[rank3]:[E421 04:13:43.426633564 ProcessGroupGloo.cpp:143] hello", "rank3", None, "hello"),
         ("gpuhost:175:175 [4] NCCL INFO hello", "gpu4", 175, "NCCL INFO hello"),
         ("0.06.895.980 I hello", "", None, "hello"),
@@ -125,23 +233,50 @@ def test_colour_is_removed() -> None:
         ("2026-03-12T08:52:40+0000 gpuhost systemd[1]: hello", "", 1, "hello"),
         ("2026-03-12T08:52:40.000000001Z stderr F [2025-03-12 08:52:40 TP1] hello", "TP1", None, "hello"),
         ("sglang-1  | [2025-10-29 11:26:03] hello", "", None, "hello"),
-        ("sglang-1  |   File \"x\"", "", None, "  File \"x\""),
+        ('sglang-1  |   File "x"', "", None, '  File "x"'),
         ("INFO:     hello", "", None, "hello"),
         ("plain hello", "", None, "plain hello"),
     ],
-)  # fmt: skip
+)
 def test_prefixes(line: str, rank: str, pid: int | None, message: str) -> None:
     found = split_prefix(line)
     assert (found.rank, found.pid, found.message) == (rank, pid, message)
 
 
 DECODE = [
-    ("[2025-06-07 21:25:14 TP0] Decode batch. #running-req: 1, #token: 9322, token usage: 0.00, gen throughput (token/s): 97.52, #queue-req: 0", {"running": 1, "tokens": 9322, "gen_tps": 97.52, "queued": 0}, {"accept_len"}),
-    ("[2025-10-22 10:27:57 TP0] Decode batch. #running-req: 1, #token: 108, token usage: 0.00, accept len: 2.17, accept rate: 0.54, cuda graph: True, gen throughput (token/s): 0.39, #queue-req: 0, ", {"accept_len": 2.17, "accept_rate": 0.54, "cuda_graph": True, "gen_tps": 0.39}, set()),
-    ("[2026-04-05 20:02:51] Decode batch, gen throughput (token/s): 1635.11, #running-req: 32, #queue-req: 0", {"gen_tps": 1635.11, "running": 32}, {"accept_len"}),
-    ("[x] Decode batch [17], #running-req: 2, #full token: 11, full token usage: 0.08, #swa token: 5, swa token usage: 0.01, mamba num: 1, mamba usage: 0.02, cap len: 4.00, block accept len: 3.20, est. decode TFLOPS/s: 12.5, gen throughput (token/s): 235.11, #queue-req: 1", {"tokens": 11, "token_usage": 0.08, "cap_len": 4.0, "block_accept_len": 3.2, "mamba_usage": 0.02, "est. decode TFLOPS/s": 12.5}, {"accept_len"}),
-    ("[x] Decode batch, #running-req: 1, accept len: nan, gen throughput (token/s): 1.0, #queue-req: 0", {"gen_tps": 1.0}, {"accept_len"}),
-]  # fmt: skip
+    (
+        "[2025-06-07 21:25:14 TP0] Decode batch. #running-req: 1, #token: 9322, token usage: 0.00, gen throughput (token/s): 97.52, #queue-req: 0",
+        {"running": 1, "tokens": 9322, "gen_tps": 97.52, "queued": 0},
+        {"accept_len"},
+    ),
+    (
+        "[2025-10-22 10:27:57 TP0] Decode batch. #running-req: 1, #token: 108, token usage: 0.00, accept len: 2.17, accept rate: 0.54, cuda graph: True, gen throughput (token/s): 0.39, #queue-req: 0, ",
+        {"accept_len": 2.17, "accept_rate": 0.54, "cuda_graph": True, "gen_tps": 0.39},
+        set(),
+    ),
+    (
+        "[2026-04-05 20:02:51] Decode batch, gen throughput (token/s): 1635.11, #running-req: 32, #queue-req: 0",
+        {"gen_tps": 1635.11, "running": 32},
+        {"accept_len"},
+    ),
+    (
+        "[x] Decode batch [17], #running-req: 2, #full token: 11, full token usage: 0.08, #swa token: 5, swa token usage: 0.01, mamba num: 1, mamba usage: 0.02, cap len: 4.00, block accept len: 3.20, est. decode TFLOPS/s: 12.5, gen throughput (token/s): 235.11, #queue-req: 1",
+        {
+            "tokens": 11,
+            "token_usage": 0.08,
+            "cap_len": 4.0,
+            "block_accept_len": 3.2,
+            "mamba_usage": 0.02,
+            "est. decode TFLOPS/s": 12.5,
+        },
+        {"accept_len"},
+    ),
+    (
+        "[x] Decode batch, #running-req: 1, accept len: nan, gen throughput (token/s): 1.0, #queue-req: 0",
+        {"gen_tps": 1.0},
+        {"accept_len"},
+    ),
+]
 
 
 @pytest.mark.parametrize(("line", "values", "absent"), DECODE)

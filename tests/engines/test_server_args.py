@@ -13,9 +13,19 @@ DUMP = (
 def test_values_are_python_literals() -> None:
     args = parse_server_args(DUMP)
     assert args == {
-        "model_path": "/m, (x)", "tp_size": 2, "mem_fraction_static": 0.87, "a": None, "b": True, "bs": [1, 2, 4],
-        "d": {"k": [1, (2, 3)]}, "e": "<LoadFormat.AUTO: 'auto'>", "f": "inf", "neg": -1, "s": "it's", "last": "end",
-    }  # fmt: skip
+        "model_path": "/m, (x)",
+        "tp_size": 2,
+        "mem_fraction_static": 0.87,
+        "a": None,
+        "b": True,
+        "bs": [1, 2, 4],
+        "d": {"k": [1, (2, 3)]},
+        "e": "<LoadFormat.AUTO: 'auto'>",
+        "f": "inf",
+        "neg": -1,
+        "s": "it's",
+        "last": "end",
+    }
     assert is_complete(DUMP)
 
 
@@ -31,9 +41,13 @@ def test_a_cut_record_gives_what_is_whole() -> None:
 
 
 def test_vllms_forms() -> None:
-    assert parse_server_args("INFO non-default args: {'host': '0.0.0.0', 'port': 5000, 'speculative_config': {'method': 'dflash'}}") == {
-        "host": "0.0.0.0", "port": 5000, "speculative_config": {"method": "dflash"},
-    }  # fmt: skip
+    assert parse_server_args(
+        "INFO non-default args: {'host': '0.0.0.0', 'port': 5000, 'speculative_config': {'method': 'dflash'}}"
+    ) == {
+        "host": "0.0.0.0",
+        "port": 5000,
+        "speculative_config": {"method": "dflash"},
+    }
     assert parse_server_args("INFO api_server.py:1] args: Namespace(host=None, port=8000)") == {
         "host": None,
         "port": 8000,

@@ -63,10 +63,24 @@ def test_cases_resolve_as_ssh_does(folder: str, file: str, host: str) -> None:
 
 words = st.sampled_from(["gpu1", "gpu2", "gpu*", "*", "!gpu2", "*.lab", "gpu?"])
 options = st.sampled_from(
-    ["HostName 192.0.2.7", "HostName %h.example.net", "Port 2201", "User alice", "user=bob", "  Port = 2202",
-     "IdentityFile ~/.ssh/id_%h", "IdentitiesOnly yes", "HostKeyAlias known", "StrictHostKeyChecking no",
-     "ProxyJump a@jump:2222", "ProxyCommand nc %h %p", "ProxyJump none", "# a comment", ""]
-)  # fmt: skip
+    [
+        "HostName 192.0.2.7",
+        "HostName %h.example.net",
+        "Port 2201",
+        "User alice",
+        "user=bob",
+        "  Port = 2202",
+        "IdentityFile ~/.ssh/id_%h",
+        "IdentitiesOnly yes",
+        "HostKeyAlias known",
+        "StrictHostKeyChecking no",
+        "ProxyJump a@jump:2222",
+        "ProxyCommand nc %h %p",
+        "ProxyJump none",
+        "# a comment",
+        "",
+    ]
+)
 block = st.tuples(st.lists(words, min_size=1, max_size=3), st.lists(options, max_size=4))
 
 
@@ -122,10 +136,15 @@ def test_an_include_of_itself_is_an_error_for_people(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Host gpu1\n Port many\n", "Match fancy x\n", "Host gpu1\n User 'open\n",
-    "Host gpu1\n IdentityFile %Z\n",
-             "Host gpu1\n IdentityFile ${DDTOP_NO_SUCH}/x\n"]
-)  # fmt: skip
+    "text",
+    [
+        "Host gpu1\n Port many\n",
+        "Match fancy x\n",
+        "Host gpu1\n User 'open\n",
+        "Host gpu1\n IdentityFile %Z\n",
+        "Host gpu1\n IdentityFile ${DDTOP_NO_SUCH}/x\n",
+    ],
+)
 def test_what_ssh_refuses_is_said_with_the_place(tmp_path: Path, text: str) -> None:
     with pytest.raises(HostUnreachableError) as caught:
         resolve(tmp_path, text)
@@ -233,19 +252,35 @@ def test_own_commands_run_once_for_all_passes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("command", "answer"),
-    [("true", True), ("false", False), ("test -d /", True), ("[ -d / ]", True), ("! test -d /", False),
-     ("test -f /", False), ("test -d / && rm x", None), ("sh -c true", None), ("test -d '", None), ("",
-     None)],
-)  # fmt: skip
+    [
+        ("true", True),
+        ("false", False),
+        ("test -d /", True),
+        ("[ -d / ]", True),
+        ("! test -d /", False),
+        ("test -f /", False),
+        ("test -d / && rm x", None),
+        ("sh -c true", None),
+        ("test -d '", None),
+        ("", None),
+    ],
+)
 def test_harmless_commands(command: str, answer: bool | None) -> None:
     assert harmless_exec(command) is answer
 
 
 @pytest.mark.parametrize(
     ("text", "want"),
-    [("h", (None, "h", None)), ("u@h", ("u", "h", None)), ("u@h:22", ("u", "h", 22)), ("[::1]:22", (None, "::1", 22)),
-     ("ssh://u@h:22", ("u", "h", 22)), ("::1", (None, "::1", None)), ("u@dom@h", ("u@dom", "h", None))],
-)  # fmt: skip
+    [
+        ("h", (None, "h", None)),
+        ("u@h", ("u", "h", None)),
+        ("u@h:22", ("u", "h", 22)),
+        ("[::1]:22", (None, "::1", 22)),
+        ("ssh://u@h:22", ("u", "h", 22)),
+        ("::1", (None, "::1", None)),
+        ("u@dom@h", ("u@dom", "h", None)),
+    ],
+)
 def test_split_jump(text: str, want: tuple[str | None, str, int | None]) -> None:
     assert split_jump(text) == want
 

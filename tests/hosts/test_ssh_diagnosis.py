@@ -60,8 +60,15 @@ class Place:
         self.folder, self.port, self.host_key = folder, port, host_key
 
     def target(self, *lines: str, host: str = "box", no_agent: bool = True) -> SshTarget:
-        rows = ["HostName 127.0.0.1", f"Port {self.port}", "User root", f"UserKnownHostsFile {self.folder}/known_hosts",
-                "GlobalKnownHostsFile /dev/null", *(["IdentityAgent none"] if no_agent else []), *lines]  # fmt: skip
+        rows = [
+            "HostName 127.0.0.1",
+            f"Port {self.port}",
+            "User root",
+            f"UserKnownHostsFile {self.folder}/known_hosts",
+            "GlobalKnownHostsFile /dev/null",
+            *(["IdentityAgent none"] if no_agent else []),
+            *lines,
+        ]
         path = self.folder / "config"
         path.write_text(f"Host {host}\n" + "".join(f"  {r}\n" for r in rows))
         return resolve_target(host, config_paths=[path], include_dir=self.folder, local_user="nobody")

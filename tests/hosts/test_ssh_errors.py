@@ -20,32 +20,55 @@ from ddtop.hosts.ssh.diagnosis import agent_words, classify_ssh_error, explain_s
     [
         (TimeoutError(), "connect-timeout", HostLostError),
         (OSError(113, "No route to host"), "host-unreachable", HostLostError),
-        (OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1', 22), "
-                 "[Errno 111] Connect call failed"),
-         "refused-by-port", HostLostError),
+        (
+            OSError(
+                "Multiple exceptions: [Errno 111] Connect call failed ('::1', 22), "
+                "[Errno 111] Connect call failed"
+            ),
+            "refused-by-port",
+            HostLostError,
+        ),
         (ConnectionResetError(104, "reset"), "connection-dropped", HostLostError),
         (asyncssh.ConnectionLost("Connection lost"), "connection-dropped", HostLostError),
-        (asyncssh.DisconnectError(2, "Too many authentication failures"), "too-many-auth-failures",
-        HostUnreachableError),
-        (asyncssh.DisconnectError(2, "'utf-8' codec can't decode byte 0xff in position 1"),
-        "client-decode-error", HostLostError),
-        (asyncssh.KeyImportError("Passphrase must be specified to import encrypted private keys"),
-         "key-needs-passphrase-or-agent", HostUnreachableError),
-        (asyncssh.KeyEncryptionError("OpenSSH private key encryption requires bcrypt"),
-        "key-wrong-passphrase", HostUnreachableError),
+        (
+            asyncssh.DisconnectError(2, "Too many authentication failures"),
+            "too-many-auth-failures",
+            HostUnreachableError,
+        ),
+        (
+            asyncssh.DisconnectError(2, "'utf-8' codec can't decode byte 0xff in position 1"),
+            "client-decode-error",
+            HostLostError,
+        ),
+        (
+            asyncssh.KeyImportError("Passphrase must be specified to import encrypted private keys"),
+            "key-needs-passphrase-or-agent",
+            HostUnreachableError,
+        ),
+        (
+            asyncssh.KeyEncryptionError("OpenSSH private key encryption requires bcrypt"),
+            "key-wrong-passphrase",
+            HostUnreachableError,
+        ),
         (asyncssh.KeyExchangeFailed("No matching cipher"), "no-common-algorithm", HostUnreachableError),
         (asyncssh.ChannelOpenError(2, "Connection refused"), "refused-by-port", HostLostError),
         (asyncssh.ChannelOpenError(2, "open failed"), "max-sessions-reached", HostLostError),
         (asyncssh.HostKeyNotVerifiable("Host key is revoked"), "host-key-revoked", HostUnreachableError),
         (asyncssh.ChannelOpenError(4, "SSH connection closed"), "connection-dropped", HostLostError),
-        (FileNotFoundError(2, "No such file", "/x/known_hosts.gpu"), "known-hosts-missing",
-        HostUnreachableError),
+        (
+            FileNotFoundError(2, "No such file", "/x/known_hosts.gpu"),
+            "known-hosts-missing",
+            HostUnreachableError,
+        ),
         (FileNotFoundError(2, "No such file", "/x/id_gpu"), "identity-file-missing", HostUnreachableError),
-        (ExceptionGroup("g", [ValueError("x"), ConnectionRefusedError(111, "refused")]), "refused-by-port",
-        HostLostError),
+        (
+            ExceptionGroup("g", [ValueError("x"), ConnectionRefusedError(111, "refused")]),
+            "refused-by-port",
+            HostLostError,
+        ),
         (RuntimeError("odd"), "ssh-error", HostLostError),
     ],
-)  # fmt: skip
+)
 def test_errors_by_kind(error: BaseException, cause: str, kind: type) -> None:
     target = SshTarget(alias="ct200", hostname="10.0.0.5", user="root")
     fault = classify_ssh_error(error, target)

@@ -21,18 +21,24 @@ CASES = Path(__file__).parents[1] / "cases"
         ("ssh: connect to host gpu1 port 22: Connection timed out", "connect-timeout"),
         ("ssh: Could not resolve hostname gpu1: Name or service not known", "name-not-resolved"),
         ("ssh: connect to host gpu1 port 22: No route to host", "host-unreachable"),
-        ("Received disconnect from 10.0.0.5 port 22:2: Too many authentication failures",
-        "too-many-auth-failures"),
+        (
+            "Received disconnect from 10.0.0.5 port 22:2: Too many authentication failures",
+            "too-many-auth-failures",
+        ),
         ("No ED25519 host key is known for gpu1 and you have requested strict checking.", "host-key-unknown"),
         ("client_loop: send disconnect: Broken pipe", "connection-dropped"),
-        ("Unable to negotiate with 10.0.0.5 port 22: no matching host key type found. Their offer: ssh-rsa",
-        "no-common-algorithm"),
+        (
+            "Unable to negotiate with 10.0.0.5 port 22: no matching host key type found. Their offer: ssh-rsa",
+            "no-common-algorithm",
+        ),
         ("Timeout, server gpu1 not responding.", "connection-dropped"),
         ("kex_exchange_identification: read: Connection reset by peer", "login-throttled"),
         ("Permissions 0644 for '/home/u/.ssh/id' are too open.", "key-file-permissions"),
         ('Load key "/home/u/.ssh/id": invalid format', "key-format-invalid"),
-        ('sign_and_send_pubkey: signing failed for ED25519 "/k" from agent: agent refused operation',
-        "agent-refused"),
+        (
+            'sign_and_send_pubkey: signing failed for ED25519 "/k" from agent: agent refused operation',
+            "agent-refused",
+        ),
         ("Bad owner or permissions on /home/u/.ssh/config", "config-permissions"),
         ("sudo: a password is required", "sudo-needs-password"),
         ("bash: warning: setlocale: LC_ALL: cannot change locale (en_US.UTF-8)", "shell-noise"),
@@ -42,7 +48,7 @@ CASES = Path(__file__).parents[1] / "cases"
         ("channel 3: open failed: administratively prohibited: open failed", "forwarding-prohibited"),
         ("/home/u/.ssh/config: line 3: Bad configuration option: foo", "config-parse-error"),
     ],
-)  # fmt: skip
+)
 def test_what_ssh_prints(line: str, cause: str) -> None:
     hits = find_hits(f"debug1: something\n{line}\n")
     assert [(h.line, h.cause.cause) for h in hits] == [(2, cause)]

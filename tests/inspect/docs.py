@@ -20,16 +20,32 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "diagnosis.md"
 CASES = ROOT / "tests" / "cases"
 RESULT_CAUSES = (
-    "complete", "requests-failed-or-missing", "no-request-completed", "tokens-not-visible-to-client",
-    "chunks-counted-as-tokens", "last-line-truncated", "not-a-result",
-)  # fmt: skip
+    "complete",
+    "requests-failed-or-missing",
+    "no-request-completed",
+    "tokens-not-visible-to-client",
+    "chunks-counted-as-tokens",
+    "last-line-truncated",
+    "not-a-result",
+)
 EXAMPLES = (
     ("A server that did not start", "ddtop inspect log input.log", "B05-sglang-graph-capture-oom", "log", 14),
-    ("A unit: `systemctl show`, the journal and what `systemctl start` said, in one folder",
-     "ddtop inspect unit FOLDER", "E01-exec-203-start-returned-0", "unit", 14),
+    (
+        "A unit: `systemctl show`, the journal and what `systemctl start` said, in one folder",
+        "ddtop inspect unit FOLDER",
+        "E01-exec-203-start-returned-0",
+        "unit",
+        14,
+    ),
     ("GPUs", "ddtop inspect gpu input.csv", "A09-gpu-requires-reset-csv", "gpu", 16),
-    ("A model's folder, as a listing", "ddtop inspect model FOLDER", "G01-hf-cache-one-shard-incomplete", "model", 20),
-)  # fmt: skip
+    (
+        "A model's folder, as a listing",
+        "ddtop inspect model FOLDER",
+        "G01-hf-cache-one-shard-incomplete",
+        "model",
+        20,
+    ),
+)
 
 INTRO = """# Why: what ddtop knows of failures
 

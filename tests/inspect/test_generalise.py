@@ -55,8 +55,14 @@ def test_csv_in_any_order_without_units_and_without_head(path: Path, seed: int) 
     order = list(range(len(head)))
     random.Random(seed).shuffle(order)
     turned = [[r[i] for i in order] for r in (head, *rows)]
-    bare = [[c.removesuffix(u) for c in r for u in [next((u for u in (" W", " %", " MiB", " MHz") if c.endswith(u)), "")]]
-            for r in turned[1:]]  # fmt: skip
+    bare = [
+        [
+            c.removesuffix(u)
+            for c in r
+            for u in [next((u for u in (" W", " %", " MiB", " MHz") if c.endswith(u)), "")]
+        ]
+        for r in turned[1:]
+    ]
     command = (
         "nvidia-smi --query-gpu="
         + ",".join(field_name(c) for c in turned[0])
@@ -98,8 +104,12 @@ def test_eight_gpus_from_one() -> None:
 
 
 MODELS = [p for p in sorted(CASES.glob("G*")) if "reboot" not in p.name]
-NAMES = ((b"model-0", b"pytorch_model-0"), (b"model-Q4_K_M", b"Kimi-K2.6-UD-Q2_K_XL"), (b"model.safetensors-", b"consolidated-"),
-         (b"snapshots/842da379", b"snapshots/0123456789abcdef0123456789abcdef01234567"))  # fmt: skip
+NAMES = (
+    (b"model-0", b"pytorch_model-0"),
+    (b"model-Q4_K_M", b"Kimi-K2.6-UD-Q2_K_XL"),
+    (b"model.safetensors-", b"consolidated-"),
+    (b"snapshots/842da379", b"snapshots/0123456789abcdef0123456789abcdef01234567"),
+)
 
 
 @pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
@@ -107,8 +117,10 @@ def test_models_under_other_names_and_in_another_order(folder: Path) -> None:
     files = read_folder(folder)
     want = answer("model", files)
     for old, new in NAMES:
-        renamed = {n.replace(old.decode(), new.decode()): d.replace(old, new) if b"\0\0\0\0" not in d else d
-                   for n, d in files.items()}  # fmt: skip
+        renamed = {
+            n.replace(old.decode(), new.decode()): d.replace(old, new) if b"\0\0\0\0" not in d else d
+            for n, d in files.items()
+        }
         assert answer("model", renamed) == want, old
     if "input.lst" not in files:
         return

@@ -44,19 +44,24 @@ def test_the_kind_of_a_case_is_guessed(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("data: {\"choices\": []}\n\ndata: [DONE]\n", "sse"),
+        ('data: {"choices": []}\n\ndata: [DONE]\n', "sse"),
         (": ping\n\ndata: {}\n", "sse"),
         ("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {}\r\n", "sse"),
         ("ActiveState=failed\nSubState=failed\nResult=exit-code\n", "unit"),
-        ("Nov 30 06:00:00 h systemd[1]: x.service: Main process exited, code=exited, status=203/EXEC\n",
-        "unit"),
+        (
+            "Nov 30 06:00:00 h systemd[1]: x.service: Main process exited, code=exited, status=203/EXEC\n",
+            "unit",
+        ),
         ("[2026-11-30 06:24:15] server_args=ServerArgs(model_path='/m')\n", "log"),
         ("INFO 11-30 06:24:15 [api_server.py:1] vLLM API server version 0.33.0\n", "log"),
         ('{"MESSAGE": "hello", "__CURSOR": "s=1", "SYSLOG_IDENTIFIER": "python3"}\n', "log"),
         ('{"request_throughput": 1.0, "mean_ttft_ms": 5}', "results"),
         ("============ Serving Benchmark Result ============\nSuccessful requests: 5\n", "results"),
         ("f 100 m/config.json\nf 200 m/model-00001-of-00002.safetensors\n", "model"),
-        ("total 8\n-rw-r--r-- 1 u g 100 Nov 30 06:00 config.json\n-rw-r--r-- 1 u g 2000 Nov 30 06:00 model.safetensors\n", "model"),
+        (
+            "total 8\n-rw-r--r-- 1 u g 100 Nov 30 06:00 config.json\n-rw-r--r-- 1 u g 2000 Nov 30 06:00 model.safetensors\n",
+            "model",
+        ),
         ("Host gpu1\n  HostName 10.0.0.5\n  User root\n", "ssh"),
         ("ssh: connect to host gpu1 port 22: Connection refused\n", "ssh"),
         ("index, name, power.draw [W]\n0, NVIDIA H200, 5 W\n", "gpu"),
@@ -64,7 +69,7 @@ def test_the_kind_of_a_case_is_guessed(folder: Path) -> None:
         ("", None),
         ("\x00\x01\x02" * 500, None),
     ],
-)  # fmt: skip
+)
 def test_kinds_by_form(text: str, kind: str | None) -> None:
     assert guess_text(text.encode()) == kind
 
@@ -141,8 +146,9 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert code == 0 and json.loads(out)["kind"] == "gpu"
 
 
-def test_a_host_name_against_the_users_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                              capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+def test_a_host_name_against_the_users_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "config").write_text(
         "Host ct200\n  HostName 10.0.0.5\n  User root\n  ProxyJump bastion\n"
@@ -197,10 +203,17 @@ def test_a_1_mb_line_takes_no_time() -> None:
 @settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from([None, "gpu", "model", "ssh"]),
-    st.sampled_from([p for f in OURS for p in sorted(f.rglob("*")) if p.is_file() and p.name not in {"expect.toml", "source.txt"}]),
+    st.sampled_from(
+        [
+            p
+            for f in OURS
+            for p in sorted(f.rglob("*"))
+            if p.is_file() and p.name not in {"expect.toml", "source.txt"}
+        ]
+    ),
     st.lists(st.tuples(st.integers(0, 4000), st.binary(max_size=5)), max_size=6),
     st.integers(0, 3000),
-)  # fmt: skip
+)
 def test_mutated_inputs_are_judged_or_refused_in_words(
     kind: str | None, path: Path, edits: list[tuple[int, bytes]], cut: int
 ) -> None:
@@ -219,8 +232,10 @@ def test_mutated_inputs_are_judged_or_refused_in_words(
 
 
 def test_a_metrics_page_is_no_start_that_goes_on() -> None:
-    page = b'vllm:num_requests_running{engine="0"} 4.0\nvllm:spec_decode_num_drafts_total{engine="0"} 100.0\n' \
-        b'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 150.0\n'  # fmt: skip
+    page = (
+        b'vllm:num_requests_running{engine="0"} 4.0\nvllm:spec_decode_num_drafts_total{engine="0"} 100.0\n'
+        b'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 150.0\n'
+    )
     got = inspect_files("log", {"input.txt": page})
     assert (got["verdict"], got["accept_len"], got["running"]) == ("ok", 2.5, 4)
 

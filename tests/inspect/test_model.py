@@ -66,8 +66,10 @@ def test_paths_with_blanks_and_links() -> None:
 
 
 def test_a_short_copy_is_found_by_the_source() -> None:
-    got = judge(input__lst=FIND + "f 12 model/model-00002-of-00003.safetensors\n",
-                source__lst="f 6300000000 model-00002-of-00003.safetensors\n")  # fmt: skip
+    got = judge(
+        input__lst=FIND + "f 12 model/model-00002-of-00003.safetensors\n",
+        source__lst="f 6300000000 model-00002-of-00003.safetensors\n",
+    )
     assert (got["cause"], got["truncated"]) == ("shard-truncated", ["model-00002-of-00003.safetensors"])
     assert got["missing_bytes"] == 6300000000 - 12
 
@@ -86,8 +88,13 @@ def test_a_listing_that_grows_is_a_copy_in_progress() -> None:
     assert (got["verdict"], got["cause"], got["grown_bytes"]) == ("staging", "copy-in-progress", 6299999900)
 
 
-@pytest.mark.parametrize("line", ["  12,345,678,901  45%  812.34MB/s    0:01:23 (xfr#3, to-chk=160/163)",
-                                  "Fetching 17 files:  29%|##9       | 5/17 [01:12<02:53, 14.4s/it]"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  12,345,678,901  45%  812.34MB/s    0:01:23 (xfr#3, to-chk=160/163)",
+        "Fetching 17 files:  29%|##9       | 5/17 [01:12<02:53, 14.4s/it]",
+    ],
+)
 def test_progress_of_a_copy(line: str) -> None:
     got = judge(input__lst=FIND, rsync__txt=line)
     assert (got["verdict"], got["percent"]) == ("staging", 45 if "45%" in line else 29)
@@ -112,24 +119,38 @@ results dir: 14 files
 @pytest.mark.parametrize(
     ("up", "model", "copy", "want"),
     [
-        ("up 3 min", "No such file or directory", "163 shards, 52 GB", ("restage-needed",
-        "tmpfs-lost-by-reboot", "copy-from-persistent")),
+        (
+            "up 3 min",
+            "No such file or directory",
+            "163 shards, 52 GB",
+            ("restage-needed", "tmpfs-lost-by-reboot", "copy-from-persistent"),
+        ),
         ("up 3 min", "MISSING", "none", ("restage-needed", "tmpfs-lost-by-reboot", "download")),
-        ("up 3 min", "MISSING", "metadata only, 2 files", ("restage-needed", "tmpfs-lost-by-reboot",
-        "download")),
-        ("up 41 days, 3:12", "MISSING", "163 shards", ("restage-needed", "model-absent",
-        "copy-from-persistent")),
+        (
+            "up 3 min",
+            "MISSING",
+            "metadata only, 2 files",
+            ("restage-needed", "tmpfs-lost-by-reboot", "download"),
+        ),
+        (
+            "up 41 days, 3:12",
+            "MISSING",
+            "163 shards",
+            ("restage-needed", "model-absent", "copy-from-persistent"),
+        ),
         ("up 41 days, 3:12", "1100 bytes", "163 shards", ("complete", "model-still-staged", "start-service")),
     ],
-)  # fmt: skip
+)
 def test_probes(up: str, model: str, copy: str, want: tuple[str, str, str]) -> None:
     got = judge(probe__txt=PROBE.format(up=up, model=model, copy=copy))
     assert (got["verdict"], got["cause"], got["next_action"]) == want
     assert got["download_needed"] is (want[2] == "download") and got["evidence"]
 
 
-@pytest.mark.parametrize(("text", "want"), [("uptime_s=212", 212), ("06:24 up 3 min, 1 user", 180), ("up 2 days, 1:30", 178200),
-                                            ("nothing", None)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("uptime_s=212", 212), ("06:24 up 3 min, 1 user", 180), ("up 2 days, 1:30", 178200), ("nothing", None)],
+)
 def test_uptime(text: str, want: float | None) -> None:
     assert uptime_s(text) == want
 

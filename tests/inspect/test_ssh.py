@@ -58,9 +58,15 @@ def test_files_may_not_leave_their_folder(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "want"),
-    [("Host a\n", "a"), ("Host *\nHost b c\n", "b"), ("Host *.x !y\nHost = z\n", "z"), ("Match host m\n", "m"),
-     ("CanonicalDomains d.net\nHost q.d.net\n", "q"), ("# nothing\n", None)],
-)  # fmt: skip
+    [
+        ("Host a\n", "a"),
+        ("Host *\nHost b c\n", "b"),
+        ("Host *.x !y\nHost = z\n", "z"),
+        ("Match host m\n", "m"),
+        ("CanonicalDomains d.net\nHost q.d.net\n", "q"),
+        ("# nothing\n", None),
+    ],
+)
 def test_the_host_a_config_is_about(text: str, want: str | None) -> None:
     assert default_query(text) == want
 
@@ -68,20 +74,36 @@ def test_the_host_a_config_is_about(text: str, want: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "verdict", "cause", "severity"),
     [
-        ("Host key verification failed.\nNo ED25519 host key is known for gpu1 and you have requested strict checking.",
-         "refused", "host-key-unknown", "error"),
-        ("PermissionDenied code=14: Permission denied for user root on host 127.0.0.1", "refused",
-        "permission-denied", "error"),
-        ("KeyImportError: Passphrase must be specified to import encrypted private keys", "refused",
-         "key-needs-passphrase-or-agent", "error"),
+        (
+            "Host key verification failed.\nNo ED25519 host key is known for gpu1 and you have requested strict checking.",
+            "refused",
+            "host-key-unknown",
+            "error",
+        ),
+        (
+            "PermissionDenied code=14: Permission denied for user root on host 127.0.0.1",
+            "refused",
+            "permission-denied",
+            "error",
+        ),
+        (
+            "KeyImportError: Passphrase must be specified to import encrypted private keys",
+            "refused",
+            "key-needs-passphrase-or-agent",
+            "error",
+        ),
         ("ok\nChannelOpenError code=2 open failed", "degraded", "max-sessions-reached", "warn"),
-        ("direct-tcpip to 127.0.0.1:30000\nChannelOpenError code=1 open failed", "degraded",
-        "forwarding-prohibited", "warn"),
+        (
+            "direct-tcpip to 127.0.0.1:30000\nChannelOpenError code=1 open failed",
+            "degraded",
+            "forwarding-prohibited",
+            "warn",
+        ),
         ("ConnectionLost: Connection lost", "disconnected", "connection-dropped", "error"),
         ("client_loop: send disconnect: Broken pipe", "disconnected", "connection-dropped", "error"),
         ("ssh: connect to host gpu1 port 22: Connection refused", "refused", "refused-by-port", "error"),
     ],
-)  # fmt: skip
+)
 def test_texts(text: str, verdict: str, cause: str, severity: str) -> None:
     got = judge(input__txt=text)
     assert (got["verdict"], got["cause"], got["severity"]) == (verdict, cause, severity)

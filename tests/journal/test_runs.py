@@ -220,7 +220,20 @@ def test_history_is_rebuilt_from_the_recordings() -> None:
                 )
             ]
         )
-        apply(other, ev.AlertRaised(at_s=2.0, mono_s=2.0, alert_id="a", title="t", verdict="failed", cause="c", cause_text="", kind="bug", advice=""))  # fmt: skip
+        apply(
+            other,
+            ev.AlertRaised(
+                at_s=2.0,
+                mono_s=2.0,
+                alert_id="a",
+                title="t",
+                verdict="failed",
+                cause="c",
+                cause_text="",
+                kind="bug",
+                advice="",
+            ),
+        )
         history.learn(other)
         assert history.cause_seen("ct200", "c") is not None
         problems = history.rebuild()

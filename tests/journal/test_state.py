@@ -171,9 +171,16 @@ def test_proposed_steps_stand_until_answered() -> None:
     state = fold([plan])
     assert state.proposed is plan
     taken = ev.StepTaken(
-        at_s=2.0, mono_s=2.0, plan_id="p1", step_id="1", action="stage", title="t", reason="r", by="v",
+        at_s=2.0,
+        mono_s=2.0,
+        plan_id="p1",
+        step_id="1",
+        action="stage",
+        title="t",
+        reason="r",
+        by="v",
         state="started",
-    )  # fmt: skip
+    )
     apply(state, taken)
     assert state.proposed is None and state.steps["p1", "1"].ended_at_s is None
 

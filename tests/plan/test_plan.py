@@ -92,9 +92,17 @@ def test_the_two_users_plans_are_complete() -> None:
     ]
     assert cells[1].launch.argv == () and cells[1].spec.tp == 8
     assert cells[1].bench.argv == (
-        "python3", "/root/bench_ddtree_matrix.py", "--context", "0", "--concurrency", "8", "--port", "30000",
-        "--out", "{result}",
-    )  # fmt: skip
+        "python3",
+        "/root/bench_ddtree_matrix.py",
+        "--context",
+        "0",
+        "--concurrency",
+        "8",
+        "--port",
+        "30000",
+        "--out",
+        "{result}",
+    )
     assert cells[1].bench.metrics["output_tok_s"] == "mean:results[*].tok_s"
 
 
@@ -111,8 +119,10 @@ def test_the_designs_second_example_parses_as_written() -> None:
     plan, _ = check_plan(Path(__file__).with_name("example_b300.toml"))
     cells = expand(plan)
     assert [(c.spec.config, c.spec.workload, c.spec.output_tokens) for c in cells] == [
-        ("b16", "bench", 0), ("b32", "bench", 0), ("b64", "bench", 0),
-    ]  # fmt: skip
+        ("b16", "bench", 0),
+        ("b32", "bench", 0),
+        ("b64", "bench", 0),
+    ]
     assert cells[0].launch.timeout_s == 1000 and cells[0].launch.unit == "kimi.service"
 
 
@@ -219,7 +229,7 @@ def test_overrides_of_one_configuration() -> None:
         'auto = {}\n[configs.vllm]\nengine = "vllm"\nport = 8000\nunit = "v.service"\nstop_units = ["x.service"]\n'
         'command = ["vllm", "serve", "{model.path}", "--port", "{port}", "-tp", "{tp}", "{who}"]\n'
         'env = { B = "{config}" }\nset = { who = "me" }\n[configs.x]\ncwd = "/srv"\nargs = ["-x"]\n[configs]',
-    ).replace("[configs]\n\"b", "\"b")  # fmt: skip
+    ).replace('[configs]\n"b', '"b')
     text = text.replace('engine = "sglang"', 'engine = "sglang"\nenv = { A = "1", B = "2" }')
     text = re.sub(r'"b\{budget\}" = .*\n', "", text).replace('"b16"', '"vllm"')
     cells = expand(parse_plan(text)[0])
@@ -244,8 +254,11 @@ def test_prompts_from_a_file_beside_the_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(SMALL.replace('prompts = ["Fibonacci"]', 'prompts_file = "p.jsonl"'))
     plan, _ = check_plan(tmp_path / "plan.toml")
     assert plan.workloads[0].prompts == (
-        "one", "two", {"prompt": "three", "output_tokens": 5}, {"messages": [{"role": "user", "content": "four"}]},
-    )  # fmt: skip
+        "one",
+        "two",
+        {"prompt": "three", "output_tokens": 5},
+        {"messages": [{"role": "user", "content": "four"}]},
+    )
     assert expand(plan)[0].bench.load["prompts"][0] == "one"
     base = SMALL.replace('prompts = ["Fibonacci"]', 'prompts_file = "p.jsonl"')
     (tmp_path / "p.jsonl").write_text('"one"\nnonsense\n')
@@ -262,8 +275,16 @@ def test_prompts_from_a_file_beside_the_plan(tmp_path: Path) -> None:
 
 WRONG: list[tuple[str, str, str]] = [
     ("[matrix]", "[matrx]", "line 12: matrx: is not a key ddtop knows; did you mean `matrix`?"),
-    ("concurrency =", "concurency =", "line 14: matrix.concurency: is not a key ddtop knows; did you mean `concurrency`?"),
-    ('kind = "systemd"', 'kind = "sytemd"', 'line 5: service.kind: found "sytemd"; did you mean `systemd`? allowed: systemd, process'),
+    (
+        "concurrency =",
+        "concurency =",
+        "line 14: matrix.concurency: is not a key ddtop knows; did you mean `concurrency`?",
+    ),
+    (
+        'kind = "systemd"',
+        'kind = "sytemd"',
+        'line 5: service.kind: found "sytemd"; did you mean `systemd`? allowed: systemd, process',
+    ),
     ('kind = "systemd"', "", "service.kind: is missing; one of: systemd"),
     ('engine = "sglang"', 'engine = "SGLang"', "did you mean `sglang`?"),
     ("tp = [1, 2]", "tp = [0]", "line 13: matrix.tp[0]: found 0; allowed: whole numbers from 1 to 1024"),
@@ -273,30 +294,62 @@ WRONG: list[tuple[str, str, str]] = [
     ("tp = [1, 2]", "tp = [1, 1]", "matrix.tp[1]: 1 stands twice"),
     ("[256, 1024]", "[-5]", "line 19: workload[0].output_tokens[0]: found -5; allowed: whole numbers from 1"),
     ("concurrency = [1, 8]", "repeats = 0", "matrix.repeats: found 0"),
-    ("concurrency = [1, 8]", "repeats = 999\ncontext = [1, 2, 3]", "makes 35964 cells; allowed: at most 20000"),
-    ('baseline = "b16"', 'baseline = "b61"', 'matrix.baseline: names "b61", which is no configuration; did you mean `b16`? allowed: auto, b8, b16'),
+    (
+        "concurrency = [1, 8]",
+        "repeats = 999\ncontext = [1, 2, 3]",
+        "makes 35964 cells; allowed: at most 20000",
+    ),
+    (
+        'baseline = "b16"',
+        'baseline = "b61"',
+        'matrix.baseline: names "b61", which is no configuration; did you mean `b16`? allowed: auto, b8, b16',
+    ),
     ('baseline = "b16"', 'skip = [{ config = "b9", reason = "x" }]', "matrix.skip[0].config: names"),
     ('baseline = "b16"', 'skip = [{ config = "b8" }]', "matrix.skip[0].reason: is missing"),
     ('baseline = "b16"', 'skip = [{ reason = "x" }]', "would skip every cell"),
     ('baseline = "b16"', 'skip = [{ tp = [1, 2], reason = "x" }]', "skips every cell"),
     ('"b{budget}"', '"b{buget}"', "has the unknown placeholder {buget}; did you mean {budget}?"),
     ('"b{budget}"', '"b {budget}"', 'makes the name "b 8"; allowed: letters, digits'),
-    ('"--budget", "{budget}"', '"--budget", "{buget}"', "has the unknown placeholder {buget}; did you mean {budget}? allowed here: {model.path}"),
+    (
+        '"--budget", "{budget}"',
+        '"--budget", "{buget}"',
+        "has the unknown placeholder {buget}; did you mean {budget}? allowed here: {model.path}",
+    ),
     ('"--budget", "{budget}"', '"--budget", "8"', "b16 and b8 reach the server exactly alike"),
-    ('"--tp", "{tp}"', '"--tp", "{pt}"', 'line 8: service.command[6]: has the unknown placeholder {pt}; did you mean {port}?'),
-    ('"--tp", "{tp}"', '"--topk", "{budget}", "{tp}"', "auto has no value for {budget}, which service.command[6] needs; set = { budget = … }"),
+    (
+        '"--tp", "{tp}"',
+        '"--tp", "{pt}"',
+        "line 8: service.command[6]: has the unknown placeholder {pt}; did you mean {port}?",
+    ),
+    (
+        '"--tp", "{tp}"',
+        '"--topk", "{budget}", "{tp}"',
+        "auto has no value for {budget}, which service.command[6] needs; set = { budget = … }",
+    ),
     ("[8, 16]", "[8, 8]", "makes b8 twice"),
-    ("[8, 16]", "8", "configs.\"b{budget}\".for.budget: found 8; allowed: a list"),
+    ("[8, 16]", "8", 'configs."b{budget}".for.budget: found 8; allowed: a list'),
     ("[8, 16]", "[]", "found []"),
     ("budget = [8, 16]", "tp = [8, 16]", "is the name of a placeholder that ddtop fills in"),
-    ('args = ["--budget", "{budget}"]', 'args = "--budget {budget}"', "a list of strings: one string for each argument, there is no shell"),
+    (
+        'args = ["--budget", "{budget}"]',
+        'args = "--budget {budget}"',
+        "a list of strings: one string for each argument, there is no shell",
+    ),
     ('args = ["--budget", "{budget}"]', "args = [8]", 'found 8; allowed: a string (numbers in quotes: "8")'),
     ("command = [", "timeout = [", "service.timeout: is not a key ddtop knows; did you mean `timeout_s`?"),
     ('unit = "s.service"', 'unit = "s"', "ends in its type: s.service"),
     ('unit = "s.service"', 'unit = "s x.service"', "allowed: a unit's name"),
-    ('unit = "s.service"', 'unit = "s.service"\nport = 70000', "found 70000; allowed: a whole number from 1 to 65535"),
+    (
+        'unit = "s.service"',
+        'unit = "s.service"\nport = 70000',
+        "found 70000; allowed: a whole number from 1 to 65535",
+    ),
     ('unit = "s.service"', 'unit = "s.service"\nconfigure = ["x"]', 'is not used by kind = "systemd"'),
-    ('unit = "s.service"', 'unit = "s.service"\nenv = { "A B" = "1" }', "is no name of an environment variable"),
+    (
+        'unit = "s.service"',
+        'unit = "s.service"\nenv = { "A B" = "1" }',
+        "is no name of an environment variable",
+    ),
     ('path = "/m"', 'path = "m"', 'line 3: model.path: found "m"; allowed: an absolute path on the host'),
     ('path = "/m"', 'path = "/m"\nsources = ["hf:Qwen"]', "allowed: hf:org/name or hf:org/name@revision"),
     ('path = "/m"', 'path = "/m"\nsources = ["/m/"]', "is the place it would be copied to"),
@@ -309,20 +362,36 @@ WRONG: list[tuple[str, str, str]] = [
     ('name = "small"', "", "name: is missing; a name for this sweep"),
     ('name = "small"', 'name = "../x"', 'line 1: name: found "../x"'),
     ('name = "small"', 'name = "small"\nhost = 5', "line 2: host: found 5"),
-    ('name = "small"', 'name = "small"\n[policy]\nconfig = "retry-once"', "never a retry: the arguments would still be wrong"),
+    (
+        'name = "small"',
+        'name = "small"\n[policy]\nconfig = "retry-once"',
+        "never a retry: the arguments would still be wrong",
+    ),
     ('name = "small"', 'name = "small"\n[policy]\nforeign = "wait"', "wait-<N>min-then-stop"),
     ('name = "small"', 'name = "small"\n[policy]\nanswer_s = -1', "policy.answer_s: found -1"),
     ('name = "small"', 'name = "small"\n[notify]\ncommand = ["x", "{titel}"]', "did you mean {title}?"),
-    ('name = "small"', 'name = "small"\n[notify]\nwebhook_env = "https://hooks.example/T0/s3cret"', 'found "a URL"'),
-    ('name = "small"', 'name = "small"\n[sampling]\nextra_body = { max_tokens = 5 }', "is set by ddtop itself"),
+    (
+        'name = "small"',
+        'name = "small"\n[notify]\nwebhook_env = "https://hooks.example/T0/s3cret"',
+        'found "a URL"',
+    ),
+    (
+        'name = "small"',
+        'name = "small"\n[sampling]\nextra_body = { max_tokens = 5 }',
+        "is set by ddtop itself",
+    ),
     ('name = "small"', 'name = "small"\n[sampling]\nextra_body = { t = 1979-05-27 }', "holds a date or time"),
     ('name = "small"', 'name = "small"\n[sampling]\ntemperature = nan', "sampling.temperature: found NaN"),
-    ('name = "small"', 'name = "small"\n[bench]\nargv = ["x"]', 'bench.argv: is not used by kind = "builtin"'),
+    (
+        'name = "small"',
+        'name = "small"\n[bench]\nargv = ["x"]',
+        'bench.argv: is not used by kind = "builtin"',
+    ),
     ('name = "small"', 'name = "small"\n[bench]\nkind = "command"', "bench.argv: is missing"),
     ('name = "small"', 'name = "small"\n[bench]\nslo = { ttft = 5 }', "did you mean `ttft_ms`?"),
     ('name = "small"', 'name = "small"\n[record]\nlog_mib = 0', "record.log_mib: found 0"),
     ('name = "small"', 'name = "small"\nmodel = 5\n[x]', "model"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

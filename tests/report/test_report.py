@@ -64,11 +64,17 @@ def full() -> State:
     events += [
         *restart(clock, "b15", "at-2", ready=False),
         ev.StepTaken(
-            **clock(), plan_id="p", step_id="1", action="restart", title="restart b15", reason="it failed",
-            by="policy", state="done",
+            **clock(),
+            plan_id="p",
+            step_id="1",
+            action="restart",
+            title="restart b15",
+            reason="it failed",
+            by="policy",
+            state="done",
         ),
         ev.AlertResolved(**clock(), alert_id="al-1", how="retry", by="policy"),
-    ]  # fmt: skip
+    ]
     for cell in cells:
         if cell.config == "b8":
             events.append(
@@ -114,9 +120,20 @@ def test_json_is_as_the_design_says() -> None:
     ]
     cell = next(c for c in again["cells"] if c["id"] == "b15-8-1")
     assert {
-        "id", "config", "tp", "workload", "concurrency", "context", "output_tokens", "repeat", "state", "validity",
-        "reasons", "metrics", "attempts",
-    } <= set(cell)  # fmt: skip
+        "id",
+        "config",
+        "tp",
+        "workload",
+        "concurrency",
+        "context",
+        "output_tokens",
+        "repeat",
+        "state",
+        "validity",
+        "reasons",
+        "metrics",
+        "attempts",
+    } <= set(cell)
     assert cell["metrics"]["ttft_ms"] == {"p50": 12.0} and cell["reasons"] == ["thermal-cap"]
     assert [a["attempt"] for a in cell["attempts"]] == [1, 2] and cell["attempts"][0]["seconds"] == 30.0
     first, failed = again["restarts"]
@@ -128,7 +145,17 @@ def test_json_is_as_the_design_says() -> None:
         first["generation"]["id"] == "inv-2" and failed["verdict"] == "failed" and failed["ready_s"] is None
     )
     (alert,) = again["alerts"]
-    assert {"kind", "verdict", "cause", "advice", "fault_seen_s", "raised_s", "resolved_s", "resolved_by", "evidence"} <= set(alert)  # fmt: skip
+    assert {
+        "kind",
+        "verdict",
+        "cause",
+        "advice",
+        "fault_seen_s",
+        "raised_s",
+        "resolved_s",
+        "resolved_by",
+        "evidence",
+    } <= set(alert)
     assert alert["kind"] == "transient" and alert["fault_seen_s"] == 0.4 and alert["resolved_by"] == "policy"
     assert 0 < alert["raised_s"] < alert["resolved_s"] and alert["evidence"][0]["cursor"] == "s=1"
     (step,) = again["steps"]
@@ -152,8 +179,11 @@ def test_csv_has_one_row_for_each_cell() -> None:
     assert len(rows) == 12
     row = next(r for r in rows if r["id"] == "b15-8-1")
     assert (row["output_tok_s"], row["ttft_ms.p50"], row["validity"], row["reasons"]) == (
-        "300.5", "12", "SUSPECT", "thermal-cap",
-    )  # fmt: skip
+        "300.5",
+        "12",
+        "SUSPECT",
+        "thermal-cap",
+    )
     broken = next(r for r in rows if r["config"] == "b8")
     assert broken["output_tok_s"] == "" and broken["state"] == "broken" and broken["speedup"] == ""
     base = [float(r["output_tok_s"]) for r in rows if r["config"] == "auto" and r["concurrency"] == "1"]

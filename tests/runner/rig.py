@@ -110,8 +110,12 @@ class Rig:
         """Starts the machine's SSH server; returns its port."""
         self.server = subprocess.Popen(
             [sys.executable, "-m", "ddtop.demo.server", str(self.world.root), "keep", str(port)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=REPO,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            cwd=REPO,
+        )
         assert self.server.stdout is not None
         self.ssh_port = int(self.server.stdout.readline())
         if not port:
@@ -149,25 +153,57 @@ class Rig:
     # ---- plans and runners
 
     def plan(
-        self, configs: str = "a = {}", *, name: str = "rig", tokens: str = "[8]", requests: int = 2, answer_s: float = 60,
-        policy: str = "", bench: str = "", tail: str = "", step_s: float = 0.01, baseline: str = "a",
-    ) -> str:  # fmt: skip
+        self,
+        configs: str = "a = {}",
+        *,
+        name: str = "rig",
+        tokens: str = "[8]",
+        requests: int = 2,
+        answer_s: float = 60,
+        policy: str = "",
+        bench: str = "",
+        tail: str = "",
+        step_s: float = 0.01,
+        baseline: str = "a",
+    ) -> str:
         """A plan of one workload; each configuration costs about a second to start."""
         return PLAN.format(
-            name=name, root=self.world.root, port=self.port, configs=configs, tokens=tokens, requests=requests,
-            answer_s=answer_s, policy=policy, bench=bench, tail=tail, step_s=step_s, baseline=baseline,
-        )  # fmt: skip
+            name=name,
+            root=self.world.root,
+            port=self.port,
+            configs=configs,
+            tokens=tokens,
+            requests=requests,
+            answer_s=answer_s,
+            policy=policy,
+            bench=bench,
+            tail=tail,
+            step_s=step_s,
+            baseline=baseline,
+        )
 
     def start(
-        self, plan: str | None, *, recording: Path | None = None, attended: bool = False, leave_running: bool = False,
-        env: Mapping[str, str] | None = None, patch: Mapping[str, Any] | None = None, wrap: tuple[str, ...] = (),
-    ) -> Runner:  # fmt: skip
+        self,
+        plan: str | None,
+        *,
+        recording: Path | None = None,
+        attended: bool = False,
+        leave_running: bool = False,
+        env: Mapping[str, str] | None = None,
+        patch: Mapping[str, Any] | None = None,
+        wrap: tuple[str, ...] = (),
+    ) -> Runner:
         """A runner process. `patch`: constants of ddtop to set in it; `wrap`: argv to go before it."""
         checked = parse_plan(plan)[0] if plan is not None else None
         options = RunOptions(
-            host="demo", plan=checked, record=recording or self.recording, attended=attended, ssh_config=self.world.ssh_config,
-            leave_running=leave_running, simulated=True,
-        )  # fmt: skip
+            host="demo",
+            plan=checked,
+            record=recording or self.recording,
+            attended=attended,
+            ssh_config=self.world.ssh_config,
+            leave_running=leave_running,
+            simulated=True,
+        )
         runner = Runner(self, options, env or {}, {**QUICK, **(patch or {})}, wrap)
         self.runners.append(runner)
         return runner
@@ -177,8 +213,13 @@ class Runner:
     """One runner process, and what its recording says."""
 
     def __init__(
-        self, rig: Rig, options: RunOptions, env: Mapping[str, str], patch: Mapping[str, Any], wrap: tuple[str, ...]
-    ) -> None:  # fmt: skip
+        self,
+        rig: Rig,
+        options: RunOptions,
+        env: Mapping[str, str],
+        patch: Mapping[str, Any],
+        wrap: tuple[str, ...],
+    ) -> None:
         assert options.record is not None
         self.rig = rig
         self.recording = options.record
@@ -186,9 +227,14 @@ class Runner:
         argv = [*wrap, sys.executable, "-c", PATCHED, json.dumps(dict(patch)), _pack(options)]
         with self.out.open("wb") as out:
             self.process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd=REPO,
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                cwd=REPO,
                 env={**os.environ, "DDTOP_HOME": str(rig.home), "PYTHONPATH": str(REPO), **env},
-            )  # fmt: skip
+            )
         self._state, self._seq = State(), 0
         self._events: list[Event] = []
 
@@ -292,7 +338,15 @@ class Runner:
                 with contextlib.suppress(DdtopError):
                     self.send(Attend, viewer=name, leaving=True)
 
-    def send(self, kind: type[Command], *, viewer: str = "anna", at_s: float | None = None, ident: str = "", **args: Any) -> str:  # fmt: skip
+    def send(
+        self,
+        kind: type[Command],
+        *,
+        viewer: str = "anna",
+        at_s: float | None = None,
+        ident: str = "",
+        **args: Any,
+    ) -> str:
         """Puts a command into the recording as a dashboard does; returns its id."""
         ident = ident or secrets.token_hex(6)
         append_command(
@@ -305,8 +359,9 @@ class Runner:
         ident = self.send(kind, **args)
         found: CommandSeen = self.until(
             lambda state: next((c for c in reversed(state.commands) if c.command_id == ident), None),
-            f"answer to {kind.__name__}", 15,
-        )  # fmt: skip
+            f"answer to {kind.__name__}",
+            15,
+        )
         return found
 
     def obeyed(self, kind: type[Command], **args: Any) -> CommandSeen:

@@ -122,9 +122,17 @@ def test_hooks_that_fail_cost_the_run_nothing(rig: Rig, hook: Hook) -> None:
 
 def alert(ident: str, cause: str = "it failed") -> AlertRaised:
     return AlertRaised(
-        at_s=1.0, mono_s=1.0, host="ct200", alert_id=ident, title="NOT STARTING?", verdict="failed", cause="x",
-        cause_text=cause, kind="bug", advice="look",
-    )  # fmt: skip
+        at_s=1.0,
+        mono_s=1.0,
+        host="ct200",
+        alert_id=ident,
+        title="NOT STARTING?",
+        verdict="failed",
+        cause="x",
+        cause_text=cause,
+        kind="bug",
+        advice="look",
+    )
 
 
 async def sent(notifier: Notifier, seconds: float = 0.2) -> list[str]:

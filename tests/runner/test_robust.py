@@ -279,8 +279,14 @@ class Clock:
 def made(clock: Clock) -> tuple[CommandHandler, Requests, list[ev.Event]]:
     seen: list[ev.Event] = []
     ctx = SweepContext(
-        run_id="r", host_name="h", sink=seen.append, state=State(), sweep=None, wall=lambda: clock.wall, mono=lambda: clock.mono
-    )  # fmt: skip
+        run_id="r",
+        host_name="h",
+        sink=seen.append,
+        state=State(),
+        sweep=None,
+        wall=lambda: clock.wall,
+        mono=lambda: clock.mono,
+    )
     requests = Requests()
     return CommandHandler(ctx, requests, lambda: None), requests, seen
 

@@ -121,14 +121,34 @@ def test_a_runner_that_ends_at_once_says_why(tmp_path: Path) -> None:
 def test_options_survive_the_way_to_the_process(tmp_path: Path) -> None:
     plan, _ = parse_plan(plan_text("x"))
     options = RunOptions(
-        host="ct200", plan=plan, record=tmp_path / "r.ddtop", attended=True, leave_running=True, ssh_config=tmp_path / "c",
-        host_dir="/x", simulated=True,
-    )  # fmt: skip
+        host="ct200",
+        plan=plan,
+        record=tmp_path / "r.ddtop",
+        attended=True,
+        leave_running=True,
+        ssh_config=tmp_path / "c",
+        host_dir="/x",
+        simulated=True,
+    )
     back = _unpack(_pack(options))
     assert back.plan is not None and back.plan.name == "x" and back.plan.configs == plan.configs
-    assert (back.host, back.record, back.attended, back.leave_running, back.ssh_config, back.host_dir, back.simulated) == (
-        "ct200", tmp_path / "r.ddtop", True, True, tmp_path / "c", "/x", True,
-    )  # fmt: skip
+    assert (
+        back.host,
+        back.record,
+        back.attended,
+        back.leave_running,
+        back.ssh_config,
+        back.host_dir,
+        back.simulated,
+    ) == (
+        "ct200",
+        tmp_path / "r.ddtop",
+        True,
+        True,
+        tmp_path / "c",
+        "/x",
+        True,
+    )
 
 
 def test_the_runner_never_loads_textual() -> None:

@@ -33,8 +33,11 @@ def test_the_three_kinds_of_message() -> None:
         "\n".join([line("text"), line(list(b"bar\rend")), line(list(b"\xe2\x96(x)")), line(None)]).encode()
     )
     assert [(e.text, e.message_type, e.invalid_utf8) for e in found] == [
-        ("text", "str", False), ("bar\rend", "bytes", False), ("�(x)", "bytes", True), (None, "null", False),
-    ]  # fmt: skip
+        ("text", "str", False),
+        ("bar\rend", "bytes", False),
+        ("�(x)", "bytes", True),
+        (None, "null", False),
+    ]
     first = found[0]
     assert (first.realtime_s, first.monotonic_s, first.pid, first.unit, first.priority) == (
         1796020784.78176,
@@ -76,9 +79,17 @@ def test_a_cut_or_foreign_line_is_left_out() -> None:
 
 
 def test_split_lines_are_joined_per_process() -> None:
-    entries = parse_journal_json("\n".join([
-        line("A" * 10, _LINE_BREAK="line-max"), line("other", _PID="9"), line("B"), line("C", _LINE_BREAK="line-max"), line(None),
-    ]).encode())  # fmt: skip
+    entries = parse_journal_json(
+        "\n".join(
+            [
+                line("A" * 10, _LINE_BREAK="line-max"),
+                line("other", _PID="9"),
+                line("B"),
+                line("C", _LINE_BREAK="line-max"),
+                line(None),
+            ]
+        ).encode()
+    )
     assert [e.text for e in join_split_lines(entries)] == ["A" * 10 + "B", "other", None]
 
 

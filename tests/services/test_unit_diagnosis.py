@@ -8,10 +8,22 @@ from ddtop.services.causes import load_causes
 from ddtop.services.unit.diagnosis import diagnose_unit
 
 BASE = {
-    "MainPID": "0", "ControlPID": "0", "Result": "success", "NRestarts": "0", "ExecMainPID": "92", "ExecMainCode": "1",
-    "ExecMainStatus": "0", "Id": "llm-server.service", "LoadState": "loaded", "ActiveState": "active", "SubState": "running",
-    "Job": "", "NeedDaemonReload": "no", "ConditionResult": "yes", "InvocationID": "d803c38ee8d84a31bb3423bc3918399c",
-}  # fmt: skip
+    "MainPID": "0",
+    "ControlPID": "0",
+    "Result": "success",
+    "NRestarts": "0",
+    "ExecMainPID": "92",
+    "ExecMainCode": "1",
+    "ExecMainStatus": "0",
+    "Id": "llm-server.service",
+    "LoadState": "loaded",
+    "ActiveState": "active",
+    "SubState": "running",
+    "Job": "",
+    "NeedDaemonReload": "no",
+    "ConditionResult": "yes",
+    "InvocationID": "d803c38ee8d84a31bb3423bc3918399c",
+}
 
 
 def show(**changes: str) -> bytes:
@@ -21,29 +33,101 @@ def show(**changes: str) -> bytes:
 SHOWS = [
     (show(MainPID="12"), "ok", "active"),
     (show(MainPID="12", NeedDaemonReload="yes"), "wrong-config", "old-arguments-loaded"),
-    (show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainStatus="1"), "failed", "main-process-exited"),
-    (show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainStatus="200"), "failed", "working-directory-missing"),
-    (show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainStatus="217"), "failed", "user-missing"),
-    (show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainStatus="226"), "failed", "sandbox-setup-failed"),
-    (show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainStatus="137"), "failed", "main-process-killed"),
-    (show(ActiveState="failed", SubState="failed", Result="signal", ExecMainCode="2", ExecMainStatus="11"), "failed", "main-process-killed"),
-    (show(ActiveState="failed", SubState="failed", Result="core-dump", ExecMainCode="3", ExecMainStatus="6"), "failed", "core-dumped"),
-    (show(ActiveState="failed", SubState="failed", Result="oom-kill", ExecMainCode="2", ExecMainStatus="9"), "failed", "oom-killed"),
-    (show(ActiveState="failed", SubState="failed", Result="watchdog", ExecMainCode="2", ExecMainStatus="6"), "failed", "watchdog-killed"),
+    (
+        show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainStatus="1"),
+        "failed",
+        "main-process-exited",
+    ),
+    (
+        show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainStatus="200"),
+        "failed",
+        "working-directory-missing",
+    ),
+    (
+        show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainStatus="217"),
+        "failed",
+        "user-missing",
+    ),
+    (
+        show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainStatus="226"),
+        "failed",
+        "sandbox-setup-failed",
+    ),
+    (
+        show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainStatus="137"),
+        "failed",
+        "main-process-killed",
+    ),
+    (
+        show(ActiveState="failed", SubState="failed", Result="signal", ExecMainCode="2", ExecMainStatus="11"),
+        "failed",
+        "main-process-killed",
+    ),
+    (
+        show(
+            ActiveState="failed", SubState="failed", Result="core-dump", ExecMainCode="3", ExecMainStatus="6"
+        ),
+        "failed",
+        "core-dumped",
+    ),
+    (
+        show(
+            ActiveState="failed", SubState="failed", Result="oom-kill", ExecMainCode="2", ExecMainStatus="9"
+        ),
+        "failed",
+        "oom-killed",
+    ),
+    (
+        show(
+            ActiveState="failed", SubState="failed", Result="watchdog", ExecMainCode="2", ExecMainStatus="6"
+        ),
+        "failed",
+        "watchdog-killed",
+    ),
     (show(ActiveState="failed", SubState="failed", Result="start-limit-hit"), "failed", "start-limit-hit"),
-    (show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainPID="0", ExecMainCode="0"), "failed", "start-pre-failed"),
-    (show(ActiveState="failed", SubState="failed", Result="timeout", ExecMainCode="2", ExecMainStatus="15"), "failed", "start-timeout"),
-    (show(ActiveState="failed", SubState="failed", Result="timeout", ExecMainCode="2", ExecMainStatus="9"), "stopped", "stop-timeout-killed"),
+    (
+        show(ActiveState="failed", SubState="failed", Result="exit-code", ExecMainPID="0", ExecMainCode="0"),
+        "failed",
+        "start-pre-failed",
+    ),
+    (
+        show(
+            ActiveState="failed", SubState="failed", Result="timeout", ExecMainCode="2", ExecMainStatus="15"
+        ),
+        "failed",
+        "start-timeout",
+    ),
+    (
+        show(ActiveState="failed", SubState="failed", Result="timeout", ExecMainCode="2", ExecMainStatus="9"),
+        "stopped",
+        "stop-timeout-killed",
+    ),
     (show(ActiveState="activating", SubState="auto-restart", NRestarts="7"), "crash-looping", "flapping"),
     (show(ActiveState="active", MainPID="5", NRestarts="9"), "crash-looping", "flapping"),
     (show(ActiveState="activating", SubState="start", MainPID="5", Job="4"), "starting", "start-job-running"),
     (show(ActiveState="deactivating", SubState="stop-sigterm", MainPID="5"), "stopping", "stopping"),
     (show(ActiveState="inactive", SubState="dead", ExecMainCode="1"), "stopped", "stopped-cleanly"),
-    (show(ActiveState="inactive", SubState="dead", InvocationID="", ExecMainPID="0"), "not-started", "never-started"),
-    (show(ActiveState="inactive", SubState="dead", LoadState="not-found", InvocationID=""), "not-started", "unit-not-found"),
-    (show(ActiveState="inactive", SubState="dead", LoadState="masked", InvocationID=""), "not-started", "unit-masked"),
-    (show(ActiveState="inactive", SubState="dead", LoadState="bad-setting", InvocationID=""), "not-started", "bad-unit-file"),
-]  # fmt: skip
+    (
+        show(ActiveState="inactive", SubState="dead", InvocationID="", ExecMainPID="0"),
+        "not-started",
+        "never-started",
+    ),
+    (
+        show(ActiveState="inactive", SubState="dead", LoadState="not-found", InvocationID=""),
+        "not-started",
+        "unit-not-found",
+    ),
+    (
+        show(ActiveState="inactive", SubState="dead", LoadState="masked", InvocationID=""),
+        "not-started",
+        "unit-masked",
+    ),
+    (
+        show(ActiveState="inactive", SubState="dead", LoadState="bad-setting", InvocationID=""),
+        "not-started",
+        "bad-unit-file",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -70,17 +154,35 @@ def test_names_of_files_do_not_decide() -> None:
 
 
 JOURNALS = [
-    ("llm.service: Failed at step EXEC spawning /opt/nope/python: No such file or directory\nllm.service: Main process exited, code=exited, status=203/EXEC\n", "exec-not-found"),
-    ("Nov 30 06:39:03 h systemd[1]: llm.service: Main process exited, code=exited, status=200/CHDIR\n", "working-directory-missing"),
-    ("Starting llm.service - L...\nllm.service: start operation timed out. Terminating.\nllm.service: Failed with result 'timeout'.\n", "start-timeout"),
-    ("llm.service: A process of this unit has been killed by the OOM killer.\nllm.service: Failed with result 'oom-kill'.\n", "oom-killed"),
-    ("".join(f"llm.service: Scheduled restart job, restart counter is at {n}.\n" for n in (1, 2, 3)), "flapping"),
+    (
+        "llm.service: Failed at step EXEC spawning /opt/nope/python: No such file or directory\nllm.service: Main process exited, code=exited, status=203/EXEC\n",
+        "exec-not-found",
+    ),
+    (
+        "Nov 30 06:39:03 h systemd[1]: llm.service: Main process exited, code=exited, status=200/CHDIR\n",
+        "working-directory-missing",
+    ),
+    (
+        "Starting llm.service - L...\nllm.service: start operation timed out. Terminating.\nllm.service: Failed with result 'timeout'.\n",
+        "start-timeout",
+    ),
+    (
+        "llm.service: A process of this unit has been killed by the OOM killer.\nllm.service: Failed with result 'oom-kill'.\n",
+        "oom-killed",
+    ),
+    (
+        "".join(f"llm.service: Scheduled restart job, restart counter is at {n}.\n" for n in (1, 2, 3)),
+        "flapping",
+    ),
     ("Dependency failed for llm.service - LLM.\n", "dependency-failed"),
     ("Condition check resulted in LLM inference server being skipped.\n", "condition-not-met"),
     ("Started llm.service - L.\n", "active"),
     ("Started llm.service - L.\nllm.service: Deactivated successfully.\n", "stopped-cleanly"),
-    ("llm.service: Control process exited, code=exited, status=1/FAILURE\nllm.service: Failed with result 'exit-code'.\n", "start-pre-failed"),
-]  # fmt: skip
+    (
+        "llm.service: Control process exited, code=exited, status=1/FAILURE\nllm.service: Failed with result 'exit-code'.\n",
+        "start-pre-failed",
+    ),
+]
 
 
 @pytest.mark.parametrize(("text", "cause"), JOURNALS, ids=[c for _, c in JOURNALS])
@@ -139,19 +241,43 @@ t0+9.0  show: {last}
 @pytest.mark.parametrize(
     ("middle", "last", "verdict", "cause", "fields"),
     [
-        ("t0+0.2  GET /v1/models -> 200 (answered by pid 83)\nt0+0.5  show: ActiveState=active SubState=running MainPID=90 InvocationID=bbb",
-         "ActiveState=failed SubState=failed MainPID=0 InvocationID=bbb Result=exit-code", "failed", "restart-failed-old-process-answered",
-         {"old_pid": 83, "new_pid": 90, "ready_at_0_2": False, "invocation_changed": True}),
-        ("t0+0.5  show: ActiveState=active SubState=running MainPID=90 InvocationID=bbb\nt0+7.5  GET /v1/models -> 200 (pid 90)",
-         "ActiveState=active SubState=running MainPID=90 InvocationID=bbb NRestarts=0", "ok", "active",
-         {"ready_at_7_5": True, "n_restarts_changes": False, "invocation_changed": True}),
-        ("t0+2.5  GET /health -> 200", "ActiveState=active SubState=running MainPID=83 InvocationID=aaa", "not-started", "restart-not-done",
-         {"ready_at_2_5": False, "invocation_changed": False}),
-        ("", "ActiveState=deactivating SubState=stop-sigterm MainPID=83 InvocationID=aaa", "stopping", "stopping", {"invocation_changed": False}),
-        ("t0+0.5  show: ActiveState=active SubState=running MainPID=90 InvocationID=bbb",
-         "ActiveState=failed SubState=failed MainPID=0 InvocationID=bbb Result=signal", "failed", "main-process-killed", {"new_pid": 90}),
+        (
+            "t0+0.2  GET /v1/models -> 200 (answered by pid 83)\nt0+0.5  show: ActiveState=active SubState=running MainPID=90 InvocationID=bbb",
+            "ActiveState=failed SubState=failed MainPID=0 InvocationID=bbb Result=exit-code",
+            "failed",
+            "restart-failed-old-process-answered",
+            {"old_pid": 83, "new_pid": 90, "ready_at_0_2": False, "invocation_changed": True},
+        ),
+        (
+            "t0+0.5  show: ActiveState=active SubState=running MainPID=90 InvocationID=bbb\nt0+7.5  GET /v1/models -> 200 (pid 90)",
+            "ActiveState=active SubState=running MainPID=90 InvocationID=bbb NRestarts=0",
+            "ok",
+            "active",
+            {"ready_at_7_5": True, "n_restarts_changes": False, "invocation_changed": True},
+        ),
+        (
+            "t0+2.5  GET /health -> 200",
+            "ActiveState=active SubState=running MainPID=83 InvocationID=aaa",
+            "not-started",
+            "restart-not-done",
+            {"ready_at_2_5": False, "invocation_changed": False},
+        ),
+        (
+            "",
+            "ActiveState=deactivating SubState=stop-sigterm MainPID=83 InvocationID=aaa",
+            "stopping",
+            "stopping",
+            {"invocation_changed": False},
+        ),
+        (
+            "t0+0.5  show: ActiveState=active SubState=running MainPID=90 InvocationID=bbb",
+            "ActiveState=failed SubState=failed MainPID=0 InvocationID=bbb Result=signal",
+            "failed",
+            "main-process-killed",
+            {"new_pid": 90},
+        ),
     ],
-)  # fmt: skip
+)
 def test_timelines_of_a_restart(
     middle: str, last: str, verdict: str, cause: str, fields: dict[str, object]
 ) -> None:

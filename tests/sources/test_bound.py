@@ -119,9 +119,14 @@ def test_the_shipped_thresholds_are_those_chosen_on_the_first_half() -> None:
 
 def without_gpm(s: GpuSample) -> GpuSample:
     return GpuSample(
-        index=0, power_w=s.power_w, power_limit_w=s.power_limit_w, util_gpu_pct=s.util_gpu_pct,
-        util_mem_pct=s.util_mem_pct, mem_used_mib=s.mem_used_mib, throttle_reasons=s.throttle_reasons,
-    )  # fmt: skip
+        index=0,
+        power_w=s.power_w,
+        power_limit_w=s.power_limit_w,
+        util_gpu_pct=s.util_gpu_pct,
+        util_mem_pct=s.util_mem_pct,
+        mem_used_mib=s.mem_used_mib,
+        throttle_reasons=s.throttle_reasons,
+    )
 
 
 def only_power(s: GpuSample) -> GpuSample:
@@ -211,8 +216,13 @@ def test_one_throttled_reading_in_a_window_is_not_throttled() -> None:
     calm = gpu(
         power_w=400.0, util_gpu_pct=99, dram_active_pct=80.0, tensor_active_pct=5.0, throttle_reasons=()
     )
-    hot = gpu(power_w=400.0, util_gpu_pct=99, dram_active_pct=80.0, tensor_active_pct=5.0,
-              throttle_reasons=("sw_thermal_slowdown",))  # fmt: skip
+    hot = gpu(
+        power_w=400.0,
+        util_gpu_pct=99,
+        dram_active_pct=80.0,
+        tensor_active_pct=5.0,
+        throttle_reasons=("sw_thermal_slowdown",),
+    )
     assert diagnose_bound([calm] * 8 + [hot] * 2).verdict == "memory-bound"
 
 
@@ -269,16 +279,23 @@ pct = st.none() | st.floats(0, 100) | st.just(float("nan"))
 @given(
     st.lists(
         st.builds(
-            GpuSample, index=st.just(0), power_w=st.none() | st.floats(0, 1500), power_limit_w=st.none() | st.floats(0, 1200),
-            util_gpu_pct=st.none() | st.integers(0, 100), util_mem_pct=st.none() | st.integers(0, 100),
-            dram_active_pct=pct, tensor_active_pct=pct, sm_active_pct=pct,
+            GpuSample,
+            index=st.just(0),
+            power_w=st.none() | st.floats(0, 1500),
+            power_limit_w=st.none() | st.floats(0, 1200),
+            util_gpu_pct=st.none() | st.integers(0, 100),
+            util_mem_pct=st.none() | st.integers(0, 100),
+            dram_active_pct=pct,
+            tensor_active_pct=pct,
+            sm_active_pct=pct,
             mem_used_mib=st.none() | st.integers(0, 200_000),
-            throttle_reasons=st.none() | st.lists(st.sampled_from(["gpu_idle", "sw_power_cap", "hw_slowdown"])).map(tuple),
+            throttle_reasons=st.none()
+            | st.lists(st.sampled_from(["gpu_idle", "sw_power_cap", "hw_slowdown"])).map(tuple),
         ),
         max_size=12,
     ),
     st.none() | st.booleans(),
-)  # fmt: skip
+)
 def test_any_readings_get_a_verdict_with_its_meaning(samples: list[GpuSample], moving: bool | None) -> None:
     found = diagnose_bound(samples, moving=moving)
     assert found.meaning and found.why
@@ -286,8 +303,14 @@ def test_any_readings_get_a_verdict_with_its_meaning(samples: list[GpuSample], m
 
 
 LOADS = Path(__file__).parents[1] / "data" / "h200-loads"
-TRUTH = {"idle": "idle", "copy": "memory-bound", "gemv": "memory-bound", "gemm128": "balanced",
-         "matmul": "compute-bound", "launch": "latency-bound"}  # fmt: skip
+TRUTH = {
+    "idle": "idle",
+    "copy": "memory-bound",
+    "gemv": "memory-bound",
+    "gemm128": "balanced",
+    "matmul": "compute-bound",
+    "launch": "latency-bound",
+}
 
 
 def load(name: str) -> list[GpuSample]:

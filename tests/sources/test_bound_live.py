@@ -83,8 +83,17 @@ def test_a_cell_over_its_own_window(verdict: str) -> None:
     for at, what in items():
         if not isinstance(what, GpuSample):
             s = what[0]
-            rows.append({"gpu": 0, "t": int((at - begin) * 1e9), "power_w": s.power_w, "power_limit_w": s.power_limit_w,
-                         "util_gpu_pct": s.util_gpu_pct, "util_mem_pct": s.util_mem_pct, "event_reasons": 0})  # fmt: skip
+            rows.append(
+                {
+                    "gpu": 0,
+                    "t": int((at - begin) * 1e9),
+                    "power_w": s.power_w,
+                    "power_limit_w": s.power_limit_w,
+                    "util_gpu_pct": s.util_gpu_pct,
+                    "util_mem_pct": s.util_mem_pct,
+                    "event_reasons": 0,
+                }
+            )
     raw = {"window": {"zero_mono_ns": int(begin * 1e9), "wall_s": end - begin}, "gpu_samples": rows}
     bound = cell_bound(raw, gpm, moving=True)
     assert bound is not None and (bound.verdict, bound.strength) == (verdict, "strong")

@@ -85,9 +85,19 @@ def test_engine_restricts_only_the_other_engines() -> None:
 
 @pytest.mark.parametrize(
     ("code", "signature"),
-    [(13, "xid-app"), (31, "xid-app"), (94, "xid-app"), (63, "xid-warn"), (92, "xid-warn"), (45, "xid-exit"),
-     (79, "xid-host"), (119, "xid-host"), (145, "xid-host"), (999, "xid-host")],
-)  # fmt: skip
+    [
+        (13, "xid-app"),
+        (31, "xid-app"),
+        (94, "xid-app"),
+        (63, "xid-warn"),
+        (92, "xid-warn"),
+        (45, "xid-exit"),
+        (79, "xid-host"),
+        (119, "xid-host"),
+        (145, "xid-host"),
+        (999, "xid-host"),
+    ],
+)
 def test_xid_codes_go_to_their_kind(code: int, signature: str) -> None:
     found = [
         m.signature.id

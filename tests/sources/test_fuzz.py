@@ -97,7 +97,32 @@ def test_shows(pairs: list[tuple[str, str]], noise: str) -> None:
     )
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers(-300, 300) | st.text(max_size=20), lambda c: st.lists(c, max_size=4) | st.dictionaries(st.sampled_from(["MESSAGE", "_PID", "PRIORITY", "UNIT", "data", "choices", "usage", "meta_info", "timings", "id", "error"]), c, max_size=4), max_leaves=8)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-300, 300) | st.text(max_size=20),
+    lambda c: (
+        st.lists(c, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "MESSAGE",
+                    "_PID",
+                    "PRIORITY",
+                    "UNIT",
+                    "data",
+                    "choices",
+                    "usage",
+                    "meta_info",
+                    "timings",
+                    "id",
+                    "error",
+                ]
+            ),
+            c,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
 
 
 @QUICK

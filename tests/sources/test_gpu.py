@@ -22,14 +22,38 @@ from ddtop.sources.gpu.stream import (
 
 DATA = Path(__file__).parents[1] / "data" / "nvidia-h200"
 FIELDS = [
-    "index", "uuid", "name", "pci.bus_id", "driver_version", "persistence_mode", "power.draw",
-    "power.draw.average", "power.draw.instant", "power.limit", "enforced.power.limit", "power.default_limit",
-    "power.max_limit", "memory.total", "memory.used", "memory.free", "memory.reserved", "utilization.gpu",
-    "utilization.memory", "temperature.gpu", "temperature.memory", "clocks.current.sm",
-    "clocks.current.memory", "clocks.max.sm", "pstate", "clocks_event_reasons.active",
-    "ecc.errors.uncorrected.volatile.total", "mig.mode.current", "compute_mode", "pcie.link.gen.current",
+    "index",
+    "uuid",
+    "name",
+    "pci.bus_id",
+    "driver_version",
+    "persistence_mode",
+    "power.draw",
+    "power.draw.average",
+    "power.draw.instant",
+    "power.limit",
+    "enforced.power.limit",
+    "power.default_limit",
+    "power.max_limit",
+    "memory.total",
+    "memory.used",
+    "memory.free",
+    "memory.reserved",
+    "utilization.gpu",
+    "utilization.memory",
+    "temperature.gpu",
+    "temperature.memory",
+    "clocks.current.sm",
+    "clocks.current.memory",
+    "clocks.max.sm",
+    "pstate",
+    "clocks_event_reasons.active",
+    "ecc.errors.uncorrected.volatile.total",
+    "mig.mode.current",
+    "compute_mode",
+    "pcie.link.gen.current",
     "pcie.link.width.current",
-]  # fmt: skip
+]
 
 
 def row(line: str, fields: list[str] | None = None) -> GpuSample:
@@ -76,8 +100,22 @@ def test_an_unknown_reason_bit_keeps_its_number() -> None:
     )
 
 
-@pytest.mark.parametrize("word", ["[N/A]", "N/A", "[Not Supported]", "Not Supported", "", "-", "[Insufficient Permissions]",
-                                  "[Unknown Error]", "ERR!", "[GPU requires reset]", "[GPU is lost]"])  # fmt: skip
+@pytest.mark.parametrize(
+    "word",
+    [
+        "[N/A]",
+        "N/A",
+        "[Not Supported]",
+        "Not Supported",
+        "",
+        "-",
+        "[Insufficient Permissions]",
+        "[Unknown Error]",
+        "ERR!",
+        "[GPU requires reset]",
+        "[GPU is lost]",
+    ],
+)
 def test_a_missing_value_is_none_never_zero(word: str) -> None:
     got = row(f"0, {word}, {word}", ["index", "utilization.gpu", "memory.used"])
     assert got.util_gpu_pct is None and got.mem_used_mib is None

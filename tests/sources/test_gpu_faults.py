@@ -39,11 +39,15 @@ def test_throttling_is_named(cells: str, verdict: str, cause: str) -> None:
 
 @pytest.mark.parametrize(
     ("action", "verdict", "cause"),
-    [("None", "ok", "idle"), ("Reset", "down", "gpu-requires-reset"), ("Reboot", "down", "node-reboot-required"),
-     ("Drain P2P", "degraded", "drain-p2p-required"), ("Something New", "degraded",
-     "recovery-action-required"),
-     ("[N/A]", "ok", "idle")],
-)  # fmt: skip
+    [
+        ("None", "ok", "idle"),
+        ("Reset", "down", "gpu-requires-reset"),
+        ("Reboot", "down", "node-reboot-required"),
+        ("Drain P2P", "degraded", "drain-p2p-required"),
+        ("Something New", "degraded", "recovery-action-required"),
+        ("[N/A]", "ok", "idle"),
+    ],
+)
 def test_the_recovery_action_decides(action: str, verdict: str, cause: str) -> None:
     got = judge(f"index, utilization.gpu [%], gpu_recovery_action\n0, 0 %, {action}\n")
     assert (got["verdict"], got["cause"]) == (verdict, cause)
@@ -67,14 +71,20 @@ def test_permissions_are_not_zeros() -> None:
     ("line", "verdict", "cause"),
     [
         ("NVRM: Xid (PCI:0000:61:00): 79, pid=1, GPU has fallen off the bus.", "down", "gpu-lost-from-bus"),
-        ("[  12.3] NVRM: Xid (PCI:0000:61:00): 13, pid=77, name=python3, Graphics Exception", "degraded",
-        "xid-application"),
-        ("Nov 30 kernel: NVRM: Xid (PCI:0000:61:00): 119, pid=5, Timeout after 45s of waiting for RPC",
-        "down", "gsp-timeout"),
+        (
+            "[  12.3] NVRM: Xid (PCI:0000:61:00): 13, pid=77, name=python3, Graphics Exception",
+            "degraded",
+            "xid-application",
+        ),
+        (
+            "Nov 30 kernel: NVRM: Xid (PCI:0000:61:00): 119, pid=5, Timeout after 45s of waiting for RPC",
+            "down",
+            "gsp-timeout",
+        ),
         ("NVRM: GPU 0000:61:00.0 has fallen off the bus.", "down", "gpu-lost-from-bus"),
         ("NVRM: Xid (PCI:0000:61:00): 999, new", "degraded", "xid"),
     ],
-)  # fmt: skip
+)
 def test_kernel_lines(line: str, verdict: str, cause: str) -> None:
     got = judge(line)
     assert (got["verdict"], got["cause"]) == (verdict, cause)
@@ -125,11 +135,18 @@ def test_mutated_outputs_never_raise_anything_else(
 
 @pytest.mark.parametrize(
     "text",
-    ["|" * 1_000_000, "Unable to determine the device handle for GPU " * 20_000, "0, " * 300_000, "a" * 1_000_000,
-     "# gpu " + " pwr" * 200_000, "<nvidia_smi_log>" + "<gpu>" * 20_000, "NVRM: Xid (PCI:" * 60_000,
-     " " * 1_000_000 + "x",
-     ("|   0  " + "x " * 500 + "\n") * 300],
-)  # fmt: skip
+    [
+        "|" * 1_000_000,
+        "Unable to determine the device handle for GPU " * 20_000,
+        "0, " * 300_000,
+        "a" * 1_000_000,
+        "# gpu " + " pwr" * 200_000,
+        "<nvidia_smi_log>" + "<gpu>" * 20_000,
+        "NVRM: Xid (PCI:" * 60_000,
+        " " * 1_000_000 + "x",
+        ("|   0  " + "x " * 500 + "\n") * 300,
+    ],
+)
 def test_huge_lines_take_no_quadratic_time(text: str) -> None:
     begin = time.process_time()
     try:

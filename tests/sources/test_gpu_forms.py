@@ -132,8 +132,15 @@ def test_pmon() -> None:
     assert got["pids"] == [123456] and got["processes"][0]["name"] == "python3 -m x"
 
 
-@pytest.mark.parametrize("line", ["root 935 0.0 0.0 16488 4056 ? D May04 0:00 /usr/bin/nvidia-smi", "935 D+ 02:31 nvidia-smi -q",
-                                  "D 935 os_acquire_rwlock nvidia-smi", "INFO: task nvidia-smi:935 blocked for more than 120 seconds."])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "root 935 0.0 0.0 16488 4056 ? D May04 0:00 /usr/bin/nvidia-smi",
+        "935 D+ 02:31 nvidia-smi -q",
+        "D 935 os_acquire_rwlock nvidia-smi",
+        "INFO: task nvidia-smi:935 blocked for more than 120 seconds.",
+    ],
+)
 def test_a_hung_nvidia_smi_in_any_columns(line: str) -> None:
     got = judge(line)
     assert (got["cause"], got["hung_pids"]) == ("nvidia-smi-hung", [935])
@@ -250,41 +257,33 @@ def test_apps_by_command_and_other_fields() -> None:
         ("Failed to initialize NVML: Unknown Error", "nvml-unknown-error", "error"),
         ("Failed to initialize NVML: Driver Not Loaded", "driver-not-loaded", "critical"),
         ("Failed to initialize NVML: Insufficient Permissions", "nvml-no-permission", "error"),
-
-
-
-
-
-
-
-
-
-
-        ("Failed to initialize NVML: GPU access blocked by the operating system\nFailed to properly shut down NVML",
-         "gpu-access-blocked", "error"),
+        (
+            "Failed to initialize NVML: GPU access blocked by the operating system\nFailed to properly shut down NVML",
+            "gpu-access-blocked",
+            "error",
+        ),
         ("bash: line 1: nvidia-smi: command not found", "nvidia-smi-missing", "error"),
         ("sh: 1: nvidia-smi: not found", "nvidia-smi-missing", "error"),
         ("fish: Unknown command: nvidia-smi", "nvidia-smi-missing", "error"),
         ("No devices were found", "no-devices-found", "error"),
-
-
-
-
-
-
-
-
-
-
-        ("Unable to determine the device handle for GPU1: 0000:65:00.0: GPU is lost.  Reboot the system to recover this GPU",
-         "gpu-lost-from-bus", "critical"),
-        ("Unable to determine the device handle for GPU 0000:09:00.0: Not Found", "gpu-lost-from-bus",
-        "critical"),
-        ("NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver.",
-        "driver-not-loaded", "critical"),
+        (
+            "Unable to determine the device handle for GPU1: 0000:65:00.0: GPU is lost.  Reboot the system to recover this GPU",
+            "gpu-lost-from-bus",
+            "critical",
+        ),
+        (
+            "Unable to determine the device handle for GPU 0000:09:00.0: Not Found",
+            "gpu-lost-from-bus",
+            "critical",
+        ),
+        (
+            "NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver.",
+            "driver-not-loaded",
+            "critical",
+        ),
         ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", "nvml-library-missing", "error"),
     ],
-)  # fmt: skip
+)
 def test_error_texts(text: str, cause: str, severity: str) -> None:
     got = judge(text)
     assert (got["cause"], got["severity"], got["verdict"]) == (cause, severity, "down")

@@ -8,20 +8,68 @@ from ddtop.sources.causes import load_causes
 from ddtop.sources.kernel.log import XIDS, parse_kernel_line
 
 ROWS = [
-    ("NVRM: Xid (PCI:0000:61:00): 119, pid=1365232, name=nvidia-smi, Timeout waiting for RPC from GSP!", "xid", "gpu-hardware-error", 119, 1365232),
-    ("Nov 30 08:00:01 h kernel: NVRM: Xid (PCI:0000:41:00): 31, pid='4242', name=python3, Ch 00000008", "xid", "gpu-engine-exception", 31, 4242),
-    ("NVRM: Xid (PCI:0000:41:00): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row", "xid", "gpu-memory-remap-pending", 63, None),
+    (
+        "NVRM: Xid (PCI:0000:61:00): 119, pid=1365232, name=nvidia-smi, Timeout waiting for RPC from GSP!",
+        "xid",
+        "gpu-hardware-error",
+        119,
+        1365232,
+    ),
+    (
+        "Nov 30 08:00:01 h kernel: NVRM: Xid (PCI:0000:41:00): 31, pid='4242', name=python3, Ch 00000008",
+        "xid",
+        "gpu-engine-exception",
+        31,
+        4242,
+    ),
+    (
+        "NVRM: Xid (PCI:0000:41:00): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row",
+        "xid",
+        "gpu-memory-remap-pending",
+        63,
+        None,
+    ),
     ("NVRM: Xid (0000:41:00): 79, GPU has fallen off the bus.", "xid", "gpu-lost-from-bus", 79, None),
     ("[1.0] NVRM: Xid (PCI:0000:41:00): 45, pid=4242, name=python3, Ch 00000008", "xid", None, 45, 4242),
     ("NVRM: Xid (PCI:0000:41:00): 149, NETIR_LINK_EVT", "xid", "gpu-hardware-error", 149, None),
     ("NVRM: Xid (PCI:0000:41:00): 777, something new", "xid", "gpu-hardware-error", 777, None),
-    ("Out of memory: Killed process 8123 (sglang::schedul) total-vm:9kB, anon-rss:9kB, file-rss:0kB, shmem-rss:0kB", "oom-kill", "killed-by-oom-killer", None, 8123),
-    ("Memory cgroup out of memory: Killed process 77 (python3) total-vm:9kB", "oom-kill", "killed-by-oom-killer", None, 77),
-    ("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,task=python3,pid=99,uid=0", "oom-kill", "killed-by-oom-killer", None, 99),
-    ("NVRM: GPU at PCI:0000:81:00: GPU-1 has fallen off the bus and is not responding to commands.", "gpu-lost", "gpu-lost-from-bus", None, None),
-    ("pcieport 0000:40:01.1: AER: Uncorrected (Fatal) error received: 0000:41:00.0", "pcie", "gpu-hardware-error", None, None),
+    (
+        "Out of memory: Killed process 8123 (sglang::schedul) total-vm:9kB, anon-rss:9kB, file-rss:0kB, shmem-rss:0kB",
+        "oom-kill",
+        "killed-by-oom-killer",
+        None,
+        8123,
+    ),
+    (
+        "Memory cgroup out of memory: Killed process 77 (python3) total-vm:9kB",
+        "oom-kill",
+        "killed-by-oom-killer",
+        None,
+        77,
+    ),
+    (
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,task=python3,pid=99,uid=0",
+        "oom-kill",
+        "killed-by-oom-killer",
+        None,
+        99,
+    ),
+    (
+        "NVRM: GPU at PCI:0000:81:00: GPU-1 has fallen off the bus and is not responding to commands.",
+        "gpu-lost",
+        "gpu-lost-from-bus",
+        None,
+        None,
+    ),
+    (
+        "pcieport 0000:40:01.1: AER: Uncorrected (Fatal) error received: 0000:41:00.0",
+        "pcie",
+        "gpu-hardware-error",
+        None,
+        None,
+    ),
     ("blk_update_request: I/O error, dev nvme1n1, sector 1234", "disk", "disk-io-error", None, None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("line", "what", "cause", "code", "pid"), ROWS, ids=[r[0][:40] for r in ROWS])

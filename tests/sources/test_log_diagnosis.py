@@ -56,14 +56,19 @@ UNKNOWN = """\
     x = d[k]
 KeyError: 'model.layers.0.mlp.gate_up_proj.weight_scale'
 """
-VLLM_OOM = "".join(
-    f"(EngineCore_DP0 pid=77) ERROR 10-20 03:20:50 [core.py:720] {line}\n"
-    for line in (
-        "EngineCore failed to start.", "Traceback (most recent call last):",
-        '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 3000, in capture_model', "    self._capture(",
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.20 GiB is free.",
+VLLM_OOM = (
+    "".join(
+        f"(EngineCore_DP0 pid=77) ERROR 10-20 03:20:50 [core.py:720] {line}\n"
+        for line in (
+            "EngineCore failed to start.",
+            "Traceback (most recent call last):",
+            '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 3000, in capture_model',
+            "    self._capture(",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.20 GiB is free.",
+        )
     )
-) + "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore_0': 1}\n"  # fmt: skip
+    + "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore_0': 1}\n"
+)
 DRAIN = "[2026-04-27 02:40:00] SIGTERM received. signum=None frame=None. Draining requests and shutting down...\n[2026-04-27 02:40:05] Gracefully exiting... Remaining number of requests 0.\n"
 SD = "Nov 30 06:39:03 gpuhost systemd[1]: "
 KILLED = f"{SD}Started llm-server.service - LLM inference server.\n{SD}llm-server.service: Main process exited, code=killed, status=9/KILL\n{SD}llm-server.service: Failed with result 'signal'.\n"
@@ -75,15 +80,33 @@ TABLE = [
     ("healthy vllm", VLLM, "ready", "ready", "ready"),
     ("healthy llama.cpp", LLAMA, "ready", "serving", "serving"),
     ("systemd only", SYSTEMD, "starting", "just-launched", None),
-    ("noise of a login before it", "Letzte Anmeldung: Mo 30. Nov\nbash: warning: setlocale: cannot change locale\n" + SGLANG, "ready", "serving", None),
-    ("barrier, peer, sigquit, then the culprit", BARRIER + PEER + SIGQUIT + OOM3, "failed", "oom-loading-weights", "load-weights"),
+    (
+        "noise of a login before it",
+        "Letzte Anmeldung: Mo 30. Nov\nbash: warning: setlocale: cannot change locale\n" + SGLANG,
+        "ready",
+        "serving",
+        None,
+    ),
+    (
+        "barrier, peer, sigquit, then the culprit",
+        BARRIER + PEER + SIGQUIT + OOM3,
+        "failed",
+        "oom-loading-weights",
+        "load-weights",
+    ),
     ("only the peers", BARRIER + PEER, "failed", "peer-rank-failed-or-slow-load", "load-weights"),
     ("only a pointer", SIGQUIT, "failed", "unknown-root-cause-cut", None),
     ("crash after ready", SGLANG + CRASH, "failed", "cublas-execution-failed", "serving"),
     ("crash, then a new start", SGLANG + CRASH + RESTART, "starting", "loading", "load-weights"),
     ("a request's error, serving goes on", SGLANG + REQUEST_ERROR + DECODE, "ready", "serving", "serving"),
     ("an exception nobody knows", UNKNOWN + SIGQUIT, "failed", "unhandled-exception", "load-weights"),
-    ("unknown exception beats peers", BARRIER + UNKNOWN + PEER, "failed", "unhandled-exception", "load-weights"),
+    (
+        "unknown exception beats peers",
+        BARRIER + UNKNOWN + PEER,
+        "failed",
+        "unhandled-exception",
+        "load-weights",
+    ),
     ("vllm hung", VLLM + HUNG * 3, "stalled", "engine-hung-zero-throughput", "serving"),
     ("vllm busy for a moment", VLLM + HUNG, "ready", "ready", None),
     ("vllm capture out of memory", VLLM_OOM, "failed", "oom-cuda-graph-capture", "cuda-graph-capture"),
@@ -96,27 +119,149 @@ TABLE = [
     ("model path missing", BED, "failed", "model-path-missing", None),
     ("workers wait", WAIT * 2, "starting", "workers-not-answering", None),
     ("workers wait too long", WAIT * 6, "stalled", "workers-not-answering", None),
-    ("workers waited, then went on", WAIT * 6 + "INFO Graph capturing finished in 12 secs, took 1.20 GiB\n", "starting", "cuda-graph-capture", None),
+    (
+        "workers waited, then went on",
+        WAIT * 6 + "INFO Graph capturing finished in 12 secs, took 1.20 GiB\n",
+        "starting",
+        "cuda-graph-capture",
+        None,
+    ),
     ("workers wait while serving", VLLM + WAIT, "degraded", "workers-not-answering", None),
-    ("unknown algorithm", "launch_server.py: error: argument --speculative-algorithm: invalid choice: 'DDTREE' (choose from 'EAGLE')\n", "failed", "speculative-algorithm-unknown", None),
-    ("unknown flag", "launch_server.py: error: unrecognized arguments: --speculative-ddtree-budget 16\n", "failed", "speculative-algorithm-unknown", None),
-    ("toolkit too old", "RuntimeError: SM 120 requires CUDA >= 12.8\n", "failed", "cuda-toolkit-too-old", None),
-    ("topk overridden", SGLANG.replace("[2026-04-27 02:36:03 TP0] Init", "DFLASH only supports speculative_eagle_topk == 1; overriding speculative_eagle_topk=4 to 1.\n[2026-04-27 02:36:03 TP0] Init", 1), "degraded", "speculative-argument-overridden", None),
-    ("llama.cpp port", "main: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080\n", "failed", "port-in-use", None),
-    ("llama.cpp file", "gguf_init_from_file: failed to open GGUF file '/models/m.gguf'\nllama_model_load: error loading model: failed to load model\n", "failed", "model-weights-missing", None),
-    ("a request's exception, nothing after", SGLANG + "INFO:     127.0.0.1:1 - \"POST /generate HTTP/1.1\" 500 Internal Server Error\nERROR:    Exception in ASGI application\n" + REQUEST_ERROR.split("] ", 1)[1], "ready", "serving", None),
-    ("an exception after ready without any other sign", SGLANG + REQUEST_ERROR, "degraded", "unhandled-exception", None),
-    ("the traceback's start is cut off", "(APIServer pid=8052)   File \"/x/vllm/config.py\", line 48, in get_config\n(APIServer pid=8052)     x()\n(APIServer pid=8052) RuntimeError: something new\n", "failed", "unhandled-exception", None),
-    ("only an error record", "(EngineCore_DP0 pid=1) ERROR 06-30 13:53:19 [core.py:515] RuntimeError: something new\n", "failed", "unhandled-exception", None),
-    ("vllm's context too long, in its own spelling", "(EngineCore_DP0 pid=1) ERROR 06-30 13:53:19 [core.py:515] ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV cache memory (7.36 GiB). Based on the available memory, the estimated maximum model length is 60304.\n", "failed", "context-exceeds-kv-cache", None),
-    ("watchdog of nccl, then abort", "[rank0]:[E1104 10:00:00.1 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600004 milliseconds before timing out.\nterminate called after throwing an instance of 'c10::DistBackendError'\nFatal Python error: Aborted\n", "failed", "nccl-collective-timeout", None),
-    ("compiler missing", "RuntimeError: Failed to find C compiler. Please specify via CC environment variable\n", "failed", "jit-build-failed", None),
-    ("a warning of the engine is no failure", VLLM.replace("(APIServer pid=1) INFO 09-01 10:00:01", "(Worker_TP0 pid=20) WARNING 09-01 10:00:00 [x.py:1] CUBLAS_STATUS_NOT_SUPPORTED, falling back\n(APIServer pid=1) INFO 09-01 10:00:01", 1), "ready", "ready", None),
-    ("an optional import is no failure", SGLANG.replace("[2026-04-27 02:36:04 TP0] Ignore", "[2026-04-27 02:36:04 TP0] Ignore import error: ModuleNotFoundError: No module named 'mindspore'\n[2026-04-27 02:36:04 TP0] Ignore", 1), "ready", "serving", None),
-    ("a container that compose restarts", "llm-1  | (APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\nllm-1 exited with code 1 (restarting)\nllm-1  | (APIServer pid=1) INFO 03-09 12:56:57 [utils.py:238] non-default args: {'model': '/m'}\n", "starting", "just-launched", None),
-    ("a container that ended", "llm-1  | (APIServer pid=1) INFO 03-09 12:56:57 [utils.py:238] non-default args: {'model': '/m'}\nllm-1 exited with code 137\n", "failed", "main-process-exited", None),
+    (
+        "unknown algorithm",
+        "launch_server.py: error: argument --speculative-algorithm: invalid choice: 'DDTREE' (choose from 'EAGLE')\n",
+        "failed",
+        "speculative-algorithm-unknown",
+        None,
+    ),
+    (
+        "unknown flag",
+        "launch_server.py: error: unrecognized arguments: --speculative-ddtree-budget 16\n",
+        "failed",
+        "speculative-algorithm-unknown",
+        None,
+    ),
+    (
+        "toolkit too old",
+        "RuntimeError: SM 120 requires CUDA >= 12.8\n",
+        "failed",
+        "cuda-toolkit-too-old",
+        None,
+    ),
+    (
+        "topk overridden",
+        SGLANG.replace(
+            "[2026-04-27 02:36:03 TP0] Init",
+            "DFLASH only supports speculative_eagle_topk == 1; overriding speculative_eagle_topk=4 to 1.\n[2026-04-27 02:36:03 TP0] Init",
+            1,
+        ),
+        "degraded",
+        "speculative-argument-overridden",
+        None,
+    ),
+    (
+        "llama.cpp port",
+        "main: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080\n",
+        "failed",
+        "port-in-use",
+        None,
+    ),
+    (
+        "llama.cpp file",
+        "gguf_init_from_file: failed to open GGUF file '/models/m.gguf'\nllama_model_load: error loading model: failed to load model\n",
+        "failed",
+        "model-weights-missing",
+        None,
+    ),
+    (
+        "a request's exception, nothing after",
+        SGLANG
+        + 'INFO:     127.0.0.1:1 - "POST /generate HTTP/1.1" 500 Internal Server Error\nERROR:    Exception in ASGI application\n'
+        + REQUEST_ERROR.split("] ", 1)[1],
+        "ready",
+        "serving",
+        None,
+    ),
+    (
+        "an exception after ready without any other sign",
+        SGLANG + REQUEST_ERROR,
+        "degraded",
+        "unhandled-exception",
+        None,
+    ),
+    (
+        "the traceback's start is cut off",
+        '(APIServer pid=8052)   File "/x/vllm/config.py", line 48, in get_config\n(APIServer pid=8052)     x()\n(APIServer pid=8052) RuntimeError: something new\n',
+        "failed",
+        "unhandled-exception",
+        None,
+    ),
+    (
+        "only an error record",
+        "(EngineCore_DP0 pid=1) ERROR 06-30 13:53:19 [core.py:515] RuntimeError: something new\n",
+        "failed",
+        "unhandled-exception",
+        None,
+    ),
+    (
+        "vllm's context too long, in its own spelling",
+        "(EngineCore_DP0 pid=1) ERROR 06-30 13:53:19 [core.py:515] ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV cache memory (7.36 GiB). Based on the available memory, the estimated maximum model length is 60304.\n",
+        "failed",
+        "context-exceeds-kv-cache",
+        None,
+    ),
+    (
+        "watchdog of nccl, then abort",
+        "[rank0]:[E1104 10:00:00.1 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600004 milliseconds before timing out.\nterminate called after throwing an instance of 'c10::DistBackendError'\nFatal Python error: Aborted\n",
+        "failed",
+        "nccl-collective-timeout",
+        None,
+    ),
+    (
+        "compiler missing",
+        "RuntimeError: Failed to find C compiler. Please specify via CC environment variable\n",
+        "failed",
+        "jit-build-failed",
+        None,
+    ),
+    (
+        "a warning of the engine is no failure",
+        VLLM.replace(
+            "(APIServer pid=1) INFO 09-01 10:00:01",
+            "(Worker_TP0 pid=20) WARNING 09-01 10:00:00 [x.py:1] CUBLAS_STATUS_NOT_SUPPORTED, falling back\n(APIServer pid=1) INFO 09-01 10:00:01",
+            1,
+        ),
+        "ready",
+        "ready",
+        None,
+    ),
+    (
+        "an optional import is no failure",
+        SGLANG.replace(
+            "[2026-04-27 02:36:04 TP0] Ignore",
+            "[2026-04-27 02:36:04 TP0] Ignore import error: ModuleNotFoundError: No module named 'mindspore'\n[2026-04-27 02:36:04 TP0] Ignore",
+            1,
+        ),
+        "ready",
+        "serving",
+        None,
+    ),
+    (
+        "a container that compose restarts",
+        "llm-1  | (APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\nllm-1 exited with code 1 (restarting)\nllm-1  | (APIServer pid=1) INFO 03-09 12:56:57 [utils.py:238] non-default args: {'model': '/m'}\n",
+        "starting",
+        "just-launched",
+        None,
+    ),
+    (
+        "a container that ended",
+        "llm-1  | (APIServer pid=1) INFO 03-09 12:56:57 [utils.py:238] non-default args: {'model': '/m'}\nllm-1 exited with code 137\n",
+        "failed",
+        "main-process-exited",
+        None,
+    ),
     ("empty", "", "starting", "no-log-lines", None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "log", "verdict", "cause", "phase"), TABLE, ids=[row[0] for row in TABLE])
@@ -227,14 +372,25 @@ def test_fifty_megabytes_take_seconds_not_minutes() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "x" * 1_000_000, "Init torch distributed ends. Load weight end. avail " * 20_000, "Traceback (most recent call last): " * 30_000,
-        "server_args=ServerArgs(a='" + "x, y=(" * 160_000, "\rCapturing batches:  50%|## | 2/4 [00:01<00:03]" * 20_000,
-        "args: Namespace(" + "(" * 900_000, "%|" * 500_000, " " * 1_000_000, "[2026-04-27 02:36:04 TP0] " * 38_000,
-        "(EngineCore pid=1" * 60_000, "Decode batch, " + "a: 1, " * 160_000, "\x1b[" * 500_000, "SpecDecoding metrics: Per-position acceptance rate: " + "0.1, " * 200_000,
-        "draft acceptance = 0.5 ( " * 40_000, "was skipped because of an unmet condition check (" * 20_000, "Command '[" * 100_000,
+        "x" * 1_000_000,
+        "Init torch distributed ends. Load weight end. avail " * 20_000,
+        "Traceback (most recent call last): " * 30_000,
+        "server_args=ServerArgs(a='" + "x, y=(" * 160_000,
+        "\rCapturing batches:  50%|## | 2/4 [00:01<00:03]" * 20_000,
+        "args: Namespace(" + "(" * 900_000,
+        "%|" * 500_000,
+        " " * 1_000_000,
+        "[2026-04-27 02:36:04 TP0] " * 38_000,
+        "(EngineCore pid=1" * 60_000,
+        "Decode batch, " + "a: 1, " * 160_000,
+        "\x1b[" * 500_000,
+        "SpecDecoding metrics: Per-position acceptance rate: " + "0.1, " * 200_000,
+        "draft acceptance = 0.5 ( " * 40_000,
+        "was skipped because of an unmet condition check (" * 20_000,
+        "Command '[" * 100_000,
     ],
     ids=range(16),
-)  # fmt: skip
+)
 def test_a_megabyte_line_is_not_quadratic(line: str) -> None:
     begin = time.process_time()
     diagnose_log(line.encode())

@@ -38,21 +38,38 @@ def fake(**changes: Any) -> Any:
 
     module = SimpleNamespace(
         NVMLError=FakeNvmlError,
-        NVML_TEMPERATURE_GPU=0, NVML_CLOCK_SM=1, NVML_CLOCK_MEM=2, NVML_GPM_METRICS_GET_VERSION=1,
-        nvmlInit=lambda: None, nvmlShutdown=lambda: None, nvmlDeviceGetCount=lambda: 1,
-        nvmlDeviceGetHandleByIndex=lambda i: i, nvmlSystemGetDriverVersion=lambda: b"580.159.04",
-        nvmlMemory_v2=2, nvmlDeviceGetMemoryInfo=lambda h, version=1: SimpleNamespace(used=32 * 1048576, total=100 * 1048576, free=68 * 1048576),
+        NVML_TEMPERATURE_GPU=0,
+        NVML_CLOCK_SM=1,
+        NVML_CLOCK_MEM=2,
+        NVML_GPM_METRICS_GET_VERSION=1,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetHandleByIndex=lambda i: i,
+        nvmlSystemGetDriverVersion=lambda: b"580.159.04",
+        nvmlMemory_v2=2,
+        nvmlDeviceGetMemoryInfo=lambda h, version=1: SimpleNamespace(
+            used=32 * 1048576, total=100 * 1048576, free=68 * 1048576
+        ),
         nvmlDeviceGetUtilizationRates=lambda h: SimpleNamespace(gpu=99, memory=7),
-        nvmlDeviceGetUUID=lambda h: b"GPU-0", nvmlDeviceGetName=lambda h: "NVIDIA H200",
-        nvmlDeviceGetPowerUsage=lambda h: 627400, nvmlDeviceGetEnforcedPowerLimit=lambda h: 700000,
-        nvmlDeviceGetTotalEnergyConsumption=lambda h: 3559351, nvmlDeviceGetTemperature=lambda h, k: 52,
-        nvmlDeviceGetClockInfo=lambda h, k: 1980, nvmlDeviceGetMaxClockInfo=lambda h, k: 1980,
-        nvmlDeviceGetCurrentClocksEventReasons=lambda h: 0x4, nvmlDeviceGetMigMode=fails("NVMLError_NotSupported"),
+        nvmlDeviceGetUUID=lambda h: b"GPU-0",
+        nvmlDeviceGetName=lambda h: "NVIDIA H200",
+        nvmlDeviceGetPowerUsage=lambda h: 627400,
+        nvmlDeviceGetEnforcedPowerLimit=lambda h: 700000,
+        nvmlDeviceGetTotalEnergyConsumption=lambda h: 3559351,
+        nvmlDeviceGetTemperature=lambda h, k: 52,
+        nvmlDeviceGetClockInfo=lambda h, k: 1980,
+        nvmlDeviceGetMaxClockInfo=lambda h, k: 1980,
+        nvmlDeviceGetCurrentClocksEventReasons=lambda h: 0x4,
+        nvmlDeviceGetMigMode=fails("NVMLError_NotSupported"),
         nvmlDeviceGetPerformanceState=lambda h: 0,
         nvmlGpmQueryDeviceSupport=lambda h: SimpleNamespace(isSupportedDevice=1),
-        nvmlGpmSampleAlloc=object, nvmlGpmSampleGet=lambda h, s: None, nvmlGpmSampleFree=lambda s: None,
-        c_nvmlGpmMetricsGet_t=lambda: SimpleNamespace(metrics=metrics), nvmlGpmMetricsGet=gpm,
-    )  # fmt: skip
+        nvmlGpmSampleAlloc=object,
+        nvmlGpmSampleGet=lambda h, s: None,
+        nvmlGpmSampleFree=lambda s: None,
+        c_nvmlGpmMetricsGet_t=lambda: SimpleNamespace(metrics=metrics),
+        nvmlGpmMetricsGet=gpm,
+    )
     for name, value in changes.items():
         setattr(
             module, name, fails(value) if isinstance(value, str) and value.startswith("NVMLError_") else value

@@ -123,9 +123,12 @@ class Desk:
         config = Path(host.bed.ssh_config).read_text()
         self.ssh_config.write_text(config.replace("  User root\n", f"  User {user}\n"))
         self.env = {
-            **os.environ, "DDTOP_HOME": str(home / "ddtop"), "PYTHONPATH": str(REPO), "TERM": "xterm-256color",
+            **os.environ,
+            "DDTOP_HOME": str(home / "ddtop"),
+            "PYTHONPATH": str(REPO),
+            "TERM": "xterm-256color",
             "COLORTERM": "truecolor",
-        }  # fmt: skip
+        }
         self.env.pop("NO_COLOR", None)
         self._events: list[Event] = []
         self._state, self._seq = State(), 0

@@ -103,9 +103,15 @@ c = { args = ["--context-length", "4096"] }
 
 
 def plan_text(
-    name: str, *, host: str = "ct200", configs: str = THREE, tokens: str = "16", requests: int = 2, answer_s: float = 5,
+    name: str,
+    *,
+    host: str = "ct200",
+    configs: str = THREE,
+    tokens: str = "16",
+    requests: int = 2,
+    answer_s: float = 5,
     policy: str = "",
-) -> str:  # fmt: skip
+) -> str:
     """A small sweep of three configurations of one unit."""
     return HEAD.format(
         name=name,
@@ -142,8 +148,12 @@ class Runner:
         self._master, slave = pty.openpty()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ddtop.runner", _pack(options)],
-            stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env=env, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=slave,
+            stderr=slave,
+            env=env,
+            start_new_session=True,
+        )
         os.close(slave)
         self.seen: list[tuple[int, bytes]] = []
         """(time_ns of arrival, bytes) of the pty."""

@@ -32,10 +32,18 @@ AFTERWARDS = ("SPEED=10", "LOAD_S=5", "WARM_S=3")
 def faults(moment: str) -> tuple[str, ...]:
     """a is quick; z never gives a token; b measures slowly. What the moment is of takes seconds longer than the rest."""
     return (
-        "SPEED=10", "LOAD_S=5", "WARM_S=3", "WHEN=--context-length 2048", "ZERO_TOKENS=1",
-        f"STOP_S={40 if moment == 'stopping' else 2}", "WHEN=--context-length 8192", "SPEED=4", "STOP_S=1",
-        f"LOAD_S={12 if moment == 'loading' else 2}", f"WARM_S={10 if moment == 'warm-up' else 1}",
-    )  # fmt: skip
+        "SPEED=10",
+        "LOAD_S=5",
+        "WARM_S=3",
+        "WHEN=--context-length 2048",
+        "ZERO_TOKENS=1",
+        f"STOP_S={40 if moment == 'stopping' else 2}",
+        "WHEN=--context-length 8192",
+        "SPEED=4",
+        "STOP_S=1",
+        f"LOAD_S={12 if moment == 'loading' else 2}",
+        f"WARM_S={10 if moment == 'warm-up' else 1}",
+    )
 
 
 def plan(name: str, answer_s: float) -> str:

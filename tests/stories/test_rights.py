@@ -113,8 +113,11 @@ def test_a_users_own_unit_with_linger(ct200: Any, tmp_path: Path) -> None:
     argv = host.ledger("start")[-1]["argv"]
     override = f"/run/user/1000/systemd/user/sglang-user.service.d/{DROP_IN}"
     with Runner(
-        host.bed, own_unit(as_user(plan_text("own", configs=TWO, tokens=TOKENS), "bench")), tmp_path / "run.ddtop", tmp_path / "home"
-    ) as runner:  # fmt: skip
+        host.bed,
+        own_unit(as_user(plan_text("own", configs=TWO, tokens=TOKENS), "bench")),
+        tmp_path / "run.ddtop",
+        tmp_path / "home",
+    ) as runner:
         runner.until_measuring("b")
         written = host.sh(
             f"stat -c %U {override} && cat {override}; ls -d /run/systemd/system/sglang-user* 2>/dev/null || true"
@@ -146,9 +149,11 @@ def test_a_users_own_unit_without_linger_is_refused(ct200: Any, tmp_path: Path) 
     before = host.snapshot()
     host.fault(*FAST)
     with Runner(
-        host.bed, own_unit(as_user(plan_text("own", configs=TWO, tokens=TOKENS, policy='host = "stop"'), "bench")),
-        tmp_path / "run.ddtop", tmp_path / "home",
-    ) as runner:  # fmt: skip
+        host.bed,
+        own_unit(as_user(plan_text("own", configs=TWO, tokens=TOKENS, policy='host = "stop"'), "bench")),
+        tmp_path / "run.ddtop",
+        tmp_path / "home",
+    ) as runner:
         code = runner.wait(60)
     assert_refused(runner, code, "linger", "loginctl enable-linger bench")
     assert not host.ledger("start")
@@ -262,15 +267,21 @@ def may_not(host: Any, *programs: str) -> Iterator[None]:
 )
 def test_a_gate_part_that_cannot_be_proven_refuses(
     ct200: Any, tmp_path: Path, program: str, part: str, remedy: str
-) -> None:  # fmt: skip
+) -> None:
     """He may restart the unit but not see who listens, or not read its log: no cell is measured, and he is told why."""
     host = ct200
     host.stage()
     before = host.snapshot()
     host.fault(*FAST)
-    with may_not(host, program), Runner(
-        host.bed, as_user(plan_text("blind", configs="a = {}", tokens=TOKENS), "bench"), tmp_path / "run.ddtop", tmp_path / "home"
-    ) as runner:  # fmt: skip
+    with (
+        may_not(host, program),
+        Runner(
+            host.bed,
+            as_user(plan_text("blind", configs="a = {}", tokens=TOKENS), "bench"),
+            tmp_path / "run.ddtop",
+            tmp_path / "home",
+        ) as runner,
+    ):
         code = runner.wait(120)
         assert_refused(runner, code, remedy)
         assert alerts(runner.events()) == {("refused", "not-permitted")}, runner.text()[-4000:]

@@ -98,43 +98,74 @@ def lose_model(host: Any) -> None:
 
 
 KINDS: dict[str, Kind] = {
-    "cuda error at load": Kind("failed", "oom-loading-weights", before=(VICTIM, "LOAD_FAULT=cuda"), stamp=fault("cuda")),
-    "exits at once": Kind("failed", "gpu-arch-unsupported", before=(VICTIM, "LOAD_FAULT=exit"), stamp=fault("exit")),
-    "toolkit mismatch": Kind("failed", "cuda-toolkit-too-old", before=(VICTIM, "LOAD_FAULT=toolkit"), stamp=fault("toolkit")),
-    "hangs asleep": Kind("stalled", "hang-asleep", 32.0, before=(VICTIM, "LOAD_FAULT=hang"), stamp=fault("hang")),
-    "hangs spinning": Kind("stalled", "hang-spinning", 122.0, before=(VICTIM, "LOAD_FAULT=spin"), stamp=fault("spin")),
+    "cuda error at load": Kind(
+        "failed", "oom-loading-weights", before=(VICTIM, "LOAD_FAULT=cuda"), stamp=fault("cuda")
+    ),
+    "exits at once": Kind(
+        "failed", "gpu-arch-unsupported", before=(VICTIM, "LOAD_FAULT=exit"), stamp=fault("exit")
+    ),
+    "toolkit mismatch": Kind(
+        "failed", "cuda-toolkit-too-old", before=(VICTIM, "LOAD_FAULT=toolkit"), stamp=fault("toolkit")
+    ),
+    "hangs asleep": Kind(
+        "stalled", "hang-asleep", 32.0, before=(VICTIM, "LOAD_FAULT=hang"), stamp=fault("hang")
+    ),
+    "hangs spinning": Kind(
+        "stalled", "hang-spinning", 122.0, before=(VICTIM, "LOAD_FAULT=spin"), stamp=fault("spin")
+    ),
     "old answers, new dies": Kind(
         "failed", "oom-loading-weights", before=("STOP_S=20", VICTIM, "LOAD_FAULT=cuda"), stamp=fault("cuda")
     ),
     "203/EXEC": Kind("refused", "exec-not-found", configs=NOWHERE, stamp=failure("sglang-bench.service")),
     "condition unmet": Kind(
-        "refused", "condition-not-met", configs=DDTREE, stamp=skip("ddtree-qwen.service"),
+        "refused",
+        "condition-not-met",
+        configs=DDTREE,
+        stamp=skip("ddtree-qwen.service"),
         meanwhile=lambda h: trouble.unmet_condition(h.bed, h.name, "ddtree-qwen.service"),
     ),
     "port taken": Kind(
-        "foreign", "port-in-use", meanwhile=squat, stamp=fault("squatter"), recovers=True,
+        "foreign",
+        "port-in-use",
+        meanwhile=squat,
+        stamp=fault("squatter"),
+        recovers=True,
         undo=lambda h: h.sh("systemctl stop foreign-app-30000"),
     ),
     "crash loop": Kind(
-        "crash-loop", "gpu-arch-unsupported", stamp=fault("exit"), before=(VICTIM, "LOAD_FAULT=exit"), meanwhile=crash_loop,
+        "crash-loop",
+        "gpu-arch-unsupported",
+        stamp=fault("exit"),
+        before=(VICTIM, "LOAD_FAULT=exit"),
+        meanwhile=crash_loop,
         configs=DDTREE.replace('"{tp}"]', '"{tp}", "--context-length", "8192"]'),
     ),
     "drop-in not loaded": Kind(
-        "wrong-arguments", "old-arguments-loaded", recovers=True,
-        meanwhile=lambda h: h.fault(*FAST, SYSTEMCTL_FAULT="no-reload"), undo=lambda h: h.fault(*FAST),
+        "wrong-arguments",
+        "old-arguments-loaded",
+        recovers=True,
+        meanwhile=lambda h: h.fault(*FAST, SYSTEMCTL_FAULT="no-reload"),
+        undo=lambda h: h.fault(*FAST),
     ),
     "overruled by a drop-in": Kind(
-        "wrong-arguments", "wrong-arguments", configs=DDTREE.replace('"{tp}"]', '"{tp}", "--context-length", "2048"]'),
+        "wrong-arguments",
+        "wrong-arguments",
+        configs=DDTREE.replace('"{tp}"]', '"{tp}", "--context-length", "2048"]'),
         meanwhile=lambda h: trouble.overruled(h.bed, h.name, "ddtree-qwen.service"),
     ),
     "masked": Kind(
-        "refused", "unit-masked", configs=DDTREE, meanwhile=lambda h: trouble.mask(h.bed, h.name, "ddtree-qwen.service"),
+        "refused",
+        "unit-masked",
+        configs=DDTREE,
+        meanwhile=lambda h: trouble.mask(h.bed, h.name, "ddtree-qwen.service"),
     ),
     "model missing": Kind(
         "failed", "model-path-missing", meanwhile=lose_model, stamp=fault("model-missing"), recovers=True
     ),
-    "ready but 0 tokens": Kind("no-tokens", "zero-tokens", before=(VICTIM, "ZERO_TOKENS=1"), stamp=fault("zero-tokens")),
-}  # fmt: skip
+    "ready but 0 tokens": Kind(
+        "no-tokens", "zero-tokens", before=(VICTIM, "ZERO_TOKENS=1"), stamp=fault("zero-tokens")
+    ),
+}
 
 
 def trial(host: Any, tmp_path: Path, name: str, seed: int) -> None:

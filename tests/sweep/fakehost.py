@@ -280,10 +280,19 @@ class World:
 
     def props(self, unit: Unit) -> dict[str, str]:
         return {
-            "LoadState": "loaded", "ActiveState": unit.active, "SubState": unit.sub, "Result": unit.result,
-            "MainPID": str(unit.pid), "InvocationID": unit.invocation, "NeedDaemonReload": "no", "Job": "",
-            "ExecMainCode": unit.code, "ExecMainStatus": unit.status, "NRestarts": "0", "ControlGroup": f"/system.slice/{unit.name}",
-        }  # fmt: skip
+            "LoadState": "loaded",
+            "ActiveState": unit.active,
+            "SubState": unit.sub,
+            "Result": unit.result,
+            "MainPID": str(unit.pid),
+            "InvocationID": unit.invocation,
+            "NeedDaemonReload": "no",
+            "Job": "",
+            "ExecMainCode": unit.code,
+            "ExecMainStatus": unit.status,
+            "NRestarts": "0",
+            "ControlGroup": f"/system.slice/{unit.name}",
+        }
 
     @property
     def serving(self) -> Unit | None:
@@ -369,9 +378,16 @@ class World:
 
     def job_view(self, job: Job) -> dict[str, Any]:
         return {
-            "job": job.name, "kind": job.kind, "state": job.state, "why": job.why, "run": job.run, "boot": job.boot,
-            "results": len(job.results), "progress": job.progress, "spec_hash": spec_hash(job.kind, job.spec),
-        }  # fmt: skip
+            "job": job.name,
+            "kind": job.kind,
+            "state": job.state,
+            "why": job.why,
+            "run": job.run,
+            "boot": job.boot,
+            "results": len(job.results),
+            "progress": job.progress,
+            "spec_hash": spec_hash(job.kind, job.spec),
+        }
 
 
 def result(cell: str, tokens: int) -> dict[str, Any]:
@@ -379,16 +395,34 @@ def result(cell: str, tokens: int) -> dict[str, Any]:
     ms = 1_000_000
     requests = [
         {
-            "i": i, "class": "ok" if tokens else "empty", "start": i * 100 * ms, "sent": i * 100 * ms, "end": (i * 100 + 90) * ms,
-            "http": 200, "asked": 32, "tokens": tokens, "source": "usage-each", "prompt_tokens": 9, "finish": "length",
-            "last_event": (i * 100 + 90) * ms, "t": [(i * 100 + 10) * ms, *[2 * ms] * 31] if tokens else [], "k": 1, "chunks": tokens,
+            "i": i,
+            "class": "ok" if tokens else "empty",
+            "start": i * 100 * ms,
+            "sent": i * 100 * ms,
+            "end": (i * 100 + 90) * ms,
+            "http": 200,
+            "asked": 32,
+            "tokens": tokens,
+            "source": "usage-each",
+            "prompt_tokens": 9,
+            "finish": "length",
+            "last_event": (i * 100 + 90) * ms,
+            "t": [(i * 100 + 10) * ms, *[2 * ms] * 31] if tokens else [],
+            "k": 1,
+            "chunks": tokens,
         }
         for i in range(5)
-    ]  # fmt: skip
+    ]
     return {
-        "schema": 1, "cell": cell, "started_at_s": 1.0, "spec": {"concurrency": 1, "requests": 5, "mode": "closed", "output_tokens": 32},
-        "requests": requests, "window": {"zero_mono_ns": 0, "wall_s": 0.5, "stopped": ""}, "clients": [], "gpu": {"gpus": []},
-    }  # fmt: skip
+        "schema": 1,
+        "cell": cell,
+        "started_at_s": 1.0,
+        "spec": {"concurrency": 1, "requests": 5, "mode": "closed", "output_tokens": 32},
+        "requests": requests,
+        "window": {"zero_mono_ns": 0, "wall_s": 0.5, "stopped": ""},
+        "clients": [],
+        "gpu": {"gpus": []},
+    }
 
 
 def refused(cell: str) -> dict[str, Any]:
@@ -413,9 +447,18 @@ class FakeHost:
     @property
     def hello(self) -> Hello:
         return Hello(
-            agent="f" * 64, python="3.11", uid=0, user=self.world.user, boot=self.world.boot, can=self.world.can,
-            unknown=frozenset(), hostname="fake", state_dir="/state", mono_s=self.world.now(), at_s=0.0,
-        )  # fmt: skip
+            agent="f" * 64,
+            python="3.11",
+            uid=0,
+            user=self.world.user,
+            boot=self.world.boot,
+            can=self.world.can,
+            unknown=frozenset(),
+            hostname="fake",
+            state_dir="/state",
+            mono_s=self.world.now(),
+            at_s=0.0,
+        )
 
     def lose(self, why: str) -> None:
         if not self._lost.done():
@@ -502,11 +545,25 @@ class FakeHost:
         w = self.world
         source = {"path": "/data/m", "verdict": "complete"}
         return {
-            "boot": w.boot, "at_s": 0.0, "kernel": "6", "unknown": [], "gpus": {"error": "there is no nvidia-smi on this host"}, "gpu_procs": [],
-            "units": {u: w.props(w.unit(u)) for u in args.get("units", [])}, "listeners": [],
-            "model": {"verdict": "complete"} if w.model else {"verdict": "restage-needed", "cause": "tmpfs-empty", "sources": [source] if w.model_on_disk else []},
-            "jobs": [w.job_view(j) for j in w.jobs.values()], "overrides": w.overrides, "disks": {},
-        }  # fmt: skip
+            "boot": w.boot,
+            "at_s": 0.0,
+            "kernel": "6",
+            "unknown": [],
+            "gpus": {"error": "there is no nvidia-smi on this host"},
+            "gpu_procs": [],
+            "units": {u: w.props(w.unit(u)) for u in args.get("units", [])},
+            "listeners": [],
+            "model": {"verdict": "complete"}
+            if w.model
+            else {
+                "verdict": "restage-needed",
+                "cause": "tmpfs-empty",
+                "sources": [source] if w.model_on_disk else [],
+            },
+            "jobs": [w.job_view(j) for j in w.jobs.values()],
+            "overrides": w.overrides,
+            "disks": {},
+        }
 
     def op_unit_show(self, unit: str, user: bool = False) -> dict[str, Any]:
         return {"props": self.world.props(self.world.unit(unit)), "mono_s": 0.0}

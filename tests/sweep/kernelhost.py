@@ -14,8 +14,17 @@ from ddtop.hosts.base import Hello
 from tests.sweep.fakehost import FakeConnector, FakeHost, World
 
 KERNEL = Path(__file__).parents[1] / "data" / "kernel"
-FIELDS = ["index", "uuid", "pci.bus_id", "power.draw", "enforced.power.limit", "memory.used", "utilization.gpu",
-          "utilization.memory", "gpu_recovery_action"]  # fmt: skip
+FIELDS = [
+    "index",
+    "uuid",
+    "pci.bus_id",
+    "power.draw",
+    "enforced.power.limit",
+    "memory.used",
+    "utilization.gpu",
+    "utilization.memory",
+    "gpu_recovery_action",
+]
 BUSES = ("00000000:17:00.0", "00000000:41:00.0", "00000000:61:00.0")
 
 

@@ -24,9 +24,16 @@ TEXT = (
 
 def spec(config: str, **changes: Any) -> CellSpec:
     fields: dict[str, Any] = {
-        "id": f"{config}-{changes.get('tp', 1)}-{changes.get('concurrency', 2)}", "config": config, "tp": 1, "workload": "fib",
-        "output_tokens": 40, "concurrency": 2, "context": 0, "restart_key": config, "baseline": config == "auto",
-    }  # fmt: skip
+        "id": f"{config}-{changes.get('tp', 1)}-{changes.get('concurrency', 2)}",
+        "config": config,
+        "tp": 1,
+        "workload": "fib",
+        "output_tokens": 40,
+        "concurrency": 2,
+        "context": 0,
+        "restart_key": config,
+        "baseline": config == "auto",
+    }
     return CellSpec(**{**fields, **changes})
 
 
@@ -39,17 +46,35 @@ def raw(
     """A result as the load generator writes it, with one request for each text."""
     requests = [
         {
-            "i": int(i), "class": "http 500" if int(i) in bad else "ok", "start": 0, "sent": 1, "end": 2_000_000_000, "http": 200,
-            "asked": 40, "tokens": 40, "source": "usage", "finish": "length", "t": [10_000_000] + [50_000_000] * 39, "k": 1,
+            "i": int(i),
+            "class": "http 500" if int(i) in bad else "ok",
+            "start": 0,
+            "sent": 1,
+            "end": 2_000_000_000,
+            "http": 200,
+            "asked": 40,
+            "tokens": 40,
+            "source": "usage",
+            "finish": "length",
+            "t": [10_000_000] + [50_000_000] * 39,
+            "k": 1,
             "chunks": 40,
         }
         for i in texts
-    ]  # fmt: skip
+    ]
     result: dict[str, Any] = {
-        "schema": 1, "cell": "x", "started_at_s": 1.0, "ended_at_s": 3.0, "spec": {"concurrency": 2, "requests": len(texts)},
-        "window": {"zero_mono_ns": 0, "wall_s": 2.0, "stopped": ""}, "requests": requests, "texts": texts, "clients": [],
-        "gpu": {"gpus": []}, "gpu_samples": [],
-    }  # fmt: skip
+        "schema": 1,
+        "cell": "x",
+        "started_at_s": 1.0,
+        "ended_at_s": 3.0,
+        "spec": {"concurrency": 2, "requests": len(texts)},
+        "window": {"zero_mono_ns": 0, "wall_s": 2.0, "stopped": ""},
+        "requests": requests,
+        "texts": texts,
+        "clients": [],
+        "gpu": {"gpus": []},
+        "gpu_samples": [],
+    }
     return pack(result | ({"texts_again": again} if again is not None else {}))
 
 
@@ -92,8 +117,12 @@ def test_equal_answers_are_no_reason_to_doubt() -> None:
     cell = take(made, B15, raw(SAME))
     assert "answers-differ" not in cell.reasons and cell.state == "done"
     assert cell.metrics["accuracy"] == {
-        "baseline": AUTO.id, "compared": 6, "equal_share": 1.0, "expected_share": 1.0, "why": "all 6 outputs equal the baseline's",
-    }  # fmt: skip
+        "baseline": AUTO.id,
+        "compared": 6,
+        "equal_share": 1.0,
+        "expected_share": 1.0,
+        "why": "all 6 outputs equal the baseline's",
+    }
     assert "accuracy" not in made.state.cells[AUTO.id].metrics
 
 

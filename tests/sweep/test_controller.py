@@ -34,20 +34,47 @@ def make_sweep(**policy: Any) -> Sweep:
     for config in CONFIGS:
         key = f"key-{config}"
         launches[key] = Launch(
-            key=key, config=config, tp=1, kind="systemd", unit="s.service", engine="sglang", port=30000,
-            argv=("/usr/bin/python3", "-m", "sglang.launch_server", "--model-path", "/dev/shm/m", "--port", "30000", "--context-length", LENGTHS[config]),
-        )  # fmt: skip
+            key=key,
+            config=config,
+            tp=1,
+            kind="systemd",
+            unit="s.service",
+            engine="sglang",
+            port=30000,
+            argv=(
+                "/usr/bin/python3",
+                "-m",
+                "sglang.launch_server",
+                "--model-path",
+                "/dev/shm/m",
+                "--port",
+                "30000",
+                "--context-length",
+                LENGTHS[config],
+            ),
+        )
         cells += [
             ev.CellSpec(
-                id=f"{config}{n}", config=config, tp=1, workload="w", output_tokens=32, concurrency=1, context=0, repeat=n,
+                id=f"{config}{n}",
+                config=config,
+                tp=1,
+                workload="w",
+                output_tokens=32,
+                concurrency=1,
+                context=0,
+                repeat=n,
                 restart_key=key,
             )
             for n in range(CELLS)
-        ]  # fmt: skip
+        ]
     return Sweep(
-        name="t", cells=tuple(cells), launches=launches, model=ModelWanted(path="/dev/shm/m", sources=("/data/m",)),
-        bench=Bench(cells={c.id: {} for c in cells}), policy=Policy(**policy),
-    )  # fmt: skip
+        name="t",
+        cells=tuple(cells),
+        launches=launches,
+        model=ModelWanted(path="/dev/shm/m", sources=("/data/m",)),
+        bench=Bench(cells={c.id: {} for c in cells}),
+        policy=Policy(**policy),
+    )
 
 
 class Dead(BaseException):

@@ -41,6 +41,8 @@ def test_two_servers_that_are_no_units_make_way_for_each_other_as_what_they_are(
     assert rivals == {"one": ("other.service", "two"), "two": ("other.service", "one")}
     ctx = SweepContext(run_id="r", host_name="h", sink=lambda e: None, state=State(), sweep=sweep)
     assert {u: ctx.feed(u).service.kind for u in sweep.units} == {
-        "one": kind, "two": kind, "other.service": "systemd",
-    }  # fmt: skip
+        "one": kind,
+        "two": kind,
+        "other.service": "systemd",
+    }
     assert is_plain(sweep, "two") and probe_args(sweep)["units"] == ["other.service"]

@@ -35,10 +35,20 @@ def test_ready_needs_all_five() -> None:
 CASES = [
     ("old generation", {"unit": replace(UNIT, generation=OLD)}, "generation", "pending"),
     ("deactivating", {"unit": replace(UNIT, active="deactivating")}, "generation", "pending"),
-    ("auto-restart", {"unit": replace(UNIT, active="activating", sub="auto-restart", main_pid=None)}, "generation", "pending"),
+    (
+        "auto-restart",
+        {"unit": replace(UNIT, active="activating", sub="auto-restart", main_pid=None)},
+        "generation",
+        "pending",
+    ),
     ("unreadable", {"unit": replace(UNIT, active=None)}, "generation", "unknown"),
     ("the listener of the old start", {"unit": replace(UNIT, generation=OLD)}, "listener", "pending"),
-    ("the same while it is stopped", {"unit": replace(UNIT, generation=OLD, active="deactivating")}, "listener", "pending"),
+    (
+        "the same while it is stopped",
+        {"unit": replace(UNIT, generation=OLD, active="deactivating")},
+        "listener",
+        "pending",
+    ),
     ("nobody listens", {"listeners": ()}, "listener", "pending"),
     ("foreign owner", {"listeners": (FOREIGN,)}, "listener", "no"),
     ("two servers", {"listeners": (MINE, FOREIGN)}, "listener", "no"),
@@ -46,18 +56,53 @@ CASES = [
     ("same pid twice on one address", {"listeners": (MINE, MINE)}, "listener", "no"),
     ("IPv4 and IPv6 of one process", {"listeners": (MINE, replace(MINE, addr="::"))}, "listener", "ok"),
     ("owner unseen", {"listeners": (replace(MINE, owned=None),)}, "listener", "unknown"),
-    ("log not to be read", {"mark": None, "log_unreadable": "this login may not read it: use root"}, "mark", "unknown"),
+    (
+        "log not to be read",
+        {"mark": None, "log_unreadable": "this login may not read it: use root"},
+        "mark",
+        "unknown",
+    ),
     ("mark of the old start", {"mark": MarkReading(generation=OLD, text="ready", at=1.0)}, "mark", "pending"),
     ("need reload", {"unit": replace(UNIT, need_reload=True)}, "arguments", "no"),
-    ("wrong argument", {"args": ArgsReading(at=1.0, source="server_info", generation=NEW, wrong=("tp is 1",), compared=1)}, "arguments", "no"),
-    ("another server answered", {"args": ArgsReading(at=1.0, source="server_info", generation=NEW, tied=False)}, "arguments", "no"),
-    ("arguments unreadable", {"args": ArgsReading(at=1.0, source="cmdline", unknown=("cmdline",))}, "arguments", "unknown"),
-    ("arguments of the old start", {"args": ArgsReading(at=1.0, source="server_info", generation=OLD)}, "arguments", "pending"),
+    (
+        "wrong argument",
+        {"args": ArgsReading(at=1.0, source="server_info", generation=NEW, wrong=("tp is 1",), compared=1)},
+        "arguments",
+        "no",
+    ),
+    (
+        "another server answered",
+        {"args": ArgsReading(at=1.0, source="server_info", generation=NEW, tied=False)},
+        "arguments",
+        "no",
+    ),
+    (
+        "arguments unreadable",
+        {"args": ArgsReading(at=1.0, source="cmdline", unknown=("cmdline",))},
+        "arguments",
+        "unknown",
+    ),
+    (
+        "arguments of the old start",
+        {"args": ArgsReading(at=1.0, source="server_info", generation=OLD)},
+        "arguments",
+        "pending",
+    ),
     ("0 tokens", {"token": TokenReading(at=1.0, tokens=0, generation=NEW, status=200)}, "token", "no"),
-    ("request failed", {"token": TokenReading(at=1.0, tokens=None, generation=NEW, error="HTTP 500")}, "token", "no"),
-    ("no usage", {"token": TokenReading(at=1.0, tokens=None, generation=NEW, status=200)}, "token", "unknown"),
+    (
+        "request failed",
+        {"token": TokenReading(at=1.0, tokens=None, generation=NEW, error="HTTP 500")},
+        "token",
+        "no",
+    ),
+    (
+        "no usage",
+        {"token": TokenReading(at=1.0, tokens=None, generation=NEW, status=200)},
+        "token",
+        "unknown",
+    ),
     ("token of the old start", {"token": TokenReading(at=1.0, tokens=5, generation=OLD)}, "token", "pending"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("change", "part", "state"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])

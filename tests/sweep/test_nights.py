@@ -16,8 +16,8 @@ import pytest
 from ddtop import events as ev
 from ddtop.sweep.controller import Controller
 from tests.sweep.fakehost import SCRIPT, run_jumping
-from tests.sweep.test_external_benchmark import command_rig
 from tests.sweep.test_controller import Dead, Rig
+from tests.sweep.test_external_benchmark import command_rig
 from tests.sweep.test_restore import UNIT, own, started_by_owner
 from tests.sweep.test_script import script_rig
 
@@ -130,8 +130,21 @@ def answer(night: Night) -> None:
 
 
 THINGS: list[Callable[[Night], None]] = [
-    cut, reboot, die, die, look, look, leave, pause, settle, settle, wish, wish, answer, answer,
-]  # fmt: skip
+    cut,
+    reboot,
+    die,
+    die,
+    look,
+    look,
+    leave,
+    pause,
+    settle,
+    settle,
+    wish,
+    wish,
+    answer,
+    answer,
+]
 
 
 @pytest.mark.parametrize("seed", range(40))

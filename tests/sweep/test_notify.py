@@ -16,9 +16,18 @@ from ddtop.plan.read.plan import NOTIFY_NAMES
 from ddtop.sweep.tell.notify import Notifier
 
 ALERT = AlertRaised(
-    at_s=1.0, mono_s=1.0, host="ct200", alert_id="a1", title="NOT STARTING?", verdict="failed", cause="cuda-oom",
-    cause_text="CUDA out of memory", kind="config", advice="lower --mem-fraction-static", unit="sglang-bench.service",
-)  # fmt: skip
+    at_s=1.0,
+    mono_s=1.0,
+    host="ct200",
+    alert_id="a1",
+    title="NOT STARTING?",
+    verdict="failed",
+    cause="cuda-oom",
+    cause_text="CUDA out of memory",
+    kind="config",
+    advice="lower --mem-fraction-static",
+    unit="sglang-bench.service",
+)
 ENDED = RunEnded(at_s=2.0, mono_s=2.0, host="ct200", outcome="some-failed", exit_code=10, reason="")
 
 
@@ -56,9 +65,15 @@ async def test_a_webhook_gets_each_alert_once_and_the_end(webhook: type[Hook]) -
     await notifier.drain()
     assert [message["title"] for message in webhook.got] == ["NOT STARTING?", "RUN ENDED"]
     assert webhook.got[0] == {
-        "title": "NOT STARTING?", "cause": "CUDA out of memory", "verdict": "failed", "host": "ct200", "alert": "a1",
-        "advice": "lower --mem-fraction-static", "unit": "sglang-bench.service", "plan": "ct200-qwen",
-    }  # fmt: skip
+        "title": "NOT STARTING?",
+        "cause": "CUDA out of memory",
+        "verdict": "failed",
+        "host": "ct200",
+        "alert": "a1",
+        "advice": "lower --mem-fraction-static",
+        "unit": "sglang-bench.service",
+        "plan": "ct200-qwen",
+    }
     assert webhook.got[1]["verdict"] == webhook.got[1]["cause"] == "some-failed"
     assert notifier.failure == ""
 
@@ -72,9 +87,15 @@ async def test_a_command_gets_its_words_and_no_shell(tmp_path: Path) -> None:
     got = json.loads((tmp_path / "got").read_text())
     assert got[-1] == "{x} $(id)"
     assert dict(zip(NOTIFY_NAMES, got, strict=False)) == {
-        "title": "NOT STARTING?", "cause": "CUDA out of memory", "advice": "lower --mem-fraction-static", "host": "ct200",
-        "unit": "sglang-bench.service", "plan": "p", "verdict": "failed", "alert": "a1",
-    }  # fmt: skip
+        "title": "NOT STARTING?",
+        "cause": "CUDA out of memory",
+        "advice": "lower --mem-fraction-static",
+        "host": "ct200",
+        "unit": "sglang-bench.service",
+        "plan": "p",
+        "verdict": "failed",
+        "alert": "a1",
+    }
 
 
 async def test_hooks_that_fail_cost_nothing(webhook: type[Hook], monkeypatch: pytest.MonkeyPatch) -> None:

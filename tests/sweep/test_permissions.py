@@ -17,9 +17,18 @@ ROOT = frozenset({"systemd", "restart", "override", "journal", "ports", "process
 
 def hello(can: frozenset[str], state_dir: str | None = "/home/ann/.local/state/ddtop") -> Hello:
     return Hello(
-        agent="f" * 64, python="3.11", uid=1000, user="ann", boot="b/1", can=can, unknown=frozenset(), hostname="h",
-        state_dir=state_dir, mono_s=0.0, at_s=0.0,
-    )  # fmt: skip
+        agent="f" * 64,
+        python="3.11",
+        uid=1000,
+        user="ann",
+        boot="b/1",
+        can=can,
+        unknown=frozenset(),
+        hostname="h",
+        state_dir=state_dir,
+        mono_s=0.0,
+        at_s=0.0,
+    )
 
 
 def run_by(**changes: Any) -> Any:

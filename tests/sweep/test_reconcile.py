@@ -56,9 +56,18 @@ def unit(
 
 def probed(**fields: Any) -> dict[str, Any]:
     return {
-        "boot": "boot-1/1", "at_s": 1000.0, "unknown": [], "units": {"s.service": unit()}, "listeners": [], "gpu_procs": [],
-        "model": {"verdict": "complete"}, "jobs": [], "overrides": [], "disks": {}, **fields,
-    }  # fmt: skip
+        "boot": "boot-1/1",
+        "at_s": 1000.0,
+        "unknown": [],
+        "units": {"s.service": unit()},
+        "listeners": [],
+        "gpu_procs": [],
+        "model": {"verdict": "complete"},
+        "jobs": [],
+        "overrides": [],
+        "disks": {},
+        **fields,
+    }
 
 
 DEAD = {"s.service": unit("inactive", pid=0)}
@@ -73,31 +82,113 @@ JOB = {"job": "r-job", "kind": "loadgen", "run": "r", "results": 1}
 TABLE = [
     ("same boot, generation, arguments", remembered(), probed(), ["go-on"]),
     ("a job still runs", remembered(), probed(jobs=[{**JOB, "state": "running"}]), ["wait-job"]),
-    ("a job has ended meanwhile", remembered(), probed(jobs=[{**JOB, "state": "done", "results": 2}]), ["collect", "go-on"]),
+    (
+        "a job has ended meanwhile",
+        remembered(),
+        probed(jobs=[{**JOB, "state": "done", "results": 2}]),
+        ["collect", "go-on"],
+    ),
     ("a job that was collected", remembered(), probed(jobs=[{**JOB, "state": "done"}]), ["go-on"]),
-    ("a job of another run", remembered(), probed(jobs=[{**JOB, "run": "other", "state": "running"}]), ["go-on"]),
+    (
+        "a job of another run",
+        remembered(),
+        probed(jobs=[{**JOB, "run": "other", "state": "running"}]),
+        ["go-on"],
+    ),
     ("unit down, model whole", remembered(), probed(units=DEAD), ["restart"]),
-    ("rebooted, model missing", remembered(), probed(boot="boot-2/1", units=DEAD, model=GONE), ["stage", "restart"]),
+    (
+        "rebooted, model missing",
+        remembered(),
+        probed(boot="boot-2/1", units=DEAD, model=GONE),
+        ["stage", "restart"],
+    ),
     ("model partly there", remembered(), probed(units=DEAD, model=PART), ["stage", "restart"]),
     ("old arguments run", remembered(), probed(units={"s.service": unit(reload="yes")}), ["restart"]),
     ("another start runs", remembered(), probed(units={"s.service": unit(invocation="b" * 32)}), ["restart"]),
-    ("a start was under way", remembered(ready=False, done=()), probed(units={"s.service": unit(invocation="b" * 32)}), ["go-on"]),
+    (
+        "a start was under way",
+        remembered(ready=False, done=()),
+        probed(units={"s.service": unit(invocation="b" * 32)}),
+        ["go-on"],
+    ),
     ("it died meanwhile", remembered(ready=False, done=()), probed(units=DEAD), ["restart"]),
-    ("foreign process on the GPUs", remembered(), probed(gpu_procs=[{"pid": 7, "comm": "x", "unit": "y.service", "mem_mib": 9000.0}]), ["ask", "go-on"]),
-    ("a monitor on the GPUs", remembered(), probed(gpu_procs=[{"pid": 7, "comm": "x", "unit": None, "mem_mib": 90.0}]), ["go-on"]),
-    ("our own server on the GPUs", remembered(), probed(gpu_procs=[{"pid": 9, "comm": "x", "unit": "s.service", "mem_mib": 9000.0}]), ["go-on"]),
-    ("foreign process on the port", remembered(), probed(listeners=[{"pid": 7, "comm": "nc", "unit": None, "port": 30000}]), ["ask", "go-on"]),
-    ("the unit's own container", remembered(), probed(containers={"s.service": "c1d@t@"}, listeners=[{"pid": 7, "unit": "docker-c1d.scope", "docker": "c1d", "port": 30000}], gpu_procs=[{"pid": 7, "unit": "docker-c1d.scope", "mem_mib": 9000.0}]), ["go-on"]),
-    ("somebody else's container", remembered(), probed(containers={"s.service": "c1d@t@"}, listeners=[{"pid": 7, "unit": "docker-eee.scope", "docker": "eee", "port": 30000}]), ["ask", "go-on"]),
+    (
+        "foreign process on the GPUs",
+        remembered(),
+        probed(gpu_procs=[{"pid": 7, "comm": "x", "unit": "y.service", "mem_mib": 9000.0}]),
+        ["ask", "go-on"],
+    ),
+    (
+        "a monitor on the GPUs",
+        remembered(),
+        probed(gpu_procs=[{"pid": 7, "comm": "x", "unit": None, "mem_mib": 90.0}]),
+        ["go-on"],
+    ),
+    (
+        "our own server on the GPUs",
+        remembered(),
+        probed(gpu_procs=[{"pid": 9, "comm": "x", "unit": "s.service", "mem_mib": 9000.0}]),
+        ["go-on"],
+    ),
+    (
+        "foreign process on the port",
+        remembered(),
+        probed(listeners=[{"pid": 7, "comm": "nc", "unit": None, "port": 30000}]),
+        ["ask", "go-on"],
+    ),
+    (
+        "the unit's own container",
+        remembered(),
+        probed(
+            containers={"s.service": "c1d@t@"},
+            listeners=[{"pid": 7, "unit": "docker-c1d.scope", "docker": "c1d", "port": 30000}],
+            gpu_procs=[{"pid": 7, "unit": "docker-c1d.scope", "mem_mib": 9000.0}],
+        ),
+        ["go-on"],
+    ),
+    (
+        "somebody else's container",
+        remembered(),
+        probed(
+            containers={"s.service": "c1d@t@"},
+            listeners=[{"pid": 7, "unit": "docker-eee.scope", "docker": "eee", "port": 30000}],
+        ),
+        ["ask", "go-on"],
+    ),
     ("an owner that cannot be seen", remembered(), probed(listeners=[{"port": 30000}]), ["go-on"]),
-    ("override of a dead run", remembered(), probed(overrides=[{"unit": "z.service", "run": "old", "expires_at_s": 1.0, "path": "/run/z"}]), ["restore", "go-on"]),
-    ("override of our own run", remembered(), probed(overrides=[{"unit": "s.service", "run": "r", "expires_at_s": 1.0, "path": "/run/s"}]), ["go-on"]),
+    (
+        "override of a dead run",
+        remembered(),
+        probed(overrides=[{"unit": "z.service", "run": "old", "expires_at_s": 1.0, "path": "/run/z"}]),
+        ["restore", "go-on"],
+    ),
+    (
+        "override of our own run",
+        remembered(),
+        probed(overrides=[{"unit": "s.service", "run": "r", "expires_at_s": 1.0, "path": "/run/s"}]),
+        ["go-on"],
+    ),
     ("something cannot be read", remembered(), probed(unknown=["ports"]), ["warn", "go-on"]),
     ("GPM not tried yet in this boot", remembered(), probed(unknown=["gpm"]), ["go-on"]),
-    ("a section failed", remembered(), probed(model={"error": "no answer within 9 s"}, units=DEAD), ["warn", "warn", "restart"]),
-    ("no source for the model", remembered(), probed(units=DEAD, model={**GONE, "sources": []}), ["ask", "restart"]),
-    ("everything done", remembered(done=("a0", "a1", "b0", "b1", "c0", "c1")), probed(units=DEAD, model=GONE), []),
-]  # fmt: skip
+    (
+        "a section failed",
+        remembered(),
+        probed(model={"error": "no answer within 9 s"}, units=DEAD),
+        ["warn", "warn", "restart"],
+    ),
+    (
+        "no source for the model",
+        remembered(),
+        probed(units=DEAD, model={**GONE, "sources": []}),
+        ["ask", "restart"],
+    ),
+    (
+        "everything done",
+        remembered(done=("a0", "a1", "b0", "b1", "c0", "c1")),
+        probed(units=DEAD, model=GONE),
+        [],
+    ),
+]
 
 
 @pytest.mark.parametrize(("state", "probe", "actions"), [t[1:] for t in TABLE], ids=[t[0] for t in TABLE])

@@ -67,8 +67,11 @@ def test_a_person_restarts_it_while_it_runs() -> None:
     in_script(rig, "b", lambda: rig.give(ev.RestartService))
     assert rig.run().word == "done"
     assert [(j.spec["argv"][1], j.state) for j in scripts(rig)] == [
-        ("1024", "done"), ("8192", "killed"), ("8192", "done"), ("4096", "done"),
-    ]  # fmt: skip
+        ("1024", "done"),
+        ("8192", "killed"),
+        ("8192", "done"),
+        ("4096", "done"),
+    ]
     assert all(j.at_once == 1 for j in scripts(rig))
 
 
@@ -77,8 +80,10 @@ def test_a_person_skips_the_configuration_while_it_runs() -> None:
     in_script(rig, "b", lambda: rig.give(ev.Skip, config="b"))
     assert rig.run().word == "done"
     assert [(j.spec["argv"][1], j.state) for j in scripts(rig)] == [
-        ("1024", "done"), ("8192", "killed"), ("4096", "done"),
-    ]  # fmt: skip
+        ("1024", "done"),
+        ("8192", "killed"),
+        ("4096", "done"),
+    ]
     assert all(j.at_once == 1 for j in scripts(rig))
 
 

@@ -34,49 +34,178 @@ BASE = StartReadings(
     seen_new=True,
 )
 OOM = CauseReading(
-    slug="oom-loading-weights", kind="config", text="GPU memory ran out while weights were loaded.",
-    signature_id="oom-torch", evidence=(Evidence(source="log", text="torch.OutOfMemoryError"),),
-)  # fmt: skip
+    slug="oom-loading-weights",
+    kind="config",
+    text="GPU memory ran out while weights were loaded.",
+    signature_id="oom-torch",
+    evidence=(Evidence(source="log", text="torch.OutOfMemoryError"),),
+)
 FOREIGN = ListenerReading(addr="0.0.0.0", port=30000, pid=77, comm="nc", owned=False)
 PORT = CauseReading(
-    slug="port-in-use", kind="host", text="Another process already listens on the port.",
-    signature_id="port", evidence=(Evidence(source="log", text="[Errno 98] address already in use"),),
-)  # fmt: skip
+    slug="port-in-use",
+    kind="host",
+    text="Another process already listens on the port.",
+    signature_id="port",
+    evidence=(Evidence(source="log", text="[Errno 98] address already in use"),),
+)
 SCRIPT = CallReading(asked_at=0.0, returned_at=2.0, rc=0, by_script=True, what="reconfig_ddtree.sh")
 STILL_OLD = replace(BASE, unit=replace(OLD_UNIT, at=6.0), seen_new=False)
 GONE = replace(BASE, unit=replace(OLD_UNIT, active="inactive", sub="dead", main_pid=None), seen_new=False)
 
 ALARMS = [
-    ("crash with a known cause", replace(BASE, unit=FAILED, cause=OOM), 10.0, "failed", "oom-loading-weights"),
+    (
+        "crash with a known cause",
+        replace(BASE, unit=FAILED, cause=OOM),
+        10.0,
+        "failed",
+        "oom-loading-weights",
+    ),
     ("crash without one", replace(BASE, unit=FAILED), 10.0, "failed", "main-process-killed"),
-    ("its container still answers", replace(BASE, unit=FAILED, listeners=(FOREIGN,)), 10.0, "failed", "main-process-killed"),
+    (
+        "its container still answers",
+        replace(BASE, unit=FAILED, listeners=(FOREIGN,)),
+        10.0,
+        "failed",
+        "main-process-killed",
+    ),
     ("oom kill", replace(BASE, unit=replace(FAILED, result="oom-kill")), 10.0, "failed", "oom-killed"),
     ("start timeout", replace(BASE, unit=replace(FAILED, result="timeout")), 10.0, "failed", "start-timeout"),
     ("203", replace(BASE, unit=replace(FAILED, exit_code="exited/203")), 10.0, "refused", "exec-not-found"),
-    ("200", replace(BASE, unit=replace(FAILED, exit_code="exited/200")), 10.0, "refused", "working-directory-missing"),
+    (
+        "200",
+        replace(BASE, unit=replace(FAILED, exit_code="exited/200")),
+        10.0,
+        "refused",
+        "working-directory-missing",
+    ),
     ("217", replace(BASE, unit=replace(FAILED, exit_code="exited/217")), 10.0, "refused", "user-missing"),
-    ("masked", replace(GONE, unit=replace(GONE.unit, load="masked"), call=replace(BASE.call, rc=1, error="Unit is masked.")), 1.0, "refused", "unit-masked"),
-    ("condition", replace(GONE, unit=replace(GONE.unit, condition_ok=False, condition_stamp=7)), 1.0, "refused", "condition-not-met"),
-    ("denied", replace(GONE, call=replace(BASE.call, rc=1, error="Interactive authentication required.")), 1.0, "refused", "not-permitted"),
-    ("call failed", replace(STILL_OLD, call=replace(SCRIPT, rc=3, error="sed: no such file")), 2.1, "never-began", "reconfigure-failed"),
-    ("script in no time", replace(STILL_OLD, call=replace(SCRIPT, rc=None, timed_out=True)), 2.1, "never-began", "reconfigure-timeout"),
+    (
+        "masked",
+        replace(
+            GONE,
+            unit=replace(GONE.unit, load="masked"),
+            call=replace(BASE.call, rc=1, error="Unit is masked."),
+        ),
+        1.0,
+        "refused",
+        "unit-masked",
+    ),
+    (
+        "condition",
+        replace(GONE, unit=replace(GONE.unit, condition_ok=False, condition_stamp=7)),
+        1.0,
+        "refused",
+        "condition-not-met",
+    ),
+    (
+        "denied",
+        replace(GONE, call=replace(BASE.call, rc=1, error="Interactive authentication required.")),
+        1.0,
+        "refused",
+        "not-permitted",
+    ),
+    (
+        "call failed",
+        replace(STILL_OLD, call=replace(SCRIPT, rc=3, error="sed: no such file")),
+        2.1,
+        "never-began",
+        "reconfigure-failed",
+    ),
+    (
+        "script in no time",
+        replace(STILL_OLD, call=replace(SCRIPT, rc=None, timed_out=True)),
+        2.1,
+        "never-began",
+        "reconfigure-timeout",
+    ),
     ("script did nothing", replace(STILL_OLD, call=SCRIPT), 7.1, "never-began", "restart-not-done"),
     ("gone, no new one", replace(GONE, old_gone_at=3.0), 8.1, "never-began", "never-began"),
-    ("auto-restart", replace(BASE, unit=replace(UNIT, active="activating", sub="auto-restart", main_pid=None)), 9.0, "crash-loop", "exited-waiting-for-restart"),
-    ("counter rises", replace(BASE, unit=replace(UNIT, n_restarts=1), cause=OOM), 9.0, "crash-loop", "oom-loading-weights"),
+    (
+        "auto-restart",
+        replace(BASE, unit=replace(UNIT, active="activating", sub="auto-restart", main_pid=None)),
+        9.0,
+        "crash-loop",
+        "exited-waiting-for-restart",
+    ),
+    (
+        "counter rises",
+        replace(BASE, unit=replace(UNIT, n_restarts=1), cause=OOM),
+        9.0,
+        "crash-loop",
+        "oom-loading-weights",
+    ),
     ("start limit", replace(BASE, unit=FAILED, start_limit_hit=True), 9.0, "crash-loop", "start-limit-hit"),
     ("foreign on the port", replace(BASE, listeners=(FOREIGN,)), 9.0, "foreign", "port-in-use"),
-    ("died of the port that a foreign process has", replace(BASE, unit=FAILED, cause=PORT, listeners=(FOREIGN,)), 9.0, "foreign", "port-in-use"),
-    ("died of a port nobody is seen on", replace(BASE, unit=FAILED, cause=PORT), 9.0, "failed", "port-in-use"),
-    ("dies of a foreign process' port again and again", replace(BASE, unit=replace(UNIT, n_restarts=1), cause=PORT, listeners=(FOREIGN,)), 9.0, "crash-loop", "port-in-use"),
-    ("died of something else beside a foreign process", replace(BASE, unit=FAILED, cause=OOM, listeners=(FOREIGN,)), 9.0, "failed", "oom-loading-weights"),
-    ("old beside new", replace(BASE, answer=Answer(at=8.0, owner="old", who="pid 8")), 9.0, "old-server", "old-process-answered"),
-    ("drop-in not loaded", replace(BASE, unit=replace(UNIT, need_reload=True)), 9.0, "wrong-arguments", "old-arguments-loaded"),
-    ("wrong argument", replace(BASE, args=ArgsReading(at=8.0, source="server_info", wrong=("tp is 1",))), 9.0, "wrong-arguments", "wrong-arguments"),
-    ("0 tokens", replace(BASE, token=TokenReading(at=8.0, tokens=0, status=200)), 9.0, "no-tokens", "zero-tokens"),
+    (
+        "died of the port that a foreign process has",
+        replace(BASE, unit=FAILED, cause=PORT, listeners=(FOREIGN,)),
+        9.0,
+        "foreign",
+        "port-in-use",
+    ),
+    (
+        "died of a port nobody is seen on",
+        replace(BASE, unit=FAILED, cause=PORT),
+        9.0,
+        "failed",
+        "port-in-use",
+    ),
+    (
+        "dies of a foreign process' port again and again",
+        replace(BASE, unit=replace(UNIT, n_restarts=1), cause=PORT, listeners=(FOREIGN,)),
+        9.0,
+        "crash-loop",
+        "port-in-use",
+    ),
+    (
+        "died of something else beside a foreign process",
+        replace(BASE, unit=FAILED, cause=OOM, listeners=(FOREIGN,)),
+        9.0,
+        "failed",
+        "oom-loading-weights",
+    ),
+    (
+        "old beside new",
+        replace(BASE, answer=Answer(at=8.0, owner="old", who="pid 8")),
+        9.0,
+        "old-server",
+        "old-process-answered",
+    ),
+    (
+        "drop-in not loaded",
+        replace(BASE, unit=replace(UNIT, need_reload=True)),
+        9.0,
+        "wrong-arguments",
+        "old-arguments-loaded",
+    ),
+    (
+        "wrong argument",
+        replace(BASE, args=ArgsReading(at=8.0, source="server_info", wrong=("tp is 1",))),
+        9.0,
+        "wrong-arguments",
+        "wrong-arguments",
+    ),
+    (
+        "0 tokens",
+        replace(BASE, token=TokenReading(at=8.0, tokens=0, status=200)),
+        9.0,
+        "no-tokens",
+        "zero-tokens",
+    ),
     ("asleep", BASE, 600.1, "stalled", "hang-asleep"),
-    ("NCCL", replace(BASE, phase="initialising", last_is_nccl=True, gpu=GpuLook(at=61.0, util_pct=100.0, power_share=0.23, busy_low_since=1.0)), 61.1, "hung-gpu", "nccl-init-hang"),
-]  # fmt: skip
+    (
+        "NCCL",
+        replace(
+            BASE,
+            phase="initialising",
+            last_is_nccl=True,
+            gpu=GpuLook(at=61.0, util_pct=100.0, power_share=0.23, busy_low_since=1.0),
+        ),
+        61.1,
+        "hung-gpu",
+        "nccl-init-hang",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -100,13 +229,33 @@ CALM = [
     ("just asked", replace(BASE, unit=OLD_UNIT, seen_new=False, call=CallReading(asked_at=0.0)), 1.0),
     ("script has not been back for 5 s", replace(STILL_OLD, call=SCRIPT), 6.9),
     ("a job is queued", replace(GONE, unit=replace(GONE.unit, job=True)), 50.0),
-    ("old one drains and answers", replace(STILL_OLD, unit=replace(OLD_UNIT, active="deactivating"), answer=Answer(at=3.0, owner="old")), 25.0),
+    (
+        "old one drains and answers",
+        replace(STILL_OLD, unit=replace(OLD_UNIT, active="deactivating"), answer=Answer(at=3.0, owner="old")),
+        25.0,
+    ),
     ("passing through failed", replace(BASE, unit=FAILED, gone_since=9.9), 10.0),
     ("loading quietly", BASE, 599.0),
-    ("listener of the old one while it stops", replace(STILL_OLD, unit=replace(OLD_UNIT, active="deactivating"), listeners=(FOREIGN,)), 3.0),
-    ("condition failed long ago", replace(BASE, unit=replace(UNIT, condition_ok=False, condition_stamp=7), before=replace(OLD_UNIT, condition_stamp=7)), 9.0),
-    ("GPUs busy without NCCL", replace(BASE, gpu=GpuLook(at=61.0, util_pct=100.0, power_share=0.2, busy_low_since=1.0)), 70.0),
-]  # fmt: skip
+    (
+        "listener of the old one while it stops",
+        replace(STILL_OLD, unit=replace(OLD_UNIT, active="deactivating"), listeners=(FOREIGN,)),
+        3.0,
+    ),
+    (
+        "condition failed long ago",
+        replace(
+            BASE,
+            unit=replace(UNIT, condition_ok=False, condition_stamp=7),
+            before=replace(OLD_UNIT, condition_stamp=7),
+        ),
+        9.0,
+    ),
+    (
+        "GPUs busy without NCCL",
+        replace(BASE, gpu=GpuLook(at=61.0, util_pct=100.0, power_share=0.2, busy_low_since=1.0)),
+        70.0,
+    ),
+]
 
 
 @pytest.mark.parametrize(("r", "now"), [c[1:] for c in CALM], ids=[c[0] for c in CALM])
@@ -195,11 +344,22 @@ def test_a_child_that_comes_and_goes_is_no_progress() -> None:
 def test_read_unit_takes_systemd_words() -> None:
     unit = read_unit(
         "x.service",
-        {"ActiveState": "failed", "SubState": "failed", "Result": "exit-code", "ExecMainCode": "1", "ExecMainStatus": "203",
-         "MainPID": "0", "InvocationID": NEW, "NeedDaemonReload": "no", "Job": "", "ConditionResult": "yes",
-         "TimeoutStopUSec": "1min 30s", "NRestarts": "0"},
+        {
+            "ActiveState": "failed",
+            "SubState": "failed",
+            "Result": "exit-code",
+            "ExecMainCode": "1",
+            "ExecMainStatus": "203",
+            "MainPID": "0",
+            "InvocationID": NEW,
+            "NeedDaemonReload": "no",
+            "Job": "",
+            "ConditionResult": "yes",
+            "TimeoutStopUSec": "1min 30s",
+            "NRestarts": "0",
+        },
         3.0,
-    )  # fmt: skip
+    )
     assert (
         unit.exit_code == "exited/203" and unit.main_pid is None and unit.gone and unit.stop_limit_s == 90.0
     )
@@ -232,9 +392,11 @@ def test_every_cause_is_in_the_one_table() -> None:
 
 def test_a_silent_drain_may_take_three_quarters_of_what_the_unit_allows() -> None:
     draining = replace(
-        STILL_OLD, unit=replace(OLD_UNIT, active="deactivating", stop_limit_s=60.0), phase="stopping",
+        STILL_OLD,
+        unit=replace(OLD_UNIT, active="deactivating", stop_limit_s=60.0),
+        phase="stopping",
         limits=Limits(learned={"stopping": 0.1}),
-    )  # fmt: skip
+    )
     assert judge(draining, 44.0).verdict is None
     assert judge(draining, 45.1).verdict == "stalled"
     assert (

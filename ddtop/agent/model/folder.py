@@ -161,8 +161,14 @@ def check_model_dir(
             out.update(_absent(path, space, whole))
         lost = [n for n in sizes or {} if n not in {posixpath.basename(e.path) for e in entries}]
         if out["verdict"] == "complete" and lost:
-            out.update(verdict="incomplete", cause="files-missing", severity="error", ready_to_start=False,
-                       missing=lost, advice="Files of the source are not here: " + ", ".join(lost[:5]))  # fmt: skip
+            out.update(
+                verdict="incomplete",
+                cause="files-missing",
+                severity="error",
+                ready_to_start=False,
+                missing=lost,
+                advice="Files of the source are not here: " + ", ".join(lost[:5]),
+            )
         if hashes:
             out["sha256"] = {
                 e.path: _sha256(os.path.join(path, e.path)) for e in entries if is_weight(e.path)
@@ -186,12 +192,19 @@ def _absent(path: str, space: Optional[Dict[str, Any]], whole: Optional[Dict[str
         f"Copy it from {whole['path']}." if whole else "Download it: no whole copy was found on this host."
     )
     return {
-        "verdict": "restage-needed", "cause": cause, "severity": "warn", "advice": advice,
+        "verdict": "restage-needed",
+        "cause": cause,
+        "severity": "warn",
+        "advice": advice,
         "ready_to_start": False,
         "evidence": [{"text": f"{path}: nothing there" + (" (tmpfs: a reboot empties it)" if tmpfs else "")}],
-        "next_action": "copy-from-persistent" if whole else "download", "download_needed": whole is None,
-        "weight_files": 0, "incomplete_markers": 0, "resumable_bytes": 0, "present_bytes": 0,
-    }  # fmt: skip
+        "next_action": "copy-from-persistent" if whole else "download",
+        "download_needed": whole is None,
+        "weight_files": 0,
+        "incomplete_markers": 0,
+        "resumable_bytes": 0,
+        "present_bytes": 0,
+    }
 
 
 def _source(path: str) -> Dict[str, Any]:
@@ -201,9 +214,12 @@ def _source(path: str) -> Dict[str, Any]:
     entries = gather(path)
     found = judge(entries, index=find_index(path, entries), wanted_revision=wanted_revision(path))
     return {
-        "path": path, "verdict": found["verdict"], "cause": found["cause"], "bytes": found["present_bytes"],
+        "path": path,
+        "verdict": found["verdict"],
+        "cause": found["cause"],
+        "bytes": found["present_bytes"],
         "files": sum(1 for e in entries if e.kind != "d"),
-    }  # fmt: skip
+    }
 
 
 def _sizes(path: str) -> Dict[str, int]:

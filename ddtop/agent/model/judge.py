@@ -19,8 +19,18 @@ _MARKER = re.compile(
     r"|(^|/)\.(?=.+\.[A-Za-z0-9]{6}$).*\.(safetensors|gguf|bin|json|pth|pt)\.[A-Za-z0-9]{6}$"
     r"|(^|/)\.ddtop-part/"
 )
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tiktoken.model",
-               "tekken.json", "spiece.model", "sentencepiece.bpe.model", "qwen.tiktoken", "vocab.txt")  # fmt: skip
+_TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "tiktoken.model",
+    "tekken.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "qwen.tiktoken",
+    "vocab.txt",
+)
 
 COPY_NOW_S = 60.0
 """A half-done file that was written to within this time says that somebody is copying now."""
@@ -93,9 +103,11 @@ def judge(
     gguf = any(name.lower().endswith(".gguf") for name in weights.files)
     missing = [name for name in names if name not in weights.files]
     out.update(
-        expected_shards=len(names), shards=len(names), missing=missing,
+        expected_shards=len(names),
+        shards=len(names),
+        missing=missing,
         present_shards=sum(1 for name in names if name in weights.files),
-    )  # fmt: skip
+    )
     if index and index.get("total_size") is not None:
         out["index_total_size"] = index["total_size"]
     bad = _damage(weights.files, source_sizes or {}, out)
@@ -261,12 +273,16 @@ def _decide(
     if no_space or (broken and available is not None and available < 1 << 20):
         out["remedy"] = "remount tmpfs larger (default is half of RAM) or free it; check size BEFORE copying"
         out["copied_shards"] = len(out["ok"])
-        return "tmpfs-full", "error", (
-            "There was no room for the whole model. Make room (`mount -o remount,size=… /dev/shm`, or "
-            "delete what is "
-            "not needed), then copy again with sizes compared: a copy that skips existing names keeps the "
-            "short file."
-        )  # fmt: skip
+        return (
+            "tmpfs-full",
+            "error",
+            (
+                "There was no room for the whole model. Make room (`mount -o remount,size=… /dev/shm`, or "
+                "delete what is "
+                "not needed), then copy again with sizes compared: a copy that skips existing names keeps the "
+                "short file."
+            ),
+        )
     if any(m.age_s is not None and m.age_s < COPY_NOW_S for m in markers):
         return (
             "copy-in-progress",
@@ -277,24 +293,36 @@ def _decide(
         return "weights-absent", "error", "There are no weights here: copy or download the model again."
     if bad["pointer"]:
         out["remedy"] = "git lfs pull or download again"
-        return "git-lfs-pointers", "error", (
-            "The shards are git-lfs pointers, not weights: `git lfs pull` in the clone, or download the "
-            "model."
-        )  # fmt: skip
+        return (
+            "git-lfs-pointers",
+            "error",
+            (
+                "The shards are git-lfs pointers, not weights: `git lfs pull` in the clone, or download the "
+                "model."
+            ),
+        )
     if missing:
-        return "shard-missing", "error", (
-            f"{len(missing)} of {out['expected_shards']} shards are missing: stage those again"
-            + (" (a half-done download can be resumed)." if out["resumable_bytes"] else ".")
-        )  # fmt: skip
+        return (
+            "shard-missing",
+            "error",
+            (
+                f"{len(missing)} of {out['expected_shards']} shards are missing: stage those again"
+                + (" (a half-done download can be resumed)." if out["resumable_bytes"] else ".")
+            ),
+        )
     if bad["truncated"]:
         return "shard-truncated", "error", "Copy the short files again; their names alone look complete."
     if bad["corrupt"]:
         return "shard-corrupt", "error", "These files are not what their names say: copy them again."
     if bad["sparse"]:
-        return "sparse-holes", "error", (
-            "The size is right but blocks are missing (a copy that reserves space first was cut): copy them "
-            "again."
-        )  # fmt: skip
+        return (
+            "sparse-holes",
+            "error",
+            (
+                "The size is right but blocks are missing (a copy that reserves space first was cut): copy them "
+                "again."
+            ),
+        )
     if bad["too_long"]:
         return (
             "shard-too-long",

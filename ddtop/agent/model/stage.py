@@ -218,8 +218,10 @@ def stage(spec: Dict[str, Any], tell: Callable[[Dict[str, Any]], None]) -> None:
         progress.now(state="checking")
         judged = check_model_dir(target)
         if judged["verdict"] != "complete":
-            raise JobFailedError("%s is not whole after staging: %s: %s" % (
-                target, judged["verdict"], judged.get("advice", "")))  # fmt: skip
+            raise JobFailedError(
+                "%s is not whole after staging: %s: %s"
+                % (target, judged["verdict"], judged.get("advice", ""))
+            )
         stamp = {"schema": 1, "boot_id": boot_id(), "finished_at_s": time.time(), "by": "ddtop", **manifest}
         if spec.get("as_root"):
             give_to_root(target)

@@ -58,8 +58,11 @@ def call(serial: int, destination: str, path: str, interface: str, member: str, 
     for value in strings:
         body = _pad(body, 4) + _text(value)
     fields: List[Tuple[int, str]] = [
-        (PATH, path), (INTERFACE, interface), (MEMBER, member), (DESTINATION, destination),
-    ]  # fmt: skip
+        (PATH, path),
+        (INTERFACE, interface),
+        (MEMBER, member),
+        (DESTINATION, destination),
+    ]
     if strings:
         fields.append((SIGNATURE, "s" * len(strings)))
     array = b""

@@ -82,8 +82,12 @@ class Joiner:
         key = (entry.get("_STREAM_ID"), entry.get("_PID"))
         begun = self._open.pop(key, None)
         if begun is not None:
-            item = {**item, "text": (begun["text"] + item["text"])[:MAX_TEXT], "at_s": begun["at_s"],
-                    "mono_us": begun["mono_us"]}  # fmt: skip
+            item = {
+                **item,
+                "text": (begun["text"] + item["text"])[:MAX_TEXT],
+                "at_s": begun["at_s"],
+                "mono_us": begun["mono_us"],
+            }
         if entry.get("_LINE_BREAK") == "line-max" and len(item["text"]) < MAX_TEXT:
             self._open[key] = item
             return None

@@ -47,8 +47,10 @@ _LLMPERF = {
     "mean_input_tokens": "input_len_mean",
 }
 _LLMPERF_TIMES = {
-    "ttft_s": "ttft", "inter_token_latency_s": "itl", "end_to_end_latency_s": "e2e",
-}  # fmt: skip
+    "ttft_s": "ttft",
+    "inter_token_latency_s": "itl",
+    "end_to_end_latency_s": "e2e",
+}
 
 
 def from_printed(text: str) -> list[Fields]:
@@ -84,10 +86,13 @@ def _llama_bench_rows(rows: list[list[str]]) -> list[Fields]:
             continue
         rate, _, spread = row[-1].partition("±")
         data = {
-            "avg_ts": rate.strip(), "n_prompt": int(test["pp"] or 0), "n_gen": int(test["tg"] or 0),
-            "n_depth": int(test["depth"]) if test["depth"] else None, "stddev_ts": spread.strip() or None,
+            "avg_ts": rate.strip(),
+            "n_prompt": int(test["pp"] or 0),
+            "n_gen": int(test["tg"] or 0),
+            "n_depth": int(test["depth"]) if test["depth"] else None,
+            "stddev_ts": spread.strip() or None,
             "model_type": row[head.index("model")] if "model" in head else None,
-        }  # fmt: skip
+        }
         if number(data["avg_ts"]) is not None and (data["n_prompt"] or data["n_gen"]):
             records.append(from_llama_bench(data))
     return records

@@ -26,8 +26,12 @@ _KEYS = {
     "request count": "request_count",
     "benchmark duration": "benchmark_duration",
 }
-_LENGTHS = {"num output token": "output_len_mean", "output sequence length": "output_len_mean",
-            "num input token": "input_len_mean", "input sequence length": "input_len_mean"}  # fmt: skip
+_LENGTHS = {
+    "num output token": "output_len_mean",
+    "output sequence length": "output_len_mean",
+    "num input token": "input_len_mean",
+    "input sequence length": "input_len_mean",
+}
 
 
 def from_table(text: str) -> Fields | None:

@@ -82,11 +82,16 @@ def load_phase_rules() -> tuple[PhaseRule, ...]:
     table = tomli.loads(resources.files("ddtop.engines").joinpath("phases.toml").read_text("utf-8"))
     return tuple(
         PhaseRule(
-            row["engine"], row["phase"], row["event"], row["anchor"], re.compile(row["regex"]), row.get("mark", True),
+            row["engine"],
+            row["phase"],
+            row["event"],
+            row["anchor"],
+            re.compile(row["regex"]),
+            row.get("mark", True),
             row["source"],
         )
         for row in table["rule"]
-    )  # fmt: skip
+    )
 
 
 def clip(line: str) -> str:
@@ -229,14 +234,32 @@ def parse_line(engine: str | None, line: str) -> tuple[LogFact, ...]:
 
 
 _STRONG = (
-    ("sglang", re.compile(r"server_args=ServerArgs|fired up and ready to roll|\b(?:Decode|Prefill) batch(?:[.,]| ?\[\d+\],)? ?#|Load weight (?:begin|end)\b|Init torch distributed (?:begin|ends)\b|sglang::|sigquit|SIGQUIT received|/sglang/|sglang\.(?:launch_server|srv|srt)|sglang is using nccl")),
-    ("vllm", re.compile(r"\((?:EngineCore|APIServer|VllmWorker|Worker)[\w.\-]{0,40}[^)\n]{0,40} pid=|non-default args: |Avg (?:prompt|generation) throughput|SpecDecoding metrics|vLLM (?:API )?server|/vllm/|vllm\.(?:entrypoints|v1|engine)|VllmWorker|vLLM is using nccl|LLM engine \(v")),
-    ("llamacpp", re.compile(r"\bllama_(?:model|context|kv|new|server|init|perf)|\bslot +(?:print_timing|release|launch_slot_|update_slots|get_availabl)|\bsrv +\w+: |\bggml_|draft acceptance(?: rate)? =|llama-server|llama_cpp|gguf_init")),
-)  # fmt: skip
+    (
+        "sglang",
+        re.compile(
+            r"server_args=ServerArgs|fired up and ready to roll|\b(?:Decode|Prefill) batch(?:[.,]| ?\[\d+\],)? ?#|Load weight (?:begin|end)\b|Init torch distributed (?:begin|ends)\b|sglang::|sigquit|SIGQUIT received|/sglang/|sglang\.(?:launch_server|srv|srt)|sglang is using nccl"
+        ),
+    ),
+    (
+        "vllm",
+        re.compile(
+            r"\((?:EngineCore|APIServer|VllmWorker|Worker)[\w.\-]{0,40}[^)\n]{0,40} pid=|non-default args: |Avg (?:prompt|generation) throughput|SpecDecoding metrics|vLLM (?:API )?server|/vllm/|vllm\.(?:entrypoints|v1|engine)|VllmWorker|vLLM is using nccl|LLM engine \(v"
+        ),
+    ),
+    (
+        "llamacpp",
+        re.compile(
+            r"\bllama_(?:model|context|kv|new|server|init|perf)|\bslot +(?:print_timing|release|launch_slot_|update_slots|get_availabl)|\bsrv +\w+: |\bggml_|draft acceptance(?: rate)? =|llama-server|llama_cpp|gguf_init"
+        ),
+    ),
+)
 _WEAK = (
     ("sglang", re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?(?: [A-Z]+\d+)*\] ", re.MULTILINE)),
-    ("vllm", re.compile(r"^(?:INFO|ERROR|DEBUG|WARNING) \d\d-\d\d \d\d:\d\d:\d\d \[?\w+\.py:\d+\]", re.MULTILINE)),
-)  # fmt: skip
+    (
+        "vllm",
+        re.compile(r"^(?:INFO|ERROR|DEBUG|WARNING) \d\d-\d\d \d\d:\d\d:\d\d \[?\w+\.py:\d+\]", re.MULTILINE),
+    ),
+)
 
 
 def engine_scores(text: str) -> tuple[dict[str, int], dict[str, int]]:

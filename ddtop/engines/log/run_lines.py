@@ -29,25 +29,54 @@ _LLAMA_STAT = re.compile(r"statistics +(?P<kind>[\w.\-]+): (?P<rest>#calls.*)")
 _LLAMA_TASK = re.compile(r"id +(?P<slot>-?\d+) \| task +(?P<task>-?\d+)")
 
 SGLANG_KEYS = {
-    "#running-req": "running", "#queue-req": "queued", "#token": "tokens", "#full token": "tokens",
-    "token usage": "token_usage", "full token usage": "token_usage", "swa token usage": "swa_token_usage",
-    "mamba usage": "mamba_usage", "accept len": "accept_len", "accept rate": "accept_rate", "cap len": "cap_len",
-    "block accept len": "block_accept_len", "gen throughput (token/s)": "gen_tps",
-    "input throughput (token/s)": "input_tps", "cuda graph": "cuda_graph", "#new-seq": "new_seqs",
-    "#new-token": "new_tokens", "#cached-token": "cached_tokens", "#retracted-req": "retracted",
-    "#prealloc-req": "prealloc", "#transfer-req": "transfer",
-}  # fmt: skip
+    "#running-req": "running",
+    "#queue-req": "queued",
+    "#token": "tokens",
+    "#full token": "tokens",
+    "token usage": "token_usage",
+    "full token usage": "token_usage",
+    "swa token usage": "swa_token_usage",
+    "mamba usage": "mamba_usage",
+    "accept len": "accept_len",
+    "accept rate": "accept_rate",
+    "cap len": "cap_len",
+    "block accept len": "block_accept_len",
+    "gen throughput (token/s)": "gen_tps",
+    "input throughput (token/s)": "input_tps",
+    "cuda graph": "cuda_graph",
+    "#new-seq": "new_seqs",
+    "#new-token": "new_tokens",
+    "#cached-token": "cached_tokens",
+    "#retracted-req": "retracted",
+    "#prealloc-req": "prealloc",
+    "#transfer-req": "transfer",
+}
 """Names of a decode or prefill line → our names. What is not named here keeps its own name."""
 
 _VLLM_KEYS = {
-    "Avg prompt throughput": "prompt_tps", "Avg generation throughput": "gen_tps", "Running": "running",
-    "Waiting": "queued", "Pending": "queued", "Swapped": "swapped", "GPU KV cache usage": "kv_usage_pct",
-    "KV cache usage": "kv_usage_pct", "CPU KV cache usage": "cpu_kv_usage_pct", "Prefix cache hit rate": "prefix_hit_pct",
-    "Mean acceptance length": "accept_len", "Accepted throughput": "accepted_tps", "Drafted throughput": "drafted_tps",
-    "Accepted": "accepted", "Number of accepted tokens": "accepted", "Drafted": "drafted",
-    "Number of draft tokens": "drafted", "Number of emitted tokens": "emitted", "Number of speculative tokens": "spec_tokens",
-    "Draft acceptance rate": "draft_rate", "Avg Draft acceptance rate": "draft_rate", "System efficiency": "efficiency",
-}  # fmt: skip
+    "Avg prompt throughput": "prompt_tps",
+    "Avg generation throughput": "gen_tps",
+    "Running": "running",
+    "Waiting": "queued",
+    "Pending": "queued",
+    "Swapped": "swapped",
+    "GPU KV cache usage": "kv_usage_pct",
+    "KV cache usage": "kv_usage_pct",
+    "CPU KV cache usage": "cpu_kv_usage_pct",
+    "Prefix cache hit rate": "prefix_hit_pct",
+    "Mean acceptance length": "accept_len",
+    "Accepted throughput": "accepted_tps",
+    "Drafted throughput": "drafted_tps",
+    "Accepted": "accepted",
+    "Number of accepted tokens": "accepted",
+    "Drafted": "drafted",
+    "Number of draft tokens": "drafted",
+    "Number of emitted tokens": "emitted",
+    "Number of speculative tokens": "spec_tokens",
+    "Draft acceptance rate": "draft_rate",
+    "Avg Draft acceptance rate": "draft_rate",
+    "System efficiency": "efficiency",
+}
 
 RunFact = tuple[str, str, str, dict[str, Any]]
 

@@ -216,9 +216,15 @@ class _Scope:
         self, host: str, user: str | None, port: int | None, before: TeachableConfig | None = None
     ) -> TeachableConfig:
         return read_config(
-            self.paths, host, user=user, port=port, local_user=self.local_user, include_dir=self.include_dir,
-            exec_rule=self._exec, before=before,
-        )  # fmt: skip
+            self.paths,
+            host,
+            user=user,
+            port=port,
+            local_user=self.local_user,
+            include_dir=self.include_dir,
+            exec_rule=self._exec,
+            before=before,
+        )
 
     def target(self, host: str, user: str | None, port: int | None, *, trail: tuple[str, ...]) -> SshTarget:
         config = self.read(host, user, port)
@@ -281,21 +287,33 @@ class _Scope:
             for option in config.unknown
         ]
         return SshTarget(
-            alias=host, hostname=str(got.get("Hostname", name)).lower(), port=int(got.get("Port", 22)),
-            user=str(got.get("User") or self.local_user), user_given=got.get("User") is not None,
-            identity_files=there, missing_identity_files=gone,
+            alias=host,
+            hostname=str(got.get("Hostname", name)).lower(),
+            port=int(got.get("Port", 22)),
+            user=str(got.get("User") or self.local_user),
+            user_given=got.get("User") is not None,
+            identity_files=there,
+            missing_identity_files=gone,
             identity_files_named=tuple(got.get("IdentityFile") or ()),
-            certificate_files=tuple(c for c in map(_path, got.get("CertificateFile") or ()) if Path(c).is_file()),
-            identities_only=bool(got.get("IdentitiesOnly", False)), agent_path=_agent(got),
-            jumps=jumps, proxy_jump=raw.get("ProxyJump"),
+            certificate_files=tuple(
+                c for c in map(_path, got.get("CertificateFile") or ()) if Path(c).is_file()
+            ),
+            identities_only=bool(got.get("IdentitiesOnly", False)),
+            agent_path=_agent(got),
+            jumps=jumps,
+            proxy_jump=raw.get("ProxyJump"),
             proxy_command=tuple(shlex.split(command)) if command else None,
-            host_key_alias=got.get("HostKeyAlias"), strict=strict,
+            host_key_alias=got.get("HostKeyAlias"),
+            strict=strict,
             known_hosts=tuple(p for p in (*users, *globals_) if Path(p).is_file()),
             known_hosts_new=next((p for p in users if p not in {"/dev/null", "none"}), None),
-            options={k: v for k, v in got.items() if v not in (None, [], ())}, notes=tuple(notes),
-            included=tuple(config.included), proxy_from=config.proxy_file, used_match=config.used_match,
+            options={k: v for k, v in got.items() if v not in (None, [], ())},
+            notes=tuple(notes),
+            included=tuple(config.included),
+            proxy_from=config.proxy_file,
+            used_match=config.used_match,
             nested_jump=nested,
-        )  # fmt: skip
+        )
 
     def _jumps(self, spec: str, trail: tuple[str, ...]) -> tuple[tuple[SshTarget, ...], bool]:
         """Hops of a ProxyJump list. ssh gives the first hop its own ProxyJump, and overrides that of the
@@ -313,9 +331,11 @@ class _Scope:
             if place == 0 and hop.jumps:
                 nested = True
                 hops += hop.jumps
-            hops.append(msgspec.structs.replace(
-                hop, jumps=(), proxy_command=hop.proxy_command if place == 0 and not hop.jumps else None
-            ))  # fmt: skip
+            hops.append(
+                msgspec.structs.replace(
+                    hop, jumps=(), proxy_command=hop.proxy_command if place == 0 and not hop.jumps else None
+                )
+            )
         return tuple(hops), nested
 
 
@@ -381,8 +401,10 @@ def option_notes(
     for option, text in _INERT.items():
         if raw.get(option) not in (None, False, "no"):
             notes.append(Note(f"{option.lower()}-ignored", text, option))
-    notes += [Note("match-exec-not-run", f"Match exec {command!r} was not run here: its block is skipped", "Match")
-              for command in dict.fromkeys(skipped_exec)]  # fmt: skip
+    notes += [
+        Note("match-exec-not-run", f"Match exec {command!r} was not run here: its block is skipped", "Match")
+        for command in dict.fromkeys(skipped_exec)
+    ]
     return notes
 
 

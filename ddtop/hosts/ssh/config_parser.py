@@ -34,23 +34,73 @@ skipped)."""
 
 # Options of ssh_config(5) that asyncssh has no handler for, as people write them.
 IGNORED_OPTIONS = (
-    "AddKeysToAgent", "BatchMode", "BindInterface", "ChannelTimeout", "CheckHostIP", "ClearAllForwardings",
-    "ConnectionAttempts", "ControlMaster", "ControlPath", "ControlPersist", "DynamicForward",
-    "EnableEscapeCommandline", "EscapeChar", "ExitOnForwardFailure", "FingerprintHash",
-    "ForkAfterAuthentication", "ForwardX11", "ForwardX11Timeout", "GatewayPorts", "HashKnownHosts",
-    "HostbasedAcceptedAlgorithms", "IgnoreUnknown", "IPQoS", "KbdInteractiveDevices", "KnownHostsCommand",
-    "LocalCommand", "LocalForward", "LogLevel", "LogVerbose", "NoHostAuthenticationForLocalhost",
-    "NumberOfPasswordPrompts", "ObscureKeystrokeTiming", "PermitLocalCommand", "PermitRemoteOpen",
-    "ProxyUseFdpass", "PubkeyAcceptedAlgorithms", "PubkeyAcceptedKeyTypes", "RemoteForward",
-    "RequiredRSASize", "RevokedHostKeys", "SecurityKeyProvider", "SessionType", "StdinNull",
-    "StreamLocalBindMask", "StreamLocalBindUnlink", "StrictHostKeyChecking", "SyslogFacility", "Tunnel",
-    "TunnelDevice", "UpdateHostKeys", "UseKeychain", "VerifyHostKeyDNS", "VersionAddendum", "VisualHostKey",
+    "AddKeysToAgent",
+    "BatchMode",
+    "BindInterface",
+    "ChannelTimeout",
+    "CheckHostIP",
+    "ClearAllForwardings",
+    "ConnectionAttempts",
+    "ControlMaster",
+    "ControlPath",
+    "ControlPersist",
+    "DynamicForward",
+    "EnableEscapeCommandline",
+    "EscapeChar",
+    "ExitOnForwardFailure",
+    "FingerprintHash",
+    "ForkAfterAuthentication",
+    "ForwardX11",
+    "ForwardX11Timeout",
+    "GatewayPorts",
+    "HashKnownHosts",
+    "HostbasedAcceptedAlgorithms",
+    "IgnoreUnknown",
+    "IPQoS",
+    "KbdInteractiveDevices",
+    "KnownHostsCommand",
+    "LocalCommand",
+    "LocalForward",
+    "LogLevel",
+    "LogVerbose",
+    "NoHostAuthenticationForLocalhost",
+    "NumberOfPasswordPrompts",
+    "ObscureKeystrokeTiming",
+    "PermitLocalCommand",
+    "PermitRemoteOpen",
+    "ProxyUseFdpass",
+    "PubkeyAcceptedAlgorithms",
+    "PubkeyAcceptedKeyTypes",
+    "RemoteForward",
+    "RequiredRSASize",
+    "RevokedHostKeys",
+    "SecurityKeyProvider",
+    "SessionType",
+    "StdinNull",
+    "StreamLocalBindMask",
+    "StreamLocalBindUnlink",
+    "StrictHostKeyChecking",
+    "SyslogFacility",
+    "Tunnel",
+    "TunnelDevice",
+    "UpdateHostKeys",
+    "UseKeychain",
+    "VerifyHostKeyDNS",
+    "VersionAddendum",
+    "VisualHostKey",
     "XAuthLocation",
-)  # fmt: skip
+)
 _TOKEN_OPTIONS = (
-    "CertificateFile", "ControlPath", "GlobalKnownHostsFile", "IdentityAgent", "IdentityFile", "ProxyCommand",
-    "ProxyJump", "RemoteCommand", "UserKnownHostsFile",
-)  # fmt: skip
+    "CertificateFile",
+    "ControlPath",
+    "GlobalKnownHostsFile",
+    "IdentityAgent",
+    "IdentityFile",
+    "ProxyCommand",
+    "ProxyJump",
+    "RemoteCommand",
+    "UserKnownHostsFile",
+)
 _TOKEN = re.compile(r"%(.)")
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z_0-9]*)\}")
 
@@ -293,9 +343,12 @@ def harmless_exec(command: str) -> bool | None:
         if words[:1] == ["["] and words[-1:] == ["]"]:
             words = ["test", *words[1:-1]]
         checks: dict[str, Callable[[Path], bool]] = {
-            "-d": Path.is_dir, "-f": Path.is_file, "-e": Path.exists, "-S": Path.is_socket,
-            "-L": Path.is_symlink
-        }  # fmt: skip
+            "-d": Path.is_dir,
+            "-f": Path.is_file,
+            "-e": Path.exists,
+            "-S": Path.is_socket,
+            "-L": Path.is_symlink,
+        }
         if len(words) == 3 and words[0] in {"test", "/usr/bin/test", "/bin/test"} and words[1] in checks:
             with contextlib.suppress(OSError, ValueError):
                 answer = checks[words[1]](expand_home(words[2]))

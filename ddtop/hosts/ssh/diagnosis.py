@@ -171,9 +171,15 @@ def make_fault(
         "via": via,
     }
     return SshFault(
-        verdict=cause.verdict, cause=cause.cause, severity=cause.severity, what=fill(cause.what, **context),
-        means=fill(cause.means, **context), do=fill(cause.do, **context), retry=cause.retry, text=text[:500],
-    )  # fmt: skip
+        verdict=cause.verdict,
+        cause=cause.cause,
+        severity=cause.severity,
+        what=fill(cause.what, **context),
+        means=fill(cause.means, **context),
+        do=fill(cause.do, **context),
+        retry=cause.retry,
+        text=text[:500],
+    )
 
 
 def explain_ssh_error(
@@ -194,8 +200,15 @@ def explain_ssh_error(
     return kind(what + place, means=fault.means, do=fault.do, host=target.alias)
 
 
-_SHOW_TEXT = {"ssh-error", "config-parse-error", "no-common-algorithm", "not-an-ssh-server", "proxy-command-failed",
-              "identity-file-missing", "name-not-resolved"}  # fmt: skip
+_SHOW_TEXT = {
+    "ssh-error",
+    "config-parse-error",
+    "no-common-algorithm",
+    "not-an-ssh-server",
+    "proxy-command-failed",
+    "identity-file-missing",
+    "name-not-resolved",
+}
 
 
 def _chain(exc: BaseException) -> Iterator[BaseException]:

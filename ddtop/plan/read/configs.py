@@ -174,8 +174,11 @@ def _read_config(fields: Fields, template: str, service: Service) -> list[Config
     check_env(problems, (*path, "env"), env)
     check(problems, path, template, (*constants, *ranges))
     for key, texts in (
-        ("args", args), ("command", command), ("configure", configure), ("stop_units", stop_units),
-    ):  # fmt: skip
+        ("args", args),
+        ("command", command),
+        ("configure", configure),
+        ("stop_units", stop_units),
+    ):
         check_all(problems, (*path, key), texts or (), known)
     for key, text in (("unit", unit), ("cwd", cwd), *((f"env.{k}", v) for k, v in env.items())):
         if text:

@@ -45,10 +45,14 @@ def parse_listeners(text: str) -> list[Listener]:
         user, cgroup = _USER.search(match["rest"]), _CGROUP.search(match["rest"])
         found.append(
             Listener(
-                match["addr"], int(match["port"]), int(user["pid"]) if user else None, user["comm"] if user else None,
-                cgroup["path"] if cgroup else None, match[0].strip(),
+                match["addr"],
+                int(match["port"]),
+                int(user["pid"]) if user else None,
+                user["comm"] if user else None,
+                cgroup["path"] if cgroup else None,
+                match[0].strip(),
             )
-        )  # fmt: skip
+        )
     return found
 
 

@@ -17,21 +17,78 @@ _STAMP = re.compile(
     r"(?:[A-Za-z]{2,4}\.? )?(?P<d>\d{4}-\d\d-\d\d) (?P<t>\d\d:\d\d:\d\d)(?:\.(?P<f>\d{1,9}))?(?: (?P<z>[A-Za-z+\-:\d]{1,8}))?$"
 )
 _SPAN = re.compile(r"(?P<n>[\d.]+) ?(?P<u>us|µs|ms|s|sec|min|month|h|hr|d|day|w|y)?(?:\s|$)")
-_UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hr": 3600.0, "d": 86400.0,
-          "day": 86400.0, "w": 604800.0, "month": 2629800.0, "y": 31557600.0}  # fmt: skip
+_UNITS = {
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "sec": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "hr": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+    "w": 604800.0,
+    "month": 2629800.0,
+    "y": 31557600.0,
+}
 MAIN_CODES = {0: None, 1: "exited", 2: "killed", 3: "dumped"}
 EXIT_NAMES = {
-    200: "CHDIR", 201: "NICE", 202: "FDS", 203: "EXEC", 204: "MEMORY", 205: "LIMITS", 206: "OOM_ADJUST",
-    207: "SIGNAL_MASK", 208: "STDIN", 209: "STDOUT", 210: "CHROOT", 214: "SETSCHEDULER",
-    215: "CPUAFFINITY", 216: "GROUP", 217: "USER", 218: "CAPABILITIES", 219: "CGROUP", 220: "SETSID", 221: "CONFIRM",
-    222: "STDERR", 224: "PAM", 225: "NETWORK", 226: "NAMESPACE", 227: "NO_NEW_PRIVILEGES", 228: "SECCOMP",
-    229: "SELINUX_CONTEXT", 230: "PERSONALITY", 231: "APPARMOR_PROFILE", 232: "ADDRESS_FAMILIES",
-    233: "RUNTIME_DIRECTORY", 235: "CHOWN", 236: "SMACK_PROCESS_LABEL", 237: "KEYRING", 238: "STATE_DIRECTORY",
-    239: "CACHE_DIRECTORY", 240: "LOGS_DIRECTORY", 241: "CONFIGURATION_DIRECTORY", 242: "NUMA_POLICY", 243: "CREDENTIALS",
-}  # fmt: skip
+    200: "CHDIR",
+    201: "NICE",
+    202: "FDS",
+    203: "EXEC",
+    204: "MEMORY",
+    205: "LIMITS",
+    206: "OOM_ADJUST",
+    207: "SIGNAL_MASK",
+    208: "STDIN",
+    209: "STDOUT",
+    210: "CHROOT",
+    214: "SETSCHEDULER",
+    215: "CPUAFFINITY",
+    216: "GROUP",
+    217: "USER",
+    218: "CAPABILITIES",
+    219: "CGROUP",
+    220: "SETSID",
+    221: "CONFIRM",
+    222: "STDERR",
+    224: "PAM",
+    225: "NETWORK",
+    226: "NAMESPACE",
+    227: "NO_NEW_PRIVILEGES",
+    228: "SECCOMP",
+    229: "SELINUX_CONTEXT",
+    230: "PERSONALITY",
+    231: "APPARMOR_PROFILE",
+    232: "ADDRESS_FAMILIES",
+    233: "RUNTIME_DIRECTORY",
+    235: "CHOWN",
+    236: "SMACK_PROCESS_LABEL",
+    237: "KEYRING",
+    238: "STATE_DIRECTORY",
+    239: "CACHE_DIRECTORY",
+    240: "LOGS_DIRECTORY",
+    241: "CONFIGURATION_DIRECTORY",
+    242: "NUMA_POLICY",
+    243: "CREDENTIALS",
+}
 """systemd's own exit codes (systemd.exec(5)): the program was never reached."""
-SIGNAL_NAMES = {1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV", 13: "PIPE",
-                14: "ALRM", 15: "TERM"}  # fmt: skip
+SIGNAL_NAMES = {
+    1: "HUP",
+    2: "INT",
+    3: "QUIT",
+    4: "ILL",
+    6: "ABRT",
+    7: "BUS",
+    8: "FPE",
+    9: "KILL",
+    11: "SEGV",
+    13: "PIPE",
+    14: "ALRM",
+    15: "TERM",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,9 +162,13 @@ def refusal(text: str) -> UnitState | None:
     """Why `systemctl` refused, from what it printed; None when it does not say one of the known reasons."""
     for pattern, slug in (
         (_NO_BUS, "systemd-unreachable"),
-        (_MASKED, "unit-masked"), (_DENIED, "not-permitted"), (_MISSING, "unit-not-found"), (_LIMIT, "start-limit-hit"),
-        (_BAD_UNIT, "bad-unit-file"), (_DEPENDENCY, "dependency-failed"),
-    ):  # fmt: skip
+        (_MASKED, "unit-masked"),
+        (_DENIED, "not-permitted"),
+        (_MISSING, "unit-not-found"),
+        (_LIMIT, "start-limit-hit"),
+        (_BAD_UNIT, "bad-unit-file"),
+        (_DEPENDENCY, "dependency-failed"),
+    ):
         if match := pattern.search(text):
             line = next((ln for ln in text.splitlines() if match[0] in ln), match[0])
             return UnitState(slug, (line.strip(),))
@@ -266,9 +270,13 @@ def _from_journal(lines: Sequence[str]) -> UnitState:
     if failed or exited:
         result = failed["r"] if failed else None
         return exit_slug(
-            UnitProps(result=result, exec_main_code=exited["c"] if exited else None, exec_main_status=int(exited["s"]) if exited else None),
+            UnitProps(
+                result=result,
+                exec_main_code=exited["c"] if exited else None,
+                exec_main_status=int(exited["s"]) if exited else None,
+            ),
             lines,
-        )  # fmt: skip
+        )
     text = "\n".join(recent)
     if (refused := refusal(text)) is not None:
         return refused
@@ -287,11 +295,18 @@ def state_fields(props: UnitProps, lines: Sequence[str] = ()) -> dict[str, Any]:
     """Everything one reading tells, under the names of the answers. What it does not tell is absent."""
     found: dict[str, Any] = {}
     told = (
-        ("unit", props.id), ("load_state", props.load_state), ("active_state", props.active_state),
-        ("sub_state", props.sub_state), ("result_property", props.result), ("main_pid", props.main_pid),
-        ("control_pid", props.control_pid or None), ("invocation_id", props.invocation_id),
-        ("n_restarts", props.n_restarts), ("job", props.job), ("need_daemon_reload", props.need_daemon_reload),
-    )  # fmt: skip
+        ("unit", props.id),
+        ("load_state", props.load_state),
+        ("active_state", props.active_state),
+        ("sub_state", props.sub_state),
+        ("result_property", props.result),
+        ("main_pid", props.main_pid),
+        ("control_pid", props.control_pid or None),
+        ("invocation_id", props.invocation_id),
+        ("n_restarts", props.n_restarts),
+        ("job", props.job),
+        ("need_daemon_reload", props.need_daemon_reload),
+    )
     found.update({key: value for key, value in told if value is not None})
     counters = _counters(lines)
     if "n_restarts" not in found and counters:

@@ -172,9 +172,14 @@ def _generations(
 
 
 def _whole(
-    final: UnitProps, states: list[str | None], counts: list[int], before: UnitProps | None, command_at: int | None,
-    changed: bool, old_answered: bool,
-) -> UnitState:  # fmt: skip
+    final: UnitProps,
+    states: list[str | None],
+    counts: list[int],
+    before: UnitProps | None,
+    command_at: int | None,
+    changed: bool,
+    old_answered: bool,
+) -> UnitState:
     grew = bool(counts) and max(counts) > min(counts)
     rounds = sum(1 for a, b in pairwise(states) if a == "failed" and b in ("activating", "active"))
     if command_at is None and (grew or rounds >= 2) and final.active_state != "inactive":

@@ -316,17 +316,31 @@ def _bound(
     capped: bool = False,
 ) -> Bound:
     return Bound(
-        verdict=verdict, strength=strength, why=why, meaning=_meaning(verdict, strength, w, reason), reason=reason,
-        capped=capped, dram_pct=w.dram, tensor_pct=w.tensor, util_mem_pct=w.util_mem, power_fraction=w.fraction,
+        verdict=verdict,
+        strength=strength,
+        why=why,
+        meaning=_meaning(verdict, strength, w, reason),
+        reason=reason,
+        capped=capped,
+        dram_pct=w.dram,
+        tensor_pct=w.tensor,
+        util_mem_pct=w.util_mem,
+        power_fraction=w.fraction,
         samples=w.n,
-    )  # fmt: skip
+    )
 
 
 _GRAVITY: tuple[BoundVerdict, ...] = (
-    "wedged-collective", "throttled", "power-capped", "latency-bound", "compute-bound", "balanced",
+    "wedged-collective",
+    "throttled",
+    "power-capped",
+    "latency-bound",
+    "compute-bound",
+    "balanced",
     "memory-bound",
-    "unknown", "idle",
-)  # fmt: skip
+    "unknown",
+    "idle",
+)
 
 
 def combine_bounds(bounds: Sequence[Bound]) -> Bound:

@@ -75,9 +75,12 @@ class BoundWatch:
         if activity is None or at - read_at > GPM_AGE_S:
             return sample
         return msgspec.structs.replace(
-            sample, dram_active_pct=activity.dram_active_pct, tensor_active_pct=activity.tensor_active_pct,
-            sm_active_pct=activity.sm_active_pct, sm_occupancy_pct=activity.sm_occupancy_pct,
-        )  # fmt: skip
+            sample,
+            dram_active_pct=activity.dram_active_pct,
+            tensor_active_pct=activity.tensor_active_pct,
+            sm_active_pct=activity.sm_active_pct,
+            sm_occupancy_pct=activity.sm_occupancy_pct,
+        )
 
     def tick(
         self, samples: tuple[GpuSample, ...], at: float, moving: bool | None, *, starting: bool = False
@@ -136,12 +139,16 @@ def cell_samples(raw: Mapping[str, Any]) -> list[GpuSample]:
         power = row.get("power_instant_w", row.get("power_w"))
         out.append(
             GpuSample(
-                index=row["gpu"], power_w=power, power_limit_w=row.get("power_limit_w"),
-                util_gpu_pct=row.get("util_gpu_pct"), util_mem_pct=row.get("util_mem_pct"),
-                mem_used_mib=row.get("mem_used_mib"), sm_clock_mhz=row.get("sm_mhz"),
+                index=row["gpu"],
+                power_w=power,
+                power_limit_w=row.get("power_limit_w"),
+                util_gpu_pct=row.get("util_gpu_pct"),
+                util_mem_pct=row.get("util_mem_pct"),
+                mem_used_mib=row.get("mem_used_mib"),
+                sm_clock_mhz=row.get("sm_mhz"),
                 throttle_reasons=reason_names(mask) if isinstance(mask, int) and mask >= 0 else None,
             )
-        )  # fmt: skip
+        )
     return out
 
 
@@ -164,11 +171,13 @@ def cell_bound(
     inside = [s for at, s in gpm if begin + min(1.0, (end - begin) / 2) <= at <= end and s.index in used]
     activity = [
         GpuSample(
-            index=s.index, dram_active_pct=s.dram_active_pct, tensor_active_pct=s.tensor_active_pct,
+            index=s.index,
+            dram_active_pct=s.dram_active_pct,
+            tensor_active_pct=s.tensor_active_pct,
             sm_active_pct=s.sm_active_pct,
         )
         for s in inside
-    ]  # fmt: skip
+    ]
     return of_gpus([*samples, *activity], moving=moving)
 
 
@@ -177,8 +186,12 @@ def bound_metrics(bound: Bound | None) -> dict[str, Any]:
     if bound is None:
         return {}
     found: dict[str, Any] = {
-        "bound": bound.verdict, "bound_strength": bound.strength, "bound_why": bound.why,
-        "bound_meaning": bound.meaning, "bound_reason": bound.reason, "dram_active_pct": bound.dram_pct,
+        "bound": bound.verdict,
+        "bound_strength": bound.strength,
+        "bound_why": bound.why,
+        "bound_meaning": bound.meaning,
+        "bound_reason": bound.reason,
+        "dram_active_pct": bound.dram_pct,
         "tensor_active_pct": bound.tensor_pct,
-    }  # fmt: skip
+    }
     return {name: value for name, value in found.items() if value is not None}

@@ -10,10 +10,19 @@ from typing import Any
 from ddtop.sources.figures.run_lines import RunLine
 
 _LLAMA_NAMES = (
-    "prompt_ms", "prompt_tokens", "prompt_tps", "gen_tokens", "gen_ms", "gen_tps", "total_ms", "accept_rate",
+    "prompt_ms",
+    "prompt_tokens",
+    "prompt_tps",
+    "gen_tokens",
+    "gen_ms",
+    "gen_tps",
+    "total_ms",
+    "accept_rate",
     "accepted",
-    "drafted", "accept_len", "per_pos",
-)  # fmt: skip
+    "drafted",
+    "accept_len",
+    "per_pos",
+)
 
 
 def llama_figures(facts: Sequence[RunLine]) -> dict[str, Any]:
@@ -88,12 +97,16 @@ def from_timings(timings: Mapping[str, Any]) -> dict[str, Any]:
     speed."""
     found: dict[str, Any] = {"engine": "llamacpp", "lines": 1, "requests": 1}
     names = {
-        "prompt_n": "prompt_tokens", "prompt_ms": "prompt_ms", "prompt_per_second": "prompt_tps",
+        "prompt_n": "prompt_tokens",
+        "prompt_ms": "prompt_ms",
+        "prompt_per_second": "prompt_tps",
         "predicted_n": "gen_tokens",
-        "predicted_ms": "gen_ms", "predicted_per_second": "gen_tps", "draft_n": "draft_n",
+        "predicted_ms": "gen_ms",
+        "predicted_per_second": "gen_tps",
+        "draft_n": "draft_n",
         "draft_n_accepted": "draft_accepted",
         "cache_n": "cached_tokens",
-    }  # fmt: skip
+    }
     for key, name in names.items():
         if (number := _number(timings.get(key))) is not None:
             found[name] = int(number) if key.endswith(("_n", "_accepted")) else round(number, 4)

@@ -75,9 +75,13 @@ def _of_answers(answers: list[Mapping[str, Any]]) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = {"engine": "sglang", "lines": len(metas), "requests": len(metas)}
     for name, key in (
-        ("prompt_tokens", "prompt_tokens"), ("gen_tokens", "completion_tokens"), ("cached_tokens", "cached_tokens"),
-        ("drafts", "spec_verify_ct"), ("accepted", "spec_accept_token_num"), ("drafted", "spec_draft_token_num"),
-    ):  # fmt: skip
+        ("prompt_tokens", "prompt_tokens"),
+        ("gen_tokens", "completion_tokens"),
+        ("cached_tokens", "cached_tokens"),
+        ("drafts", "spec_verify_ct"),
+        ("accepted", "spec_accept_token_num"),
+        ("drafted", "spec_draft_token_num"),
+    ):
         told = [read for meta in metas if (read := number(meta.get(key))) is not None]
         if told:
             _put(found, name, sum(told))

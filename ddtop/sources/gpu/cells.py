@@ -32,10 +32,25 @@ class Cell(NamedTuple):
 
 
 _ABSENT = {
-    "", "-", "--", "n/a", "na", "not supported", "not available", "none supported", "unknown", "nan",
-    "not active yet", "requested functionality has been deprecated", "deprecated", "function not found",
-    "not found", "no data", "uninitialized", "not ready",
-}  # fmt: skip
+    "",
+    "-",
+    "--",
+    "n/a",
+    "na",
+    "not supported",
+    "not available",
+    "none supported",
+    "unknown",
+    "nan",
+    "not active yet",
+    "requested functionality has been deprecated",
+    "deprecated",
+    "function not found",
+    "not found",
+    "no data",
+    "uninitialized",
+    "not ready",
+}
 _DENIED = {
     "insufficient permissions",
     "no permission",
@@ -71,10 +86,30 @@ def read_cell(text: str) -> Cell:
 
 # Factor to the unit ddtop keeps: W, MiB, MHz, %, C, J.
 _FACTORS: dict[str, float] = {
-    "": 1, "w": 1, "mw": 1e-3, "kw": 1e3, "%": 1, "c": 1, "mhz": 1, "ghz": 1e3, "khz": 1e-3,
-    "mib": 1, "mb": 1, "gib": 1024, "gb": 1024, "kib": 1 / 1024, "kb": 1 / 1024, "b": 1 / 1048576,
-    "bytes": 1 / 1048576, "j": 1, "mj": 1e-3, "x": 1, "us": 1, "kb/s": 1, "mb/s": 1024,
-}  # fmt: skip
+    "": 1,
+    "w": 1,
+    "mw": 1e-3,
+    "kw": 1e3,
+    "%": 1,
+    "c": 1,
+    "mhz": 1,
+    "ghz": 1e3,
+    "khz": 1e-3,
+    "mib": 1,
+    "mb": 1,
+    "gib": 1024,
+    "gb": 1024,
+    "kib": 1 / 1024,
+    "kb": 1 / 1024,
+    "b": 1 / 1048576,
+    "bytes": 1 / 1048576,
+    "j": 1,
+    "mj": 1e-3,
+    "x": 1,
+    "us": 1,
+    "kb/s": 1,
+    "mb/s": 1024,
+}
 _NUMBER = re.compile(r"^([+-]?\d{1,18}(?:\.\d{1,9})?)\s{0,4}([a-zA-Z%/]{0,8}|°C)$")
 
 

@@ -226,8 +226,11 @@ def _table(table: Any, lines: Sequence[str]) -> dict[str, Any]:
         "processes": [dict(p) for p in table.processes] or None,
     }
     if mig:
-        common.update(mig_devices=len(mig), mig_mem_total_mib=[d["mem_total_mib"] for d in mig],
-                      mig_mem_used_mib=[d["mem_used_mib"] for d in mig])  # fmt: skip
+        common.update(
+            mig_devices=len(mig),
+            mig_mem_total_mib=[d["mem_total_mib"] for d in mig],
+            mig_mem_used_mib=[d["mem_used_mib"] for d in mig],
+        )
     finding = judge_samples([s for _, s in samples]) if samples else None
     if finding is None or (table.new_head and finding.verdict == "ok"):
         cause = "header-format-changed" if table.new_head else "version-read"
@@ -263,8 +266,11 @@ def _xml(text: str) -> dict[str, Any]:
         "gpu_count": len(report.gpus),
     }
     if mig:
-        fields.update(mig_devices=len(mig), mig_mem_total_mib=[d["mem_total_mib"] for d in mig],
-                      mig_mem_used_mib=[d["mem_used_mib"] for d in mig])  # fmt: skip
+        fields.update(
+            mig_devices=len(mig),
+            mig_mem_total_mib=[d["mem_total_mib"] for d in mig],
+            mig_mem_used_mib=[d["mem_used_mib"] for d in mig],
+        )
     if not report.whole or (report.attached is not None and report.attached > len(report.gpus)):
         finding = Finding(
             "partial",

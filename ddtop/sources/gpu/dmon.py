@@ -15,19 +15,35 @@ from ddtop.sources.gpu.sample import GpuSample
 
 # dmon head word -> attribute of GpuSample
 DMON_COLUMNS: dict[str, str] = {
-    "gpu": "index", "pwr": "power_w", "gtemp": "temp_c", "temp": "temp_c", "mtemp": "mem_temp_c",
-    "sm": "util_gpu_pct", "mem": "util_mem_pct", "enc": "util_enc_pct", "dec": "util_dec_pct",
-    "mclk": "mem_clock_mhz", "pclk": "sm_clock_mhz", "fb": "mem_used_mib",
-    "pviol": "power_violation_pct", "tviol": "thermal_violation",
-    "smutil": "sm_active_pct", "smocc": "sm_occupancy_pct", "mmaact": "tensor_active_pct",
+    "gpu": "index",
+    "pwr": "power_w",
+    "gtemp": "temp_c",
+    "temp": "temp_c",
+    "mtemp": "mem_temp_c",
+    "sm": "util_gpu_pct",
+    "mem": "util_mem_pct",
+    "enc": "util_enc_pct",
+    "dec": "util_dec_pct",
+    "mclk": "mem_clock_mhz",
+    "pclk": "sm_clock_mhz",
+    "fb": "mem_used_mib",
+    "pviol": "power_violation_pct",
+    "tviol": "thermal_violation",
+    "smutil": "sm_active_pct",
+    "smocc": "sm_occupancy_pct",
+    "mmaact": "tensor_active_pct",
     "dram": "dram_active_pct",
-}  # fmt: skip
+}
 # Columns of `-s` letters (driver 580) and of the GPM ids ddtop asks for, for outputs without a head.
 _GROUPS: dict[str, tuple[str, ...]] = {
-    "p": ("pwr", "gtemp", "mtemp"), "u": ("sm", "mem", "enc", "dec", "jpg", "ofa"), "c": ("mclk", "pclk"),
-    "v": ("pviol", "tviol"), "m": ("fb", "bar1", "ccpm"), "e": ("sbecc", "dbecc", "pci"), "t": ("rxpci",
-    "txpci"),
-}  # fmt: skip
+    "p": ("pwr", "gtemp", "mtemp"),
+    "u": ("sm", "mem", "enc", "dec", "jpg", "ofa"),
+    "c": ("mclk", "pclk"),
+    "v": ("pviol", "tviol"),
+    "m": ("fb", "bar1", "ccpm"),
+    "e": ("sbecc", "dbecc", "pci"),
+    "t": ("rxpci", "txpci"),
+}
 _GPM = {"2": "smutil", "3": "smocc", "5": "mmaact", "10": "dram"}
 DMON_FIELDS_ARGS = ("-s", "pucvm", "-d", "1", "-o", "T", "--format", "csv", "--gpm-metrics", "2,3,5,10")
 """What ddtop asks dmon for, where GPM exists (Hopper and later)."""
@@ -166,10 +182,20 @@ class Apps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _APP_FIELDS = {
-    "timestamp", "gpu_name", "name", "gpu_bus_id", "pci.bus_id", "gpu_serial", "serial", "gpu_uuid", "uuid",
+    "timestamp",
+    "gpu_name",
+    "name",
+    "gpu_bus_id",
+    "pci.bus_id",
+    "gpu_serial",
+    "serial",
+    "gpu_uuid",
+    "uuid",
     "pid",
-    "process_name", "used_gpu_memory", "used_memory",
-}  # fmt: skip
+    "process_name",
+    "used_gpu_memory",
+    "used_memory",
+}
 
 
 def is_apps_header(line: str) -> bool:

@@ -190,10 +190,14 @@ def find_trouble(text: str, *, limit: int = 200_000) -> GpuTrouble | None:
             fields["kernel_module_version"] = kernel["v"].rstrip(".")
         shown = text.splitlines()[line - 1].strip() if text.splitlines() else found[0]
         return GpuTrouble(
-            cause=rule.cause, verdict=rule.verdict, severity=rule.severity, text=shown[:400],
+            cause=rule.cause,
+            verdict=rule.verdict,
+            severity=rule.severity,
+            text=shown[:400],
             advice=rule.advice,
-            line=line, fields=fields,
-        )  # fmt: skip
+            line=line,
+            fields=fields,
+        )
     return None
 
 

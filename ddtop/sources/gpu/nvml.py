@@ -77,8 +77,12 @@ class NvmlSource:
             raise _explain(error, host) from error
         if not self._handles:
             self.close()
-            raise HostError("no NVIDIA GPU on this machine", means="the driver is up but shows none",
-                            do="check `lspci | grep -i nvidia` and the container's devices", host=host)  # fmt: skip
+            raise HostError(
+                "no NVIDIA GPU on this machine",
+                means="the driver is up but shows none",
+                do="check `lspci | grep -i nvidia` and the container's devices",
+                host=host,
+            )
 
     def __enter__(self) -> NvmlSource:
         return self
@@ -219,8 +223,12 @@ def _load(host: str) -> Any:
     try:
         return importlib.import_module("pynvml")
     except ImportError as error:
-        raise HostError("the Python package nvidia-ml-py is not installed", means="local GPUs cannot be read",
-                        do="pip install nvidia-ml-py", host=host) from error  # fmt: skip
+        raise HostError(
+            "the Python package nvidia-ml-py is not installed",
+            means="local GPUs cannot be read",
+            do="pip install nvidia-ml-py",
+            host=host,
+        ) from error
 
 
 def _explain(error: Exception, host: str) -> HostError:

@@ -43,10 +43,12 @@ def judge_apps(lines: Sequence[str], fields: Sequence[str] | None) -> dict[str, 
     out.update({f"name_of_{row['pid']}": row["name"] for row in rows if "name" in row})
     if apps.skipped:
         finding = Finding(
-            "partial", "some-process-rows-unreadable", "info",
+            "partial",
+            "some-process-rows-unreadable",
+            "info",
             "Rows without a readable pid were left out (another user's, or a cut line): as root all would "
             "show.",
-        )  # fmt: skip
+        )
         proof = [{"text": text[:400], "line": at} for at, text in apps.skipped[:4]]
         return shape(finding, proof, **out)
     proof = [{"text": lines[at - 1].strip()[:400], "line": at} for at, _ in apps.rows[:4]]
@@ -63,8 +65,9 @@ def judge_pmon(text: str, lines: Sequence[str]) -> dict[str, Any] | None:
     return shape(
         Finding("ok", "processes-listed" if running else "no-processes", "info", "Nothing to do."),
         proof or [{"text": lines[0].strip()[:400], "line": 1}],
-        processes=[row for _, row in running], pids=[row["pid"] for _, row in running],
-    )  # fmt: skip
+        processes=[row for _, row in running],
+        pids=[row["pid"] for _, row in running],
+    )
 
 
 # Xid → (cause, severity, verdict, advice); NVIDIA's Xid catalogue, see docs. Others are shown and warned

@@ -151,12 +151,22 @@ def to_reading(sample: GpuSample) -> GpuReading | None:
         return None
     error = sample.fault or (", ".join(f"{name}: read failed" for name in sample.error_fields) or None)
     return GpuReading(
-        index=sample.index, uuid=sample.uuid, name=sample.name, power_w=sample.power_w,
-        power_limit_w=sample.power_limit_w, mem_used_mib=sample.mem_used_mib,
+        index=sample.index,
+        uuid=sample.uuid,
+        name=sample.name,
+        power_w=sample.power_w,
+        power_limit_w=sample.power_limit_w,
+        mem_used_mib=sample.mem_used_mib,
         mem_total_mib=sample.mem_total_mib,
-        util_gpu_pct=sample.util_gpu_pct, util_mem_pct=sample.util_mem_pct, temp_c=sample.temp_c,
-        sm_clock_mhz=sample.sm_clock_mhz, mem_clock_mhz=sample.mem_clock_mhz,
+        util_gpu_pct=sample.util_gpu_pct,
+        util_mem_pct=sample.util_mem_pct,
+        temp_c=sample.temp_c,
+        sm_clock_mhz=sample.sm_clock_mhz,
+        mem_clock_mhz=sample.mem_clock_mhz,
         throttle=tuple(r for r in sample.throttle_reasons or () if r != "gpu_idle"),
-        dram_active_pct=sample.dram_active_pct, tensor_active_pct=sample.tensor_active_pct,
-        sm_active_pct=sample.sm_active_pct, energy_j=sample.energy_j, error=error,
-    )  # fmt: skip
+        dram_active_pct=sample.dram_active_pct,
+        tensor_active_pct=sample.tensor_active_pct,
+        sm_active_pct=sample.sm_active_pct,
+        energy_j=sample.energy_j,
+        error=error,
+    )

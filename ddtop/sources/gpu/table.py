@@ -76,8 +76,15 @@ def parse_table(text: str, *, limit_lines: int = 20_000) -> Table | None:
         if part == "gpus" and (first := _FIRST.match(line[:400])):
             gpus.append((at + 1, _gpu(first, lines[at + 1 : at + 3])))
         elif part == "mig" and (device := _MIG.match(line[:400])):
-            mig.append({"gpu": int(device["gpu"]), "gi": int(device["gi"]), "ci": int(device["ci"]),
-                        "mem_used_mib": int(device["used"]), "mem_total_mib": int(device["total"])})  # fmt: skip
+            mig.append(
+                {
+                    "gpu": int(device["gpu"]),
+                    "gi": int(device["gi"]),
+                    "ci": int(device["ci"]),
+                    "mem_used_mib": int(device["used"]),
+                    "mem_total_mib": int(device["total"]),
+                }
+            )
         elif part == "processes" and (row := _PROCESS.match(line[:600])):
             process: dict[str, Any] = {
                 "gpu": int(row["gpu"]),
@@ -88,8 +95,14 @@ def parse_table(text: str, *, limit_lines: int = 20_000) -> Table | None:
                 process["used_mib"] = number(row["mem"])
             processes.append(process)
         elif listed := _LIST.match(line[:300].strip()):
-            gpus.append((at + 1, build_sample([("name", listed["name"]), ("uuid", listed["uuid"])],
-                                              {"index": int(listed["index"])})))  # fmt: skip
+            gpus.append(
+                (
+                    at + 1,
+                    build_sample(
+                        [("name", listed["name"]), ("uuid", listed["uuid"])], {"index": int(listed["index"])}
+                    ),
+                )
+            )
     versions = _versions(lines)
     if not banner and not gpus and not versions:
         return None
@@ -97,10 +110,14 @@ def parse_table(text: str, *, limit_lines: int = 20_000) -> Table | None:
     cuda = _first_version(banner["cuda"] if banner else None, versions.get("cuda umd"), versions.get("cuda"))
     prose = tuple(k for k, v in versions.items() if not v[:1].isdigit())
     return Table(
-        driver_version=driver, cuda_version=cuda,
+        driver_version=driver,
+        cuda_version=cuda,
         new_head=bool(banner and banner["dword"] == "KMD") or "kmd" in versions,
-        gpus=tuple(gpus), mig_devices=tuple(mig), processes=tuple(processes), old_words=prose,
-    )  # fmt: skip
+        gpus=tuple(gpus),
+        mig_devices=tuple(mig),
+        processes=tuple(processes),
+        old_words=prose,
+    )
 
 
 def _versions(lines: list[str]) -> dict[str, str]:
@@ -127,9 +144,12 @@ def _gpu(first: re.Match[str], following: list[str]) -> GpuSample:
         cells = following[0].strip().strip("|").split("|")
         if (perf := _PERF.match(cells[0])) is not None:
             values += [
-                ("fan.speed", perf["fan"]), ("temperature.gpu", perf["temp"]), ("pstate", perf["perf"]),
-                ("power.draw", perf["power"]), ("enforced.power.limit", perf["limit"]),
-            ]  # fmt: skip
+                ("fan.speed", perf["fan"]),
+                ("temperature.gpu", perf["temp"]),
+                ("pstate", perf["perf"]),
+                ("power.draw", perf["power"]),
+                ("enforced.power.limit", perf["limit"]),
+            ]
         if len(cells) > 1 and (memory := _MEMORY.search(cells[1])) is not None:
             values.append(("memory.used", memory["used"]))
             values.append(("memory.total", memory["total"] or "N/A"))

@@ -55,24 +55,30 @@ _RECOVERY = {
 def _fault(s: GpuSample) -> Finding | None:
     if s.fault == "requires-reset":
         return Finding(
-            "down", "gpu-requires-reset", "critical",
+            "down",
+            "gpu-requires-reset",
+            "critical",
             "The GPU is wedged although nvidia-smi exits normally: stop the sweep on this host, reset the "
             "GPU "
             "(`nvidia-smi -r -i N`, where supported) or reboot.",
-        )  # fmt: skip
+        )
     if s.fault == "lost":
         return Finding(
-            "down", "gpu-lost-from-bus", "critical",
+            "down",
+            "gpu-lost-from-bus",
+            "critical",
             "The GPU has dropped off the bus: stop the sweep here and reboot; power-cycle if it stays away.",
-        )  # fmt: skip
+        )
     failed = set(s.error_fields)
     if {"power_w", "temp_c"} <= failed and s.util_gpu_pct is None:
         return Finding(
-            "down", "gpu-not-readable", "critical",
+            "down",
+            "gpu-not-readable",
+            "critical",
             "Power, temperature and utilisation of this GPU all fail to read: it has most likely fallen "
             "over. "
             "Read the kernel log for Xid lines, then reset the GPU or reboot.",
-        )  # fmt: skip
+        )
     return None
 
 
@@ -110,9 +116,11 @@ def _field_error(s: GpuSample) -> Finding | None:
         return None
     names = ", ".join(s.error_fields)
     return Finding(
-        "degraded", "driver-field-read-error", "warn",
+        "degraded",
+        "driver-field-read-error",
+        "warn",
         f"The driver failed to read {names}; the other values hold. Update the driver if it stays.",
-    )  # fmt: skip
+    )
 
 
 def _throttled(s: GpuSample) -> Finding | None:
@@ -122,14 +130,18 @@ def _throttled(s: GpuSample) -> Finding | None:
     names = ", ".join(slow)
     if any("thermal" in r for r in slow):
         return Finding(
-            "degraded", "thermal-throttling", "warn",
+            "degraded",
+            "thermal-throttling",
+            "warn",
             f"Clocks are cut by heat ({names}): results are too low. Check fans, air flow and the room.",
-        )  # fmt: skip
+        )
     if "hw_power_brake_slowdown" in slow:
         return Finding(
-            "degraded", "power-brake", "error",
+            "degraded",
+            "power-brake",
+            "error",
             f"The machine's power supply has pulled the brake ({names}): results are far too low.",
-        )  # fmt: skip
+        )
     return Finding("degraded", "hw-slowdown", "error", f"The hardware has cut the clocks ({names}).")
 
 
@@ -139,11 +151,13 @@ def _no_util(s: GpuSample) -> Finding | None:
     if s.mig:
         severity = "warn" if is_busy(s) else "info"
         return Finding(
-            "partial", "mig-enabled-util-unavailable", severity,
+            "partial",
+            "mig-enabled-util-unavailable",
+            severity,
             "With MIG on, the driver does not tell utilisation: it is unknown, not 0 %. Use power, or DCGM "
             "per "
             "instance; idle and stall rules that need it stay silent.",
-        )  # fmt: skip
+        )
     return Finding(
         "partial",
         "utilisation-unavailable",
@@ -155,20 +169,24 @@ def _no_util(s: GpuSample) -> Finding | None:
 def _no_memory(s: GpuSample) -> Finding | None:
     if "mem_used_mib" in s.absent_fields or "mem_total_mib" in s.absent_fields:
         return Finding(
-            "partial", "unified-memory-no-framebuffer-counters", "info",
+            "partial",
+            "unified-memory-no-framebuffer-counters",
+            "info",
             "The GPU shares the host's memory and has no counters of its own: read /proc/meminfo; rules on "
             "“0 MiB used” do not apply here.",
-        )  # fmt: skip
+        )
     return None
 
 
 def _no_limit(s: GpuSample) -> Finding | None:
     if "power_limit_w" in s.absent_fields:
         return Finding(
-            "partial", "power-limits-unsupported", "info",
+            "partial",
+            "power-limits-unsupported",
+            "info",
             "The power limit is not told, so no power fraction can be given; diagnose by DRAM and tensor "
             "activity.",
-        )  # fmt: skip
+        )
     if "power_w" in s.absent_fields and s.power_w is None:
         return Finding("partial", "power-reading-unsupported", "info", "The GPU does not tell its power.")
     return None
@@ -178,24 +196,37 @@ def _fabric(s: GpuSample) -> Finding | None:
     if (s.fabric_state or "").lower() not in {"in progress", "not started"}:
         return None
     return Finding(
-        "degraded", "fabric-not-ready", "error",
+        "degraded",
+        "fabric-not-ready",
+        "error",
         f"NVLink's fabric is {s.fabric_state!r}: CUDA refuses to start (error 802). Start nvidia-fabricmanager "
         "(of the driver's version) and wait for Completed.",
-    )  # fmt: skip
+    )
 
 
 def _denied(s: GpuSample) -> Finding | None:
     if not s.denied_fields:
         return None
     return Finding(
-        "partial", "insufficient-permissions", "warn",
+        "partial",
+        "insufficient-permissions",
+        "warn",
         f"This login may not read {', '.join(s.denied_fields)}: unknown, not 0. Ask again as root.",
-    )  # fmt: skip
+    )
 
 
 _RULES: tuple[Callable[[GpuSample], Finding | None], ...] = (
-    _fault, _recovery, _memory_errors, _fabric, _throttled, _field_error, _no_memory, _no_util, _no_limit, _denied
-)  # fmt: skip
+    _fault,
+    _recovery,
+    _memory_errors,
+    _fabric,
+    _throttled,
+    _field_error,
+    _no_memory,
+    _no_util,
+    _no_limit,
+    _denied,
+)
 _RANK = {"down": 0, "degraded": 1, "partial": 2, "ok": 3}
 
 
@@ -226,10 +257,12 @@ def judge_samples(samples: Sequence[GpuSample]) -> Finding:
     memory = [s.mem_used_mib for s in samples]
     if all(m is not None and m < RESIDENT_MIB for m in memory):
         return Finding(
-            "ok", "idle-no-model-loaded", "info",
+            "ok",
+            "idle-no-model-loaded",
+            "info",
             "The driver is healthy and nothing is loaded. Where a server should be up, it is not: look at "
             "its unit.",
-        )  # fmt: skip
+        )
     if all(b is None for b in busy):
         return Finding(
             "ok", "model-loaded", "info", "Memory is in use; these fields do not say if the GPUs work."

@@ -64,9 +64,12 @@ _REASONS = (
     ("clocks_throttle_reasons", "clocks_throttle_reason_"),
 )
 _UNCORRECTABLE = (
-    "dram_uncorrectable", "sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded",
+    "dram_uncorrectable",
+    "sram_uncorrectable",
+    "sram_uncorrectable_parity",
+    "sram_uncorrectable_secded",
     "double_bit/total",
-)  # fmt: skip
+)
 
 
 class XmlReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -118,9 +118,15 @@ def driver_asks(index: int, action: str, bus: str | None) -> Fault:
     advice = ADVICE.get(action.strip().strip("[]").lower(), f"do what the driver asks for: {action}")
     drain = "p2p" in action.lower()
     fact = KernelFact(
-        "recovery-action", "recovery-action-required", "host", "error" if drain else "critical",
-        f"GPU {index}: the driver asks for {action}", advice, bus=bus, text=f"gpu_recovery_action of GPU {index}: {action}",
-    )  # fmt: skip
+        "recovery-action",
+        "recovery-action-required",
+        "host",
+        "error" if drain else "critical",
+        f"GPU {index}: the driver asks for {action}",
+        advice,
+        bus=bus,
+        text=f"gpu_recovery_action of GPU {index}: {action}",
+    )
     return Fault(fact=fact, kind="host", severity=fact.severity, advice=advice)
 
 
@@ -128,9 +134,11 @@ def at(fault: Fault, item: Mapping[str, Any]) -> Fault:
     """The fault with the place and moment of its journal entry."""
     mono = item.get("mono_us")
     return replace(
-        fault, host_mono_s=mono / 1e6 if isinstance(mono, int) and mono else None, at_s=item.get("at_s"),
+        fault,
+        host_mono_s=mono / 1e6 if isinstance(mono, int) and mono else None,
+        at_s=item.get("at_s"),
         cursor=item.get("cursor") or None,
-    )  # fmt: skip
+    )
 
 
 def hits(fault: Fault, begin_mono_s: float, end_mono_s: float) -> bool:

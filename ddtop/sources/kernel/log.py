@@ -58,29 +58,84 @@ XIDS: dict[int, Xid] = {
         Xid(32, "invalid or corrupted push buffer", "bug", "error", _RESTART),
         Xid(38, "driver firmware error", "host", "critical", _REBOOT),
         Xid(43, "GPU stopped processing a channel", "bug", "error", _RESTART),
-        Xid(45, "channel torn down when its process ended", "info", "info", "Nothing, if the process was stopped on purpose."),
+        Xid(
+            45,
+            "channel torn down when its process ended",
+            "info",
+            "info",
+            "Nothing, if the process was stopped on purpose.",
+        ),
         Xid(48, "double-bit ECC error", "host", "critical", _DRAIN),
         Xid(61, "internal micro-controller breakpoint", "host", "critical", _REBOOT),
         Xid(62, "internal micro-controller halt", "host", "critical", _REBOOT),
-        Xid(63, "row remapping recorded, pending a reset", "host", "warn", "Finish the cell, then reset the GPU while it is idle."),
+        Xid(
+            63,
+            "row remapping recorded, pending a reset",
+            "host",
+            "warn",
+            "Finish the cell, then reset the GPU while it is idle.",
+        ),
         Xid(64, "row remapping failed", "host", "critical", _DRAIN),
         Xid(68, "video processor exception", "bug", "error", _RESTART),
         Xid(69, "graphics engine class error", "bug", "error", _RESTART),
-        Xid(74, "NVLink error", "host", "critical", "Stop all cells that use more than one GPU; reset the node."),
+        Xid(
+            74,
+            "NVLink error",
+            "host",
+            "critical",
+            "Stop all cells that use more than one GPU; reset the node.",
+        ),
         Xid(79, "GPU has fallen off the bus", "host", "critical", _REBOOT),
-        Xid(92, "high rate of corrected memory errors", "host", "warn", "Watch this GPU; reset it when idle."),
-        Xid(94, "contained uncorrectable memory error", "bug", "error", "Only this application ended: restart once; reset the GPU soon."),
-        Xid(95, "uncontained memory error", "host", "critical", "All applications on this GPU are affected: reset it or reboot."),
+        Xid(
+            92, "high rate of corrected memory errors", "host", "warn", "Watch this GPU; reset it when idle."
+        ),
+        Xid(
+            94,
+            "contained uncorrectable memory error",
+            "bug",
+            "error",
+            "Only this application ended: restart once; reset the GPU soon.",
+        ),
+        Xid(
+            95,
+            "uncontained memory error",
+            "host",
+            "critical",
+            "All applications on this GPU are affected: reset it or reboot.",
+        ),
         Xid(109, "context switch timeout", "bug", "error", _RESTART),
-        Xid(119, "the GPU's firmware (GSP) did not answer", "host", "critical", "nvidia-smi will block about 45 s a call. Reset the GPU or reboot."),
-        Xid(120, "the GPU's firmware (GSP) reported an error", "host", "critical", "Reset the GPU or reboot."),
+        Xid(
+            119,
+            "the GPU's firmware (GSP) did not answer",
+            "host",
+            "critical",
+            "nvidia-smi will block about 45 s a call. Reset the GPU or reboot.",
+        ),
+        Xid(
+            120, "the GPU's firmware (GSP) reported an error", "host", "critical", "Reset the GPU or reboot."
+        ),
         Xid(136, "link training failed", "host", "critical", _REBOOT),
         Xid(140, "unrecovered ECC error", "host", "critical", _DRAIN),
         Xid(143, "GPU initialisation failed", "host", "critical", _REBOOT),
-        *(Xid(c, "NVLink 5 error", "host", "critical", "Follow gpu_recovery_action; stop cells that use more than one GPU.") for c in range(144, 151)),
-        Xid(154, "the recovery action of the GPU has changed", "host", "critical", "Do what the line names (reset, reboot, drain)."),
+        *(
+            Xid(
+                c,
+                "NVLink 5 error",
+                "host",
+                "critical",
+                "Follow gpu_recovery_action; stop cells that use more than one GPU.",
+            )
+            for c in range(144, 151)
+        ),
+        Xid(
+            154,
+            "the recovery action of the GPU has changed",
+            "host",
+            "critical",
+            "Do what the line names (reset, reboot, drain).",
+        ),
     )
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +218,29 @@ def parse_kernel_line(line: str) -> KernelFact | None:
             else "host memory"
         )
         return KernelFact(
-            "oom-kill", "killed-by-oom-killer", "host", "critical",
+            "oom-kill",
+            "killed-by-oom-killer",
+            "host",
+            "critical",
             f"the OOM killer ended {match['comm']} (pid {match['pid']}): {where} was used up",
-            "A model in tmpfs counts as used memory. Free or shrink before a retry.", pid=_pid(match["pid"]),
-            comm=match["comm"], text=line,
-        )  # fmt: skip
+            "A model in tmpfs counts as used memory. Free or shrink before a retry.",
+            pid=_pid(match["pid"]),
+            comm=match["comm"],
+            text=line,
+        )
     if (match := _OOM_KILL.search(line)) is not None:
         return KernelFact(
-            "oom-kill", "killed-by-oom-killer", "host", "critical", "the OOM killer was called",
+            "oom-kill",
+            "killed-by-oom-killer",
+            "host",
+            "critical",
+            "the OOM killer was called",
             "Free or shrink memory before a retry.",
-            pid=_pid(match["pid"]), comm=match["comm"], text=line, unit=_unit(line),
-        )  # fmt: skip
+            pid=_pid(match["pid"]),
+            comm=match["comm"],
+            text=line,
+            unit=_unit(line),
+        )
     if _LOST.search(line):
         bus = _BUS_ANY.search(line[line.find("NVRM") :])
         return KernelFact(

@@ -53,11 +53,20 @@ def load_catalogue() -> tuple[Signature, ...]:
     )
     return tuple(
         Signature(
-            row["id"], row["engine"], tuple(row["phase"]), row["kind"], row["role"], tuple(row["anchors"]),
-            re.compile(row["regex"]), row["cause"], row["advice"], row["sample"], row["source"],
+            row["id"],
+            row["engine"],
+            tuple(row["phase"]),
+            row["kind"],
+            row["role"],
+            tuple(row["anchors"]),
+            re.compile(row["regex"]),
+            row["cause"],
+            row["advice"],
+            row["sample"],
+            row["source"],
         )
         for row in raw["signature"]
-    )  # fmt: skip
+    )
 
 
 @functools.cache

@@ -68,9 +68,13 @@ def first_cause(scan: ScanSnapshot) -> tuple[Hit | None, Raised | None]:
         return hit, _traceback_of(scan, hit)
     known = {h.number for h in scan.hits if h.role in ("consequence", "pointer", "warning")}
     unknown = [
-        r for r in scan.raised
-        if r.name and not r.request and not FOLLOW_UPS.search(r.name) and not ({r.exception_line, r.line} & (known - {r.line}))
-    ]  # fmt: skip
+        r
+        for r in scan.raised
+        if r.name
+        and not r.request
+        and not FOLLOW_UPS.search(r.name)
+        and not ({r.exception_line, r.line} & (known - {r.line}))
+    ]
     consequence = next((h for h in failing if h.role == "consequence" and h.engine != "systemd"), None)
     if consequence:
         # "Rank 0 scheduler is dead", and how it ended stands on the next line
@@ -245,11 +249,17 @@ def _stalled(scan: ScanSnapshot, phase: str) -> Judgement:
 
 def _starting(scan: ScanSnapshot, phase: str) -> Judgement:
     by_phase = {
-        "launch": "just-launched", "init": "init-distributed", "download": "downloading", "load": "loading",
-        "post-load": "loading", "kv": "kv-cache-allocation", "compile": "torch-compile",
+        "launch": "just-launched",
+        "init": "init-distributed",
+        "download": "downloading",
+        "load": "loading",
+        "post-load": "loading",
+        "kv": "kv-cache-allocation",
+        "compile": "torch-compile",
         "jit": "deepgemm-jit",
-        "capture": "cuda-graph-capture", "warmup": "warming-up",
-    }  # fmt: skip
+        "capture": "cuda-graph-capture",
+        "warmup": "warming-up",
+    }
     if "http" in scan.phases or phase == "sched":
         return _state(scan, "no-ready-marker-yet", phase)
     if phase in by_phase:

@@ -17,12 +17,27 @@ _COMPONENT = re.compile(
     r"flashinfer|deep_?gemm|triton|torch|sgl[_-]kernel|vllm|flash_?attn|cutlass", re.IGNORECASE
 )
 _ARGS_KEPT = (
-    "model_path", "model", "served_model_name", "port", "host", "tp_size", "tensor_parallel_size", "dp_size",
+    "model_path",
+    "model",
+    "served_model_name",
+    "port",
+    "host",
+    "tp_size",
+    "tensor_parallel_size",
+    "dp_size",
     "pp_size",
-    "mem_fraction_static", "gpu_memory_utilization", "context_length", "max_model_len", "watchdog_timeout",
+    "mem_fraction_static",
+    "gpu_memory_utilization",
+    "context_length",
+    "max_model_len",
+    "watchdog_timeout",
     "random_seed",
-    "max_running_requests", "chunked_prefill_size", "attention_backend", "quantization", "kv_cache_dtype",
-)  # fmt: skip
+    "max_running_requests",
+    "chunked_prefill_size",
+    "attention_backend",
+    "quantization",
+    "kv_cache_dtype",
+)
 
 
 _PORT_FACTS = ("http.uvicorn", "http.starting", "http.listening", "http.listening-early")

@@ -101,10 +101,18 @@ class LogScanner:
         facts = parse_line(self._given, line)
         if any(f.kind == "args" for f in facts) or _is_start(line, entry):
             self._new_run()
-        raised = None if entry.from_systemd else self._tracebacks.feed(
-            parsed.message, pid=pid, rank=parsed.rank, prefixed=parsed.prefixed, number=entry.number or self._lines,
-            level=parsed.level,
-        )  # fmt: skip
+        raised = (
+            None
+            if entry.from_systemd
+            else self._tracebacks.feed(
+                parsed.message,
+                pid=pid,
+                rank=parsed.rank,
+                prefixed=parsed.prefixed,
+                number=entry.number or self._lines,
+                level=parsed.level,
+            )
+        )
         matches = match_line(line, self.engine)
         for fact in facts:
             self._take_fact(fact, entry, times)
@@ -234,11 +242,19 @@ class LogScanner:
         pct = int(values["pct"])
         fresh = old is None or pct < old.pct or (old.of != values.get("of") and values.get("of") is not None)
         bar = Bar(
-            what, phase, pct, values.get("n"), values.get("of"), entry.realtime,
+            what,
+            phase,
+            pct,
+            values.get("n"),
+            values.get("of"),
+            entry.realtime,
             pct if fresh or old is None else old.first_pct,
             entry.realtime if fresh or old is None else old.first_at,
-            values.get("eta_s"), values.get("elapsed_s"), entry.number, values.get("segments", 1),
-        )  # fmt: skip
+            values.get("eta_s"),
+            values.get("elapsed_s"),
+            entry.number,
+            values.get("segments", 1),
+        )
         self._bars.pop(what, None)
         self._bars[what] = bar
         moved = old is None or pct != old.pct or bar.n != old.n
@@ -292,9 +308,21 @@ class LogScanner:
         phase = phase or self._phase_of(signature.id, signature.phase)
         slug = load_causes().slug_of(signature.id, phase)
         return Hit(
-            signature.id, role, signature.kind, slug, signature.engine, line.strip()[:1_000], match.groups,
-            rank or (raised.rank if raised else ""), pid, phase, entry.realtime, entry.cursor, entry.number, signature.advice,
-        )  # fmt: skip
+            signature.id,
+            role,
+            signature.kind,
+            slug,
+            signature.engine,
+            line.strip()[:1_000],
+            match.groups,
+            rank or (raised.rank if raised else ""),
+            pid,
+            phase,
+            entry.realtime,
+            entry.cursor,
+            entry.number,
+            signature.advice,
+        )
 
     def _phase_of(self, signature: str, usual: tuple[str, ...]) -> str:
         """Where a signature's process probably was, when neither its line nor a traceback tells."""
@@ -332,16 +360,38 @@ class LogScanner:
         counts = dict(self._counts)
         counts["zero_tps_now"] = self._zero
         return ScanSnapshot(
-            engine=self.engine, lines=self._lines, phase=self._phase, phases=dict(self._phases), bars=dict(self._bars),
-            ranks=tuple(self._ranks), began={k: tuple(v) for k, v in self._began.items()}, ready_at=ready[0],
-            ready=self._ready is not None, ready_line=ready[1], ready_number=ready[2], ready_cursor=ready[3],
-            last_progress=self._progress, last_line=self._last, waiting=self._waiting, server_args=dict(self._args),
-            args_whole=self._args_whole, hits=tuple(self._hits), causes=dict(self._causes),
-            raised=tuple(self._tracebacks.all()), run_after_failure=self._alive, last_run=self._run, counts=counts,
-            facts=dict(self._facts), fact_numbers=dict(self._fact_numbers), previous=tuple(self._previous),
-            tail=tuple(self._tail), markers=tuple(self._markers), first_glued=self._glued,
-            http_ok_number=self._http_ok, init_gap_s=self._init_gap,
-        )  # fmt: skip
+            engine=self.engine,
+            lines=self._lines,
+            phase=self._phase,
+            phases=dict(self._phases),
+            bars=dict(self._bars),
+            ranks=tuple(self._ranks),
+            began={k: tuple(v) for k, v in self._began.items()},
+            ready_at=ready[0],
+            ready=self._ready is not None,
+            ready_line=ready[1],
+            ready_number=ready[2],
+            ready_cursor=ready[3],
+            last_progress=self._progress,
+            last_line=self._last,
+            waiting=self._waiting,
+            server_args=dict(self._args),
+            args_whole=self._args_whole,
+            hits=tuple(self._hits),
+            causes=dict(self._causes),
+            raised=tuple(self._tracebacks.all()),
+            run_after_failure=self._alive,
+            last_run=self._run,
+            counts=counts,
+            facts=dict(self._facts),
+            fact_numbers=dict(self._fact_numbers),
+            previous=tuple(self._previous),
+            tail=tuple(self._tail),
+            markers=tuple(self._markers),
+            first_glued=self._glued,
+            http_ok_number=self._http_ok,
+            init_gap_s=self._init_gap,
+        )
 
 
 def _phase_now(phase: str) -> str:

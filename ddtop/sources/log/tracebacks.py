@@ -14,21 +14,43 @@ _CHAIN = ("During handling of the above exception", "The above exception was the
 START = "Traceback (most recent call last):"
 
 _PLACES = (
-    ("capture",
-    re.compile(r"cuda_?graph|init_device_graphs|capture_model|_capture|capture_one|graph_runner|\bcapture\b")),
-    ("kv",
-    re.compile(r"init_memory_pool|determine_available_memory|kv_cache_(?:config|planning)|_initialize_kv_caches|profile_(?:run|max_num_token)")),
-    ("load",
-    re.compile(r"load_model|load_weights?\b|get_model\b|model_loader|weight_utils|default_loader|initialize_model\b|safetensors")),
-    ("init",
-    re.compile(r"init_torch_distributed|init_distributed_environment|initialize_model_parallel|init_worker_distributed|init_process_group|parallel_state|init_device\b|new_group")),
+    (
+        "capture",
+        re.compile(
+            r"cuda_?graph|init_device_graphs|capture_model|_capture|capture_one|graph_runner|\bcapture\b"
+        ),
+    ),
+    (
+        "kv",
+        re.compile(
+            r"init_memory_pool|determine_available_memory|kv_cache_(?:config|planning)|_initialize_kv_caches|profile_(?:run|max_num_token)"
+        ),
+    ),
+    (
+        "load",
+        re.compile(
+            r"load_model|load_weights?\b|get_model\b|model_loader|weight_utils|default_loader|initialize_model\b|safetensors"
+        ),
+    ),
+    (
+        "init",
+        re.compile(
+            r"init_torch_distributed|init_distributed_environment|initialize_model_parallel|init_worker_distributed|init_process_group|parallel_state|init_device\b|new_group"
+        ),
+    ),
     ("jit", re.compile(r"build_and_load|cpp_ext|deep_gemm|compile_utils|\bjit\b")),
     ("warmup", re.compile(r"_wait_and_warmup|_execute_server_warmup|server_warmup")),
-    ("run",
-    re.compile(r"event_loop|process_batch_result|run_batch|forward_batch_generation|execute_model|sample_tokens|run_busy_loop|process_input_requests|busy_loop|forward_decode|forward_extend")),
-    ("launch",
-    re.compile(r"prepare_server_args|parse_args|from_cli_args|from_pretrained|get_config\b|ModelConfig")),
-)  # fmt: skip
+    (
+        "run",
+        re.compile(
+            r"event_loop|process_batch_result|run_batch|forward_batch_generation|execute_model|sample_tokens|run_busy_loop|process_input_requests|busy_loop|forward_decode|forward_extend"
+        ),
+    ),
+    (
+        "launch",
+        re.compile(r"prepare_server_args|parse_args|from_cli_args|from_pretrained|get_config\b|ModelConfig"),
+    ),
+)
 
 FOLLOW_UPS = re.compile(
     r"^(?:asyncio\.)?(?:exceptions\.)?(?:CancelledError|SystemExit|KeyboardInterrupt|BrokenPipeError|ConnectionResetError|"

@@ -85,9 +85,14 @@ class EndWatch:
         unit = subject.launch.unit
         if found is not None and found.fatal:
             j = Judgement(
-                verdict="failed", cause=found.slug, kind=found.kind, advice=found.advice, signature_id=found.signature_id,
-                text=f"{unit} died while it was measured: {found.text}", evidence=(*found.evidence, why),
-            )  # fmt: skip
+                verdict="failed",
+                cause=found.slug,
+                kind=found.kind,
+                advice=found.advice,
+                signature_id=found.signature_id,
+                text=f"{unit} died while it was measured: {found.text}",
+                evidence=(*found.evidence, why),
+            )
         else:
             slug = exit_slug(u) if u else "process-exited"
             words = exit_words(u) if u and u.gone else "was restarted by somebody else"
@@ -124,11 +129,13 @@ class EndWatch:
         await self._stop_job(host, job)
         unit = subject.launch.unit if subject else "the server"
         j = Judgement(
-            verdict="stalled", cause="engine-hung-zero-throughput", kind="bug",
+            verdict="stalled",
+            cause="engine-hung-zero-throughput",
+            kind="bug",
             text=f"{unit} has given no token for {HUNG_S:.0f} s while requests run",
             evidence=(Evidence(source="job", text=f"{job}: no chunk for {HUNG_S:.0f} s"),),
             advice="restart once; a second time means it is broken",
-        )  # fmt: skip
+        )
         return MeasureEnd(kind="dead", judgement=j, cell_id=flight, results=results)
 
     async def _gone(self, host: Host, subject: Subject) -> bool:

@@ -30,9 +30,13 @@ from ddtop.sweep.shared.requests import Requests
 
 RESULT = "result.json"
 IMPORTED = {
-    "output_tps": "output_tok_s", "output_throughput_tps": "output_tok_s", "output_token_throughput_tps": "output_tok_s",
-    "request_throughput": "requests_s", "completed": "requests_ok", "failed": "requests_failed",
-}  # fmt: skip
+    "output_tps": "output_tok_s",
+    "output_throughput_tps": "output_tok_s",
+    "output_token_throughput_tps": "output_tok_s",
+    "request_throughput": "requests_s",
+    "completed": "requests_ok",
+    "failed": "requests_failed",
+}
 """Names of the importers → names of MEASURING."""
 
 
@@ -58,9 +62,15 @@ class ExternalBenchmark:
         begin_cell(ctx, ctx.state.cells[cell.id], job, subject.generation)
         self._accepted, self._before = [], await self._counters(host, subject)
         await host.call(
-            "job-start", job=job, kind="exec", spec={"argv": argv, "run": ctx.run_id}, limit_s=bench.time_limit_s,
-            env=dict(bench.env), run=ctx.run_id, timeout_s=30,
-        )  # fmt: skip
+            "job-start",
+            job=job,
+            kind="exec",
+            spec={"argv": argv, "run": ctx.run_id},
+            limit_s=bench.time_limit_s,
+            env=dict(bench.env),
+            run=ctx.run_id,
+            timeout_s=30,
+        )
         return await self.follow(host, subject, job)
 
     async def follow(self, host: Host, subject: Subject | None, job: str) -> MeasureEnd:
@@ -139,10 +149,15 @@ class ExternalBenchmark:
         generation = attempt.generation if attempt else None
         launch = subject.launch if subject else ctx.sweep.launches.get(cell.spec.restart_key)
         done = commit_judged(
-            ctx, cell, judged, {"job": job, "state": shown.get("state"), "why": shown.get("why"), "result": bounded(data)},
-            job=job, generation=generation, engine=launch.engine if launch else "",
+            ctx,
+            cell,
+            judged,
+            {"job": job, "state": shown.get("state"), "why": shown.get("why"), "result": bounded(data)},
+            job=job,
+            generation=generation,
+            engine=launch.engine if launch else "",
             engine_version=subject.engine_version if subject else self.measurer.version_of(generation),
-        )  # fmt: skip
+        )
         if done.restart:
             return MeasureEnd(kind="restart", cell_id=cell.id, results=1, useless=done)
         return MeasureEnd(kind="ended", cell_id=cell.id, results=1)

@@ -40,6 +40,11 @@ def add_doubts(judged: CellJudgement, doubts: Mapping[str, str]) -> CellJudgemen
     details = {**judged.details, **doubts}
     again = judge_reasons(dict.fromkeys((*judged.reasons, *doubts)))
     return replace(
-        judged, validity=again.validity, reasons=tuple(dict.fromkeys((*judged.reasons, *doubts))), fault=again.fault,
-        state=again.state, cause=again.cause, details=details,
-    )  # fmt: skip
+        judged,
+        validity=again.validity,
+        reasons=tuple(dict.fromkeys((*judged.reasons, *doubts))),
+        fault=again.fault,
+        state=again.state,
+        cause=again.cause,
+        details=details,
+    )

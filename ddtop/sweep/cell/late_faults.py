@@ -21,17 +21,30 @@ def doubt_measured_cell(ctx: SweepContext, cell: CellView, fault: Fault) -> None
     reasons = (*cell.reasons, fault.reason)
     judged = judge_reasons(reasons)
     ctx.emit(
-        CellMeasured, cell_id=cell.id, attempt=attempt.number, validity=judged.validity, reasons=reasons,
-        metrics=dict(cell.metrics), engine=cell.engine, engine_version=cell.engine_version, driver=cell.driver,
+        CellMeasured,
+        cell_id=cell.id,
+        attempt=attempt.number,
+        validity=judged.validity,
+        reasons=reasons,
+        metrics=dict(cell.metrics),
+        engine=cell.engine,
+        engine_version=cell.engine_version,
+        driver=cell.driver,
         generation=cell.generation,
-    )  # fmt: skip
+    )
     if judged.state == "rerun" and cell.state == "done":
         decision = decide_cell(
             ctx.sweep.policy, "not-server", False, tried_before(cell, attempt.number, "not-server")
         )
         raise_cell_alert(
-            ctx, cell, "measuring-failed", fault.fact.cause or fault.fact.what, "host",
-            f"{cell.spec.label} was hit by a fault of the host: {fault.text}", fault_evidence(fault), decision,
+            ctx,
+            cell,
+            "measuring-failed",
+            fault.fact.cause or fault.fact.what,
+            "host",
+            f"{cell.spec.label} was hit by a fault of the host: {fault.text}",
+            fault_evidence(fault),
+            decision,
             advice=fault.advice,
-        )  # fmt: skip
+        )
         settle_cell(ctx, cell, decision, fault.fact.cause or fault.fact.what, number=attempt.number)

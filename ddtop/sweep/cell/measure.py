@@ -39,9 +39,15 @@ class Measurer(EndWatch):
             float(c.get("time_limit_s", self._bench.time_limit_s)) + JOB_SPARE_S for c in spec["cells"]
         )
         await host.call(
-            "job-start", job=job, kind="loadgen", spec=spec, limit_s=limit_s, env=dict(self._bench.env), run=self.ctx.run_id,
+            "job-start",
+            job=job,
+            kind="loadgen",
+            spec=spec,
+            limit_s=limit_s,
+            env=dict(self._bench.env),
+            run=self.ctx.run_id,
             timeout_s=30,
-        )  # fmt: skip
+        )
         return await self.watch(host, job, [c.id for c in cells], subject)
 
     @property
@@ -109,9 +115,16 @@ class Measurer(EndWatch):
                 self.ctx.wake()
 
     async def _loop(
-        self, host: Host, job: str, cell_ids: list[str], subject: Subject | None,
-        inbox: asyncio.Queue[dict[str, Any]], reader: asyncio.Task[None], log: ServerLog | None, settle: bool,
-    ) -> MeasureEnd:  # fmt: skip
+        self,
+        host: Host,
+        job: str,
+        cell_ids: list[str],
+        subject: Subject | None,
+        inbox: asyncio.Queue[dict[str, Any]],
+        reader: asyncio.Task[None],
+        log: ServerLog | None,
+        settle: bool,
+    ) -> MeasureEnd:
         ctx = self.ctx
         watch = ChunkWatch(ctx.mono())
         ctx.host_state.chunks = watch
@@ -210,10 +223,16 @@ class Measurer(EndWatch):
         if subject is not None and subject.overridden:
             known["arguments_overridden"] = list(subject.overridden)
         return commit(
-            self.ctx, cell_id, raw, job=job, generation=generation, engine=launch.engine if launch else "",
-            engine_version=subject.engine_version if subject else self.version_of(generation), known=known,
+            self.ctx,
+            cell_id,
+            raw,
+            job=job,
+            generation=generation,
+            engine=launch.engine if launch else "",
+            engine_version=subject.engine_version if subject else self.version_of(generation),
+            known=known,
             answer_by_s=self._answer_by_s() if subject is not None else None,
-        )  # fmt: skip
+        )
 
     def _answer_by_s(self) -> float | None:
         ctx = self.ctx

@@ -114,9 +114,17 @@ def tried_before(cell: CellView, number: int, fault: str) -> int:
 
 
 def commit(
-    ctx: SweepContext, cell_id: str, raw: Mapping[str, Any], *, job: str, generation: Generation | None,
-    engine: str, engine_version: str | None, known: Mapping[str, Any] | None = None, answer_by_s: float | None = None,
-) -> Committed | None:  # fmt: skip
+    ctx: SweepContext,
+    cell_id: str,
+    raw: Mapping[str, Any],
+    *,
+    job: str,
+    generation: Generation | None,
+    engine: str,
+    engine_version: str | None,
+    known: Mapping[str, Any] | None = None,
+    answer_by_s: float | None = None,
+) -> Committed | None:
     """Takes one result of the load generator. None where it is had already, or the cell is not of this plan.
     `answer_by_s`: until when a person is asked about a result that costs a restart."""
     cell = ctx.state.cells.get(cell_id)
@@ -139,9 +147,14 @@ def commit(
             ctx.emit(CellOutputs, cell_id=cell.id, attempt=number, **found.packed())
     except (ValueError, KeyError, TypeError) as error:
         judged = CellJudgement(
-            "INVALID", ("generator-failed",), "not-server", "rerun", "generator-failed", {},
+            "INVALID",
+            ("generator-failed",),
+            "not-server",
+            "rerun",
+            "generator-failed",
+            {},
             {"generator-failed": f"its result cannot be read: {error}"},
-        )  # fmt: skip
+        )
     return commit_judged(
         ctx,
         cell,
@@ -173,9 +186,17 @@ def no_verdict(ctx: SweepContext, cell_id: str, raw: Mapping[str, Any], *, job: 
     launch = ctx.sweep.launches.get(cell.spec.restart_key) if ctx.sweep is not None else None
     number = begin_cell(ctx, cell, job, generation)
     ctx.emit(
-        CellMeasured, cell_id=cell.id, attempt=number, validity=judged.validity, reasons=judged.reasons,
-        metrics=judged.metrics, raw=slim(raw), engine=launch.engine if launch else "", driver=driver_of(ctx), generation=generation,
-    )  # fmt: skip
+        CellMeasured,
+        cell_id=cell.id,
+        attempt=number,
+        validity=judged.validity,
+        reasons=judged.reasons,
+        metrics=judged.metrics,
+        raw=slim(raw),
+        engine=launch.engine if launch else "",
+        driver=driver_of(ctx),
+        generation=generation,
+    )
     ctx.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason=why, attempt=number)
 
 
@@ -200,9 +221,17 @@ def slo_of(ctx: SweepContext) -> Slo | None:
 
 
 def commit_judged(
-    ctx: SweepContext, cell: CellView, judged: CellJudgement, raw: dict[str, Any], *, job: str,
-    generation: Generation | None, engine: str, engine_version: str | None, answer_by_s: float | None = None,
-) -> Committed:  # fmt: skip
+    ctx: SweepContext,
+    cell: CellView,
+    judged: CellJudgement,
+    raw: dict[str, Any],
+    *,
+    job: str,
+    generation: Generation | None,
+    engine: str,
+    engine_version: str | None,
+    answer_by_s: float | None = None,
+) -> Committed:
     """Writes down a judged result, then what it makes of the cell."""
     assert ctx.sweep is not None
     earlier = (cell.state, cell.reason, cell.cause, cell.by) if cell.state in ("skipped", "broken") else None
@@ -210,10 +239,18 @@ def commit_judged(
     if "bound" not in judged.metrics:
         judged = with_host(ctx, cell, judged, raw)
     ctx.emit(
-        CellMeasured, cell_id=cell.id, attempt=number, validity=judged.validity, reasons=judged.reasons,
-        metrics=judged.metrics, raw=raw, engine=engine, engine_version=engine_version, driver=driver_of(ctx),
+        CellMeasured,
+        cell_id=cell.id,
+        attempt=number,
+        validity=judged.validity,
+        reasons=judged.reasons,
+        metrics=judged.metrics,
+        raw=raw,
+        engine=engine,
+        engine_version=engine_version,
+        driver=driver_of(ctx),
         generation=generation,
-    )  # fmt: skip
+    )
     no_tokens = "no-tokens" in judged.reasons
     if judged.state == "done":
         reason = "; ".join(judged.reasons)
@@ -239,30 +276,59 @@ def commit_judged(
     kind: CauseKind = "bug" if side == "server" else "transient"
     asks = side == "server" and decision.act in AGAIN
     ident = raise_cell_alert(
-        ctx, cell, verdict, "zero-tokens" if no_tokens else judged.cause, kind, text,
-        (Evidence(source="job", text=f"{job}: {detail or judged.cause}"),), decision,
+        ctx,
+        cell,
+        verdict,
+        "zero-tokens" if no_tokens else judged.cause,
+        kind,
+        text,
+        (Evidence(source="job", text=f"{job}: {detail or judged.cause}"),),
+        decision,
         answer_by_s=answer_by_s if asks else None,
-    )  # fmt: skip
+    )
     settled = settle_cell(
-        ctx, cell, decision, "zero-tokens" if no_tokens else judged.cause, number=number, engine_version=engine_version,
-        restart=side == "server", no_tokens=no_tokens, judged=judged,
-    )  # fmt: skip
+        ctx,
+        cell,
+        decision,
+        "zero-tokens" if no_tokens else judged.cause,
+        number=number,
+        engine_version=engine_version,
+        restart=side == "server",
+        no_tokens=no_tokens,
+        judged=judged,
+    )
     return replace(settled, alert_id=ident, decision=decision)
 
 
 def settle_cell(
-    ctx: SweepContext, cell: CellView, decision: Decision, cause: str, *, number: int | None = None,
-    engine_version: str | None = None, signature_id: str | None = None, restart: bool = False,
-    no_tokens: bool = False, judged: CellJudgement | None = None, by: str = "policy",
-) -> Committed:  # fmt: skip
+    ctx: SweepContext,
+    cell: CellView,
+    decision: Decision,
+    cause: str,
+    *,
+    number: int | None = None,
+    engine_version: str | None = None,
+    signature_id: str | None = None,
+    restart: bool = False,
+    no_tokens: bool = False,
+    judged: CellJudgement | None = None,
+    by: str = "policy",
+) -> Committed:
     """Sets the cell's state as was decided, and closes its alert once nothing more is tried."""
     again = decision.act in AGAIN
     ends: dict[str, CellState] = {"broken": "broken", "skip": "skipped"}
     state: CellState = "interrupted" if again else ends.get(decision.act, "failed")
     ctx.emit(
-        CellStateSet, cell_id=cell.id, state=state, reason=decision.words, cause=cause, attempt=number,
-        signature_id=signature_id, engine_version=engine_version, by=by,
-    )  # fmt: skip
+        CellStateSet,
+        cell_id=cell.id,
+        state=state,
+        reason=decision.words,
+        cause=cause,
+        attempt=number,
+        signature_id=signature_id,
+        engine_version=engine_version,
+        by=by,
+    )
     if not again:
         resolve_cell_alerts(ctx, cell.id, decision.words, by)
         if no_tokens and decision.act == "broken":
@@ -281,16 +347,32 @@ def break_siblings(
     for other in family:
         if other.state in ("planned", "interrupted", "running"):
             ctx.emit(
-                CellStateSet, cell_id=other.id, state="broken", reason=f"{words} ({cell.spec.label})", cause=cause,
-                engine_version=engine_version, by="policy",
-            )  # fmt: skip
+                CellStateSet,
+                cell_id=other.id,
+                state="broken",
+                reason=f"{words} ({cell.spec.label})",
+                cause=cause,
+                engine_version=engine_version,
+                by="policy",
+            )
 
 
 def raise_cell_alert(
-    ctx: SweepContext, cell: CellView, verdict: Verdict, cause: str, kind: CauseKind, text: str,
-    evidence: tuple[Evidence, ...], decision: Decision, *, advice: str = "", signature_id: str | None = None,
-    fault_seen_s: float | None = None, unit: str | None = None, answer_by_s: float | None = None,
-) -> str:  # fmt: skip
+    ctx: SweepContext,
+    cell: CellView,
+    verdict: Verdict,
+    cause: str,
+    kind: CauseKind,
+    text: str,
+    evidence: tuple[Evidence, ...],
+    decision: Decision,
+    *,
+    advice: str = "",
+    signature_id: str | None = None,
+    fault_seen_s: float | None = None,
+    unit: str | None = None,
+    answer_by_s: float | None = None,
+) -> str:
     """One alert for each cell and cause; raised again it says what is done now, and does not ring twice. Returns its id."""
     ident = alert_id(ctx.run_id, "cell", cell.id, cause)
     words: AlertText = cell_alert(
@@ -308,11 +390,23 @@ def raise_cell_alert(
         unit or unit_of(ctx, cell),
     )
     ctx.emit(
-        AlertRaised, alert_id=ident, title=words.title, verdict=words.verdict, cause=words.cause,
-        cause_text=words.cause_text, kind=words.kind, advice=words.advice, evidence=words.evidence,
-        actions=words.actions, cell_ids=(cell.id,), policy=decision.words, signature_id=signature_id,
-        fault_seen_s=fault_seen_s, unit=unit or unit_of(ctx, cell) or None, answer_by_s=answer_by_s,
-    )  # fmt: skip
+        AlertRaised,
+        alert_id=ident,
+        title=words.title,
+        verdict=words.verdict,
+        cause=words.cause,
+        cause_text=words.cause_text,
+        kind=words.kind,
+        advice=words.advice,
+        evidence=words.evidence,
+        actions=words.actions,
+        cell_ids=(cell.id,),
+        policy=decision.words,
+        signature_id=signature_id,
+        fault_seen_s=fault_seen_s,
+        unit=unit or unit_of(ctx, cell) or None,
+        answer_by_s=answer_by_s,
+    )
     return ident
 
 

@@ -50,9 +50,13 @@ class ConfigurationRunner(CellTrouble):
                 self._past.pop(launch.key, None)
                 self._resolve(launch, f"{launch.config} is ready")
                 return Subject(
-                    launch=launch, generation=result.generation, engine_version=result.engine_version,
-                    model=result.model, main_pid=result.main_pid, overridden=result.overridden,
-                )  # fmt: skip
+                    launch=launch,
+                    generation=result.generation,
+                    engine_version=result.engine_version,
+                    model=result.model,
+                    main_pid=result.main_pid,
+                    overridden=result.overridden,
+                )
             if isinstance(result, BrokenOff):
                 return None
             result = self._with_kernel(launch, result)
@@ -89,9 +93,12 @@ class ConfigurationRunner(CellTrouble):
         for cell in cells:
             if cell.state == "broken":
                 self.ctx.emit(
-                    ev.CellStateSet, cell_id=cell.id, state="planned", by="sweep",
+                    ev.CellStateSet,
+                    cell_id=cell.id,
+                    state="planned",
+                    by="sweep",
                     reason=f"it was broken with {launch.engine} {cell.engine_version}; this is {now}",
-                )  # fmt: skip
+                )
 
     def _under_way(self, launch: Launch) -> RestartView | None:
         ctx = self.ctx
@@ -145,11 +152,24 @@ class ConfigurationRunner(CellTrouble):
         text = start_alert(j, launch.config, ident, host=ctx.host_name, unit=launch.unit)
         answer_by = requests.answer_by_s(ctx.wall(), ctx.sweep.policy.answer_s)
         ctx.emit(
-            ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
-            cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
-            attempt_id=result.attempt_id, cell_ids=tuple(c.id for c in self._open(launch)), unit=launch.unit,
-            fault_seen_s=result.fault_seen_s, signature_id=text.signature_id, answer_by_s=answer_by, policy=decision.words,
-        )  # fmt: skip
+            ev.AlertRaised,
+            alert_id=ident,
+            title=text.title,
+            verdict=text.verdict,
+            cause=text.cause,
+            cause_text=text.cause_text,
+            kind=text.kind,
+            advice=text.advice,
+            evidence=text.evidence,
+            actions=text.actions,
+            attempt_id=result.attempt_id,
+            cell_ids=tuple(c.id for c in self._open(launch)),
+            unit=launch.unit,
+            fault_seen_s=result.fault_seen_s,
+            signature_id=text.signature_id,
+            answer_by_s=answer_by,
+            policy=decision.words,
+        )
         by = "policy"
         if answer_by is not None:
             policy = decision

@@ -80,9 +80,20 @@ class CellTrouble(Waits):
         decision = decide(ctx.sweep.policy, j.verdict, j.kind, j.cause, past, cell.spec.label)
         answer_by = self.requests.answer_by_s(ctx.wall(), ctx.sweep.policy.answer_s)
         ident = raise_cell_alert(
-            ctx, cell, j.verdict, j.cause, j.kind, j.text, j.evidence, decision, advice=j.advice,
-            signature_id=j.signature_id, fault_seen_s=end.fault_seen_s, unit=launch.unit, answer_by_s=answer_by,
-        )  # fmt: skip
+            ctx,
+            cell,
+            j.verdict,
+            j.cause,
+            j.kind,
+            j.text,
+            j.evidence,
+            decision,
+            advice=j.advice,
+            signature_id=j.signature_id,
+            fault_seen_s=end.fault_seen_s,
+            unit=launch.unit,
+            answer_by_s=answer_by,
+        )
         number = cell.attempts[-1].number if cell.attempts else None
         by = "policy"
         if answer_by is not None:
@@ -134,8 +145,14 @@ class CellTrouble(Waits):
         if by != "policy" and cell.state in OPEN_STATES:
             number = cell.attempts[-1].number if cell.attempts else None
             settle_cell(
-                ctx, cell, decision, cell.cause or alert.raised.cause, number=number, no_tokens=useless.no_tokens, by=by
-            )  # fmt: skip
+                ctx,
+                cell,
+                decision,
+                cell.cause or alert.raised.cause,
+                number=number,
+                no_tokens=useless.no_tokens,
+                by=by,
+            )
         if decision.act == "restage":
             await self.stage(host)
 

@@ -108,9 +108,16 @@ class StepTaker:
 
     def _say(self, plan_id: str, step: Step, by: str, state: str, detail: str | None = None) -> None:
         self.ctx.emit(
-            StepTaken, plan_id=plan_id, step_id=step.id, action=step.action, title=step.title, reason=step.reason, by=by,
-            state=state, detail=detail or step.detail,
-        )  # fmt: skip
+            StepTaken,
+            plan_id=plan_id,
+            step_id=step.id,
+            action=step.action,
+            title=step.title,
+            reason=step.reason,
+            by=by,
+            state=state,
+            detail=detail or step.detail,
+        )
 
     async def _do(self, host: Host, plan_id: str, step: Step, by: str) -> None:
         if step.action == "warn":

@@ -46,10 +46,19 @@ class Waits:
         text = stage_alert(ctx.host_name, model.path, why, ident)
         answer_s = ctx.sweep.policy.answer_s
         ctx.emit(
-            ev.AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
-            cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
-            answer_by_s=requests.answer_by_s(ctx.wall(), answer_s), policy="the sweep stops",
-        )  # fmt: skip
+            ev.AlertRaised,
+            alert_id=ident,
+            title=text.title,
+            verdict=text.verdict,
+            cause=text.cause,
+            cause_text=text.cause_text,
+            kind=text.kind,
+            advice=text.advice,
+            evidence=text.evidence,
+            actions=text.actions,
+            answer_by_s=requests.answer_by_s(ctx.wall(), answer_s),
+            policy="the sweep stops",
+        )
         until = ctx.mono() + answer_s
         requests.asking.add(ident)
         try:

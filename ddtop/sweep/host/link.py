@@ -120,10 +120,16 @@ class Link:
             self.rebooted = (before, hello.boot)
             ctx.clock_offset_s = ctx.clock_rtt_s = None
         ctx.emit(
-            HostConnected, agent=hello.agent[:12], python=hello.python, uid=hello.uid, user=hello.user,
-            can=tuple(sorted(hello.can)), boot=hello.boot, clock_offset_s=round(ctx.wall() - hello.at_s, 3),
+            HostConnected,
+            agent=hello.agent[:12],
+            python=hello.python,
+            uid=hello.uid,
+            user=hello.user,
+            can=tuple(sorted(hello.can)),
+            boot=hello.boot,
+            clock_offset_s=round(ctx.wall() - hello.at_s, 3),
             rtt_ms=host.rtt_ms,
-        )  # fmt: skip
+        )
         self.host, self.final, self.lost_since = host, None, None
         for alert in ctx.state.open_alerts:  # also one of an earlier runner, which died meanwhile
             if alert.raised.verdict == "lost-host":
@@ -159,7 +165,15 @@ class Link:
         alert = alert_id(ctx.run_id, "lost-host", str(self._losses), str(ctx.state.run.segment))
         text = lost_alert(ctx.host_name, what, means, do)
         ctx.emit(
-            AlertRaised, alert_id=alert, title=text.title, verdict=text.verdict, cause=text.cause,
-            cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence,
-            actions=text.actions, policy=policy,
-        )  # fmt: skip
+            AlertRaised,
+            alert_id=alert,
+            title=text.title,
+            verdict=text.verdict,
+            cause=text.cause,
+            cause_text=text.cause_text,
+            kind=text.kind,
+            advice=text.advice,
+            evidence=text.evidence,
+            actions=text.actions,
+            policy=policy,
+        )

@@ -122,8 +122,12 @@ class HostStreams:
             ctx.emit(GpuSampled, gpus=ctx.gpus)
         if bound is not None:
             ctx.emit(
-                BoundDiagnosed, verdict=bound.verdict, strength=bound.strength, why=bound.why, meaning=bound.meaning
-            )  # fmt: skip
+                BoundDiagnosed,
+                verdict=bound.verdict,
+                strength=bound.strength,
+                why=bound.why,
+                meaning=bound.meaning,
+            )
 
     async def _gpm(self, host: Host) -> None:
         """DRAM and tensor activity, where the chip has them. Where it has not, that is no trouble, only said once."""
@@ -205,9 +209,14 @@ class HostStreams:
         if noted is not None:
             fault = noted.fault
             ctx.emit(
-                KernelFault, kind=fault.fact.what, text=fault.fact.text[:500], code=fault.fact.code,
-                severity=fault.severity, advice=fault.advice, cell_id=cell,
-            )  # fmt: skip
+                KernelFault,
+                kind=fault.fact.what,
+                text=fault.fact.text[:500],
+                code=fault.fact.code,
+                severity=fault.severity,
+                advice=fault.advice,
+                cell_id=cell,
+            )
             ctx.wake()
 
     async def _settle(self) -> None:
@@ -248,11 +257,19 @@ def raise_host_alert(ctx: SweepContext, noted: Noted) -> None:
     )
     text = host_alert(ctx.host_name, units, fault)
     ctx.emit(
-        AlertRaised, alert_id=ident, title=text.title, verdict=text.verdict, cause=text.cause,
-        cause_text=text.cause_text, kind=text.kind, advice=text.advice, evidence=text.evidence, actions=text.actions,
-        unit=units[0] if len(units) == 1 else None, policy="the next cell is measured only once a probe is clean"
-        if ctx.sweep is not None else None,
-    )  # fmt: skip
+        AlertRaised,
+        alert_id=ident,
+        title=text.title,
+        verdict=text.verdict,
+        cause=text.cause,
+        cause_text=text.cause_text,
+        kind=text.kind,
+        advice=text.advice,
+        evidence=text.evidence,
+        actions=text.actions,
+        unit=units[0] if len(units) == 1 else None,
+        policy="the next cell is measured only once a probe is clean" if ctx.sweep is not None else None,
+    )
 
 
 def calm_down(ctx: SweepContext) -> None:

@@ -30,9 +30,15 @@ async def stage(ctx: SweepContext, host: Host, model: ModelWanted) -> str | None
         ctx.emit(StageProgress, target=model.path, state="checking")
         try:
             await host.call(
-                "job-start", job=job, kind="stage", limit_s=LIMIT_S, env={}, run=ctx.run_id, timeout_s=30,
+                "job-start",
+                job=job,
+                kind="stage",
+                limit_s=LIMIT_S,
+                env={},
+                run=ctx.run_id,
+                timeout_s=30,
                 spec={"path": model.path, "sources": list(model.sources), "run": ctx.run_id},
-            )  # fmt: skip
+            )
         except AgentError as error:
             ctx.emit(StageProgress, target=model.path, state="failed", error=error.what)
             return error.what
@@ -56,9 +62,14 @@ async def stage(ctx: SweepContext, host: Host, model: ModelWanted) -> str | None
         why = f"{model.path} is {check.get('verdict')} ({check.get('cause')}) after staging"
     # A quick copy has told nothing on its way: its end says whence, and how much.
     ctx.emit(
-        StageProgress, target=model.path, state="failed" if why else "done", error=why, source=last.get("source"),
-        bytes_done=last.get("bytes_done"), bytes_total=last.get("bytes_total"),
-    )  # fmt: skip
+        StageProgress,
+        target=model.path,
+        state="failed" if why else "done",
+        error=why,
+        source=last.get("source"),
+        bytes_done=last.get("bytes_done"),
+        bytes_total=last.get("bytes_total"),
+    )
     return why
 
 
@@ -83,6 +94,13 @@ def _tell(ctx: SweepContext, model: ModelWanted, item: dict[str, Any]) -> None:
     if state not in STATES or state in ("done", "failed"):
         return
     ctx.emit(
-        StageProgress, target=model.path, source=item.get("source"), state=state, bytes_done=item.get("bytes_done"),
-        bytes_total=item.get("bytes_total"), rate_mib_s=item.get("rate_mib_s"), eta_s=item.get("eta_s"), file=item.get("file"),
-    )  # fmt: skip
+        StageProgress,
+        target=model.path,
+        source=item.get("source"),
+        state=state,
+        bytes_done=item.get("bytes_done"),
+        bytes_total=item.get("bytes_total"),
+        rate_mib_s=item.get("rate_mib_s"),
+        eta_s=item.get("eta_s"),
+        file=item.get("file"),
+    )

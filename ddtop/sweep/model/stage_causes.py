@@ -26,27 +26,42 @@ FAILED = StageCause(
 _ROWS: tuple[tuple[str, StageCause], ...] = (
     (
         r"no room for the model|No space left on device|disk quota exceeded",
-        StageCause(slug="no-space", kind="host", advice="make room there (or `mount -o remount,size=…`), then re-stage"),
+        StageCause(
+            slug="no-space",
+            kind="host",
+            advice="make room there (or `mount -o remount,size=…`), then re-stage",
+        ),
     ),
     (
         r"no hf tool on this host",
-        StageCause(slug="no-download-tool", kind="config",
-                   advice="pip install -U huggingface_hub on the host, or name a directory in [model] sources"),
+        StageCause(
+            slug="no-download-tool",
+            kind="config",
+            advice="pip install -U huggingface_hub on the host, or name a directory in [model] sources",
+        ),
     ),
     (
         r"\b401\b|\b403\b|Access denied|gated repo|GatedRepo|Invalid (?:user )?token",
-        StageCause(slug="download-not-allowed", kind="config",
-                   advice="log in on the host (hf auth login) as one who may read it, then re-stage"),
+        StageCause(
+            slug="download-not-allowed",
+            kind="config",
+            advice="log in on the host (hf auth login) as one who may read it, then re-stage",
+        ),
     ),
     (
         r"\b404\b|Repository Not Found|RepositoryNotFound|RevisionNotFound|Revision Not Found",
-        StageCause(slug="download-not-found", kind="config", advice="correct the name or revision in [model] sources"),
+        StageCause(
+            slug="download-not-found", kind="config", advice="correct the name or revision in [model] sources"
+        ),
     ),
     (
         r"LocalEntryNotFound|appropriate cached snapshot|offline mode|OfflineMode|Name or service not known"
         r"|name resolution|Network is unreachable|No route to host",
-        StageCause(slug="host-offline", kind="host",
-                   advice="let the host out (HTTPS_PROXY), or copy the model to a directory there and name it in [model] sources"),
+        StageCause(
+            slug="host-offline",
+            kind="host",
+            advice="let the host out (HTTPS_PROXY), or copy the model to a directory there and name it in [model] sources",
+        ),
     ),
     (
         r"Connection ?(?:Reset|Aborted|Error|broken)|timed out|Timeout|IncompleteRead|\b50[0234]\b|\b429\b|Temporary failure",
@@ -54,9 +69,11 @@ _ROWS: tuple[tuple[str, StageCause], ...] = (
     ),
     (
         r"no source holds a whole copy",
-        StageCause(slug="no-source", kind="config", advice="name a whole copy, or hf:org/name, in [model] sources"),
+        StageCause(
+            slug="no-source", kind="config", advice="name a whole copy, or hf:org/name, in [model] sources"
+        ),
     ),
-)  # fmt: skip
+)
 _TABLE = tuple((re.compile(pattern, re.IGNORECASE), cause) for pattern, cause in _ROWS)
 
 

@@ -218,9 +218,15 @@ def _override_steps(probe: Mapping[str, Any], run_id: str, sweep: Sweep) -> list
         if not dead and row.get("unit") not in sweep.units:
             continue
         steps.append(
-            _step("restore", f"remove the override of {row.get('unit')}", f"{why}", consent=not dead,
-                  detail=str(row.get("path")), key=f"{'user ' if row.get('user') else ''}{row.get('unit')}")
-        )  # fmt: skip
+            _step(
+                "restore",
+                f"remove the override of {row.get('unit')}",
+                f"{why}",
+                consent=not dead,
+                detail=str(row.get("path")),
+                key=f"{'user ' if row.get('user') else ''}{row.get('unit')}",
+            )
+        )
     return steps
 
 
@@ -240,9 +246,15 @@ def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
             continue
         who = f"{row.get('comm') or 'process'} (pid {row.get('pid')}{', ' + row['unit'] if row.get('unit') else ''})"
         steps.append(
-            _step("ask", f"wait for {who} to leave the GPUs", f"it holds {row.get('mem_mib'):.0f} MiB and is none of the plan's",
-                  consent=True, detail=f"pid {row.get('pid')}", key=f"pid{row.get('pid')}")
-        )  # fmt: skip
+            _step(
+                "ask",
+                f"wait for {who} to leave the GPUs",
+                f"it holds {row.get('mem_mib'):.0f} MiB and is none of the plan's",
+                consent=True,
+                detail=f"pid {row.get('pid')}",
+                key=f"pid{row.get('pid')}",
+            )
+        )
     listeners = probe.get("listeners")
     # Of a plain process or a container the probe knows no pids but the main one: what listens while it runs may be its.
     plain = {x.unit for x in sweep.launches.values() if x.kind in ("process", "docker")}
@@ -253,9 +265,15 @@ def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
             continue
         who = f"{row.get('comm') or 'process'} (pid {row.get('pid')}{', ' + unit if unit else ''})"
         steps.append(
-            _step("ask", f"wait for {who} to leave port {row.get('port')}", "it is none of the plan's units",
-                  consent=True, detail=f"pid {row.get('pid')}", key=f"port{row.get('port')}")
-        )  # fmt: skip
+            _step(
+                "ask",
+                f"wait for {who} to leave port {row.get('port')}",
+                "it is none of the plan's units",
+                consent=True,
+                detail=f"pid {row.get('pid')}",
+                key=f"port{row.get('port')}",
+            )
+        )
     return steps
 
 
@@ -316,8 +334,10 @@ def _restart_step(
 
 def _warnings(state: State, probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
     """What changed on the host since the run began, and what cannot be read."""
-    steps = [_step("warn", f"unknown: {word}", "it could not be read", key=f"unknown-{i}")
-             for i, word in enumerate(unreadable(probe))]  # fmt: skip
+    steps = [
+        _step("warn", f"unknown: {word}", "it could not be read", key=f"unknown-{i}")
+        for i, word in enumerate(unreadable(probe))
+    ]
     old = state.probe
     if not old:
         return steps

@@ -41,9 +41,15 @@ def original_states(state: State) -> dict[str, Former]:
             if back.get(raw["unit"], -1) > step.seq:
                 continue
             found[raw["unit"]] = Former(
-                unit=raw["unit"], kind=raw["kind"], active=raw["active"], user=raw.get("user", False),
-                argv=tuple(raw.get("argv", ())), generation=raw.get("generation"), run=plan_id, ours=ours,
-            )  # fmt: skip
+                unit=raw["unit"],
+                kind=raw["kind"],
+                active=raw["active"],
+                user=raw.get("user", False),
+                argv=tuple(raw.get("argv", ())),
+                generation=raw.get("generation"),
+                run=plan_id,
+                ours=ours,
+            )
     return found
 
 
@@ -76,10 +82,16 @@ async def remember_original(ctx: SweepContext, host: Host, unit: str, *, run_id:
         "generation": now.generation if now.running else None,
     }
     ctx.emit(
-        StepTaken, plan_id=run_id, step_id=PREFIX + unit, action="override", title=f"take over {unit}",
-        reason=f"it was {now.active or 'unknown'}; that is put back at the end", by="automatic", state="done",
+        StepTaken,
+        plan_id=run_id,
+        step_id=PREFIX + unit,
+        action="override",
+        title=f"take over {unit}",
+        reason=f"it was {now.active or 'unknown'}; that is put back at the end",
+        by="automatic",
+        state="done",
         detail=json.dumps(detail),
-    )  # fmt: skip
+    )
 
 
 async def restore_all(ctx: SweepContext, host: Host, *, by: str = "automatic") -> list[str]:
@@ -89,10 +101,13 @@ async def restore_all(ctx: SweepContext, host: Host, *, by: str = "automatic") -
     # What was stopped first comes back last: rivals share a port with the server.
     for former in sorted(was.values(), key=lambda f: f.active):
         step = {
-            "plan_id": ctx.run_id, "step_id": BACK + former.unit, "action": "restore",
-            "title": f"put {former.unit} back", "reason": f"it was {'active' if former.active else 'not active'} before the run",
+            "plan_id": ctx.run_id,
+            "step_id": BACK + former.unit,
+            "action": "restore",
+            "title": f"put {former.unit} back",
+            "reason": f"it was {'active' if former.active else 'not active'} before the run",
             "by": by,
-        }  # fmt: skip
+        }
         ctx.emit(StepTaken, state="started", **step)
         try:
             service = service_of(ctx, former)

@@ -29,12 +29,22 @@ def unit_name(name: str, kind: str) -> str:
 def launch_from(spec: LaunchSpec, own: Collection[str] = ()) -> Launch:
     """One start of a server. `own`: the plan's own servers, which are run as this one is; what else must be down is a unit."""
     return Launch(
-        key=spec.restart_key, config=spec.config, tp=spec.tp, kind=spec.kind, unit=unit_name(spec.unit, spec.kind),
-        engine=spec.engine, port=spec.port, argv=spec.argv, env=spec.env,
+        key=spec.restart_key,
+        config=spec.config,
+        tp=spec.tp,
+        kind=spec.kind,
+        unit=unit_name(spec.unit, spec.kind),
+        engine=spec.engine,
+        port=spec.port,
+        argv=spec.argv,
+        env=spec.env,
         stop_units=tuple(unit_name(u, spec.kind if u in own else "systemd") for u in spec.stop_units),
         configure=spec.configure,
-        timeout_s=spec.timeout_s, user=spec.user, cwd=spec.cwd, model_path=spec.model_path,
-    )  # fmt: skip
+        timeout_s=spec.timeout_s,
+        user=spec.user,
+        cwd=spec.cwd,
+        model_path=spec.model_path,
+    )
 
 
 def sweep_from(plan: Plan) -> Sweep:

@@ -40,9 +40,15 @@ def recall(ctx: SweepContext, sweep: Sweep) -> None:
         known = broken.get(cell.id)
         if known is not None and cell.state in OPEN_STATES and not cell.attempts:
             ctx.emit(
-                CellStateSet, cell_id=cell.id, state="broken", reason=f"known from an earlier run: {known.reason}", by="history",
-                cause=known.cause, signature_id=known.signature_id, engine_version=known.engine_version,
-            )  # fmt: skip
+                CellStateSet,
+                cell_id=cell.id,
+                state="broken",
+                reason=f"known from an earlier run: {known.reason}",
+                by="history",
+                cause=known.cause,
+                signature_id=known.signature_id,
+                engine_version=known.engine_version,
+            )
 
 
 def learn_from(state: State) -> None:

@@ -71,8 +71,12 @@ def missing_rights_alert(host: str, user: str, found: list[Lacking]) -> AlertTex
     """One alert for all of it."""
     whats = "; ".join(x.what for x in found)
     return AlertText(
-        title=TITLE, verdict="refused", cause="not-permitted", kind="config",
+        title=TITLE,
+        verdict="refused",
+        cause="not-permitted",
+        kind="config",
         cause_text=f"{host}: {user} may not do what this plan needs, so nothing was touched: {whats}",
         advice="; ".join(dict.fromkeys(x.remedy for x in found)) + "; then connect again",
-        evidence=tuple(Evidence(source="agent", text=f"may not {x.what}") for x in found), actions=(),
-    )  # fmt: skip
+        evidence=tuple(Evidence(source="agent", text=f"may not {x.what}") for x in found),
+        actions=(),
+    )

@@ -149,9 +149,12 @@ class HostState:
             old = noted.fault
             again = decide_fault(old.fact, action if fresh else None, units=self.units, pids=self.pids)
             noted.fault = replace(
-                again, host_mono_s=old.host_mono_s, at_s=old.at_s, cursor=old.cursor,
+                again,
+                host_mono_s=old.host_mono_s,
+                at_s=old.at_s,
+                cursor=old.cursor,
                 ours=again.ours if again.ours is not None else old.ours,
-            )  # fmt: skip
+            )
             noted.settled = True
             out.append(noted)
         return out

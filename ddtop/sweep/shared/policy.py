@@ -125,8 +125,11 @@ def decide(
     if kind == "host":
         return _host(policy, cause, past, what)
     word = {
-        "transient": policy.transient, "config": policy.config, "bug": policy.bug, "unknown": policy.bug,
-    }[kind]  # fmt: skip
+        "transient": policy.transient,
+        "config": policy.config,
+        "bug": policy.bug,
+        "unknown": policy.bug,
+    }[kind]
     if verdict == "no-tokens":
         word = policy.zero_tokens
     rule = parse_rule(word)

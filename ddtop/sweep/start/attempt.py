@@ -29,9 +29,18 @@ class Attempt:
     """See the module."""
 
     def __init__(
-        self, ctx: SweepContext, launch: Launch, feed: UnitFeed, gate_reader: GateReader, *, attempt_id: str,
-        before: UnitReading | None, before_id: str | None, limits: Limits, expected_s: float | None,
-    ) -> None:  # fmt: skip
+        self,
+        ctx: SweepContext,
+        launch: Launch,
+        feed: UnitFeed,
+        gate_reader: GateReader,
+        *,
+        attempt_id: str,
+        before: UnitReading | None,
+        before_id: str | None,
+        limits: Limits,
+        expected_s: float | None,
+    ) -> None:
         now = ctx.mono()
         self.ctx, self.launch, self.feed, self.gate_reader = ctx, launch, feed, gate_reader
         self.id = attempt_id
@@ -158,21 +167,44 @@ class Attempt:
         now = self.phases.now
         limits = replace(self.limits, jit=self.log.jit, compile=self.log.compile)
         return StartReadings(
-            unit_name=self.launch.unit, port=self.launch.port, call=self.call, before=self.before, unit=self.unit,
-            progress=self.progress, phase=self.phases.current or "launching",
-            phase_since=now.entered_at if now else self.began, limits=limits,
-            base_restarts=0, old_gone_at=self.old_gone_at, answer=self.answer, listeners=self.listeners or (),
-            args=self.args, token=self.token, cause=self.log.cause(), last_lines=tuple(self.log.tail),
-            last_is_nccl=self.log.last_is_nccl, start_limit_hit=self.log.start_limit_hit, skipped=self.log.skipped, gpu=self.take_gpus(),
-            expected_s=self.expected_s, waited_until=self.waited_until, seen_new=self.seen_new, gone_since=self.gone_since,
-        )  # fmt: skip
+            unit_name=self.launch.unit,
+            port=self.launch.port,
+            call=self.call,
+            before=self.before,
+            unit=self.unit,
+            progress=self.progress,
+            phase=self.phases.current or "launching",
+            phase_since=now.entered_at if now else self.began,
+            limits=limits,
+            base_restarts=0,
+            old_gone_at=self.old_gone_at,
+            answer=self.answer,
+            listeners=self.listeners or (),
+            args=self.args,
+            token=self.token,
+            cause=self.log.cause(),
+            last_lines=tuple(self.log.tail),
+            last_is_nccl=self.log.last_is_nccl,
+            start_limit_hit=self.log.start_limit_hit,
+            skipped=self.log.skipped,
+            gpu=self.take_gpus(),
+            expected_s=self.expected_s,
+            waited_until=self.waited_until,
+            seen_new=self.seen_new,
+            gone_since=self.gone_since,
+        )
 
     def gate_readings(self) -> GateReadings:
         generation = self.unit.generation if self.unit else None
         return GateReadings(
-            before=self.before_id, unit=self.unit, listeners=self.listeners, mark=self.log.mark_of(generation),
-            log_unreadable=self.feed.unreadable if self.log.engine.logs_ready_mark else None, args=self.args, token=self.token,
-        )  # fmt: skip
+            before=self.before_id,
+            unit=self.unit,
+            listeners=self.listeners,
+            mark=self.log.mark_of(generation),
+            log_unreadable=self.feed.unreadable if self.log.engine.logs_ready_mark else None,
+            args=self.args,
+            token=self.token,
+        )
 
     def gate(self) -> Gate:
         return gate(self.gate_readings())
@@ -195,9 +227,13 @@ class Attempt:
                 self._told_gate[part.part] = key
                 ok = {"ok": True, "no": False, "pending": False, "unknown": None}[part.state]
                 ctx.emit(
-                    GateSeen, attempt_id=self.id, part=part.part, ok=ok, evidence=part.evidence,
+                    GateSeen,
+                    attempt_id=self.id,
+                    part=part.part,
+                    ok=ok,
+                    evidence=part.evidence,
                     elapsed_s=round(now - self.began, 3),
-                )  # fmt: skip
+                )
         due = now - self._told_at >= TELL_S or end
         for phase in self._in_order():
             one = self.phases.of[phase]
@@ -215,13 +251,17 @@ class Attempt:
         one = self.phases.of[phase]
         r = self.readings()
         self.ctx.emit(
-            PhaseSeen, attempt_id=self.id, phase=one.phase,
+            PhaseSeen,
+            attempt_id=self.id,
+            phase=one.phase,
             state="running" if one.running else "failed" if one.failed else "done",
-            elapsed_s=round(one.elapsed_s(now), 3), pct=one.pct, detail=(note if one.running else None) or one.detail,
+            elapsed_s=round(one.elapsed_s(now), 3),
+            pct=one.pct,
+            detail=(note if one.running else None) or one.detail,
             eta_s=_rounded(eta_s(self.phases, now, self.limits.slow_note)) if one.running else None,
             quiet_s=round(r.progress.quiet_s(now) if one.running else one.gap_s, 3),
             limit_s=quiet_limit_s(r, now) if one.running else None,
-        )  # fmt: skip
+        )
 
     def finish(self, ready: bool) -> None:
         """Closes the running phase."""

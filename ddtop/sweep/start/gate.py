@@ -133,9 +133,11 @@ def _generation(r: GateReadings) -> GatePart:
         return _part("generation", "pending", "systemctl", "not read yet")
     if u.active is None:
         return _part(
-            "generation", "unknown", u.told_by,
+            "generation",
+            "unknown",
+            u.told_by,
             f"this login cannot read the state of {u.unit}: log in as root, or allow `sudo -n systemctl`",
-        )  # fmt: skip
+        )
     if u.active != "active":
         return _part("generation", "pending", u.told_by, f"{u.unit} is {u.active}/{u.sub}")
     if not u.generation:
@@ -162,9 +164,11 @@ def _listener(r: GateReadings) -> GatePart:
         return _part("listener", "no", "ss", f"port {foreign[0].port} belongs to {foreign[0].who}")
     if any(item.owned is None for item in r.listeners):
         return _part(
-            "listener", "unknown", "ss",
+            "listener",
+            "unknown",
+            "ss",
             f"this login cannot see who listens on port {r.listeners[0].port}: use root or `sudo -n`",
-        )  # fmt: skip
+        )
     first = r.listeners[0]
     if _old_start(r):
         return _part(
@@ -199,9 +203,11 @@ def _mark(r: GateReadings) -> GatePart:
 def _arguments(r: GateReadings) -> GatePart:
     if r.unit is not None and r.unit.need_reload:
         return _part(
-            "arguments", "no", "systemctl",
+            "arguments",
+            "no",
+            "systemctl",
             f"NeedDaemonReload=yes: {r.unit.unit} was changed on disk but not loaded; the old arguments run",
-        )  # fmt: skip
+        )
     a, generation = r.args, new_generation(r)
     if a is None or generation is None or a.generation not in (None, generation):
         return _part("arguments", "pending", "http", "not compared yet")

@@ -114,16 +114,26 @@ class GateReader:
         self.model = (self.engine.served_model(models) if models is not None else None) or self.model or ""
         path, body = self.engine.one_token_request(self.endpoint, self.model)
         answer = await host.call(
-            "http", method="POST", url=self.base + path, headers={"Content-Type": "application/json"},
-            body=json.dumps(body), timeout_s=TOKEN_S,
-        )  # fmt: skip
+            "http",
+            method="POST",
+            url=self.base + path,
+            headers={"Content-Type": "application/json"},
+            body=json.dumps(body),
+            timeout_s=TOKEN_S,
+        )
         return token_reading(self.engine, answer, generation, at)
 
 
 def args_reading(
-    found: tuple[ArgMismatch, ...], wanted: list[str], facts: dict[str, Any], logged: dict[str, Any], *,
-    source: str, generation: str | None, at: float,
-) -> ArgsReading:  # fmt: skip
+    found: tuple[ArgMismatch, ...],
+    wanted: list[str],
+    facts: dict[str, Any],
+    logged: dict[str, Any],
+    *,
+    source: str,
+    generation: str | None,
+    at: float,
+) -> ArgsReading:
     """What a comparison says to the gate. `logged`: the arguments that this start wrote into its log."""
     seeds = facts.get("random_seed"), logged.get("random_seed")
     return ArgsReading(

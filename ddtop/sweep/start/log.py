@@ -19,8 +19,12 @@ from ddtop.sweep.start.phases import ORDER, Phases, bar, enter
 from ddtop.sweep.start.progress import Progress, evidence, log_line, reset_gap
 
 KINDS: dict[str, CauseKind] = {
-    "transient": "transient", "config": "config", "bug": "bug", "host": "host", "slow": "slow",
-}  # fmt: skip
+    "transient": "transient",
+    "config": "config",
+    "bug": "bug",
+    "host": "host",
+    "slow": "slow",
+}
 LIMIT_WORDS = ("Start request repeated too quickly",)
 SKIP_WORDS = ("skipped because of an unmet condition", "Condition check resulted in", "Assertion failed for")
 """Only the journal tells that systemd skipped a start: the unit is unloaded at once, and its properties with it."""
@@ -146,13 +150,21 @@ def cause_of(scan: ScanSnapshot) -> CauseReading | None:
         if raised is not None and raised.text and raised.text not in hit.text:
             lines.append(Evidence(source="log", text=raised.text[:400]))
         return CauseReading(
-            slug=hit.slug, kind=KINDS.get(row.kind, "unknown"), text=row.means, advice=row.advice,
-            signature_id=hit.signature, evidence=tuple(lines), fatal=hit.role in ("cause", "consequence"),
-        )  # fmt: skip
+            slug=hit.slug,
+            kind=KINDS.get(row.kind, "unknown"),
+            text=row.means,
+            advice=row.advice,
+            signature_id=hit.signature,
+            evidence=tuple(lines),
+            fatal=hit.role in ("cause", "consequence"),
+        )
     if raised is not None:
         row = cause_row("unhandled-exception")
         return CauseReading(
-            slug=row.slug, kind="bug", text=f"{row.means} {raised.text}".strip(), advice=row.advice,
+            slug=row.slug,
+            kind="bug",
+            text=f"{row.means} {raised.text}".strip(),
+            advice=row.advice,
             evidence=(Evidence(source="log", text=raised.text[:400]),),
-        )  # fmt: skip
+        )
     return None

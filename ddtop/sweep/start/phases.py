@@ -12,9 +12,18 @@ from dataclasses import dataclass, field, replace
 from ddtop.events import Phase
 
 ORDER: tuple[Phase, ...] = (
-    "stopping", "stopped", "launching", "initialising", "loading", "kv", "capturing", "listening", "warming",
-    "answering", "ready",
-)  # fmt: skip
+    "stopping",
+    "stopped",
+    "launching",
+    "initialising",
+    "loading",
+    "kv",
+    "capturing",
+    "listening",
+    "warming",
+    "answering",
+    "ready",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,9 +72,18 @@ def enter(p: Phases, phase: Phase, at: float, *, detail: str | None = None, gap_
         of[phase] = OnePhase(phase=phase, entered_at=at, detail=detail)
     else:
         of[phase] = replace(
-            old, entered_at=at, running=True, failed=False, count=old.count + 1, pct=None, pct_at=None, first_pct=None,
-            first_pct_at=None, eta_said_s=None, detail=detail,
-        )  # fmt: skip
+            old,
+            entered_at=at,
+            running=True,
+            failed=False,
+            count=old.count + 1,
+            pct=None,
+            pct_at=None,
+            first_pct=None,
+            first_pct_at=None,
+            eta_said_s=None,
+            detail=detail,
+        )
     return Phases(current=phase, of=of)
 
 

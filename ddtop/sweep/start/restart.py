@@ -110,26 +110,44 @@ class Restarter:
         limits = merged(learn(ctx.state.restarts), ctx.priors.get(launch.key))
         expected = expected_start_s(ctx.state.restarts, launch.tp) or limits.start_s
         attempt = Attempt(
-            ctx, launch, feed, gate_reader, attempt_id=attempt_id, before=before if attach is None else None,
-            before_id=before_id, limits=limits, expected_s=expected,
-        )  # fmt: skip
+            ctx,
+            launch,
+            feed,
+            gate_reader,
+            attempt_id=attempt_id,
+            before=before if attach is None else None,
+            before_id=before_id,
+            limits=limits,
+            expected_s=expected,
+        )
         if attach is not None and before_id is not None:
             attempt.before = replace(before, generation=before_id)
         if attach is None:
             await drain_log(ctx, host, feed)  # lines of the time before do not belong to this start
             boot = host.hello.boot
             ctx.emit(
-                RestartStarted, attempt_id=attempt_id, config=launch.config, tp=launch.tp, unit=launch.unit,
-                argv=launch.argv or launch.configure, cell_ids=tuple(c.id for c in cells), expected_s=expected,
-                generation_before=Generation(boot=boot, id=before_id, main_pid=before.main_pid) if before_id else None,
-            )  # fmt: skip
+                RestartStarted,
+                attempt_id=attempt_id,
+                config=launch.config,
+                tp=launch.tp,
+                unit=launch.unit,
+                argv=launch.argv or launch.configure,
+                cell_ids=tuple(c.id for c in cells),
+                expected_s=expected,
+                generation_before=Generation(boot=boot, id=before_id, main_pid=before.main_pid)
+                if before_id
+                else None,
+            )
         feed.listeners.append(attempt.on_line)
         try:
             act = self._act(host, attempt) if attach is None else self._reattach(host, attempt, before)
             result = await alongside(
-                self._watch(host, attempt), act, self._port(host, attempt), self._activity(host, attempt),
+                self._watch(host, attempt),
+                act,
+                self._port(host, attempt),
+                self._activity(host, attempt),
                 self._ask(host, attempt),
-            )  # fmt: skip
+            )
             if isinstance(result, BrokenOff) and launch.configure:
                 await self._end_scripts(host)
             self._over = isinstance(result, NotStarted) and bool(launch.configure)
@@ -191,9 +209,15 @@ class Restarter:
 
     def _called(self, a: Attempt, called: Called) -> None:
         a.call = CallReading(
-            asked_at=a.began, returned_at=self.ctx.mono(), rc=called.rc, error=called.error, what=called.what or "the call",
-            by_script=called.by_script, timed_out=called.timed_out, do=called.do,
-        )  # fmt: skip
+            asked_at=a.began,
+            returned_at=self.ctx.mono(),
+            rc=called.rc,
+            error=called.error,
+            what=called.what or "the call",
+            by_script=called.by_script,
+            timed_out=called.timed_out,
+            do=called.do,
+        )
         self.ctx.wake()
 
     async def _stop(self, host: Host, feed: UnitFeed) -> Called:
@@ -386,13 +410,24 @@ class Restarter:
         if twin is not None:
             overridden += (f"the same arguments are in effect as for {twin}: its cells are repeats of these",)
         ctx.emit(
-            RestartReady, attempt_id=a.id, generation=generation, ready_s=round(ctx.mono() - a.began, 3),
-            engine=a.launch.engine, engine_version=gate_reader.version, resolved_args=resolved, overridden=overridden,
-        )  # fmt: skip
+            RestartReady,
+            attempt_id=a.id,
+            generation=generation,
+            ready_s=round(ctx.mono() - a.began, 3),
+            engine=a.launch.engine,
+            engine_version=gate_reader.version,
+            resolved_args=resolved,
+            overridden=overridden,
+        )
         return Started(
-            attempt_id=a.id, generation=generation, engine_version=gate_reader.version, model=gate_reader.model or "",
-            main_pid=a.unit.main_pid, overridden=overridden, resolved=resolved,
-        )  # fmt: skip
+            attempt_id=a.id,
+            generation=generation,
+            engine_version=gate_reader.version,
+            model=gate_reader.model or "",
+            main_pid=a.unit.main_pid,
+            overridden=overridden,
+            resolved=resolved,
+        )
 
     def _failed(self, a: Attempt, j: Judgement) -> NotStarted:
         ctx = self.ctx
@@ -421,7 +456,10 @@ def unproven(result: Gate, launch: Launch) -> Judgement:
     """The gate refuses because something cannot be known with these rights."""
     part = next(p for p in result.parts if p.state == "unknown")
     return Judgement(
-        verdict="refused", cause="not-permitted", kind="config",
+        verdict="refused",
+        cause="not-permitted",
+        kind="config",
         text=f"{launch.unit} cannot be proven ready ({part.part}): {part.evidence.text}",
-        advice="give this login the rights named, or use another one", evidence=(part.evidence,),
-    )  # fmt: skip
+        advice="give this login the rights named, or use another one",
+        evidence=(part.evidence,),
+    )

@@ -88,9 +88,14 @@ def _with_cause(
         )
     if c is not None and c.fatal:
         return Judgement(
-            verdict=verdict, cause=c.slug, kind=c.kind, text=c.text, advice=c.advice,
-            signature_id=c.signature_id, evidence=(*c.evidence, why),
-        )  # fmt: skip
+            verdict=verdict,
+            cause=c.slug,
+            kind=c.kind,
+            text=c.text,
+            advice=c.advice,
+            signature_id=c.signature_id,
+            evidence=(*c.evidence, why),
+        )
     slug, kind, text = fallback
     return Judgement(verdict=verdict, cause=slug, kind=kind, text=text, evidence=(why, *_tail(r)))
 
@@ -122,10 +127,14 @@ def _refused(r: StartReadings, now: float) -> Judgement | None:
             text=f"{u.active}/{u.sub}, ConditionResult=no. {line}".strip(),
         )
         return Judgement(
-            verdict="refused", cause="condition-not-met", kind="host",
-            text=f"{r.unit_name} was not started: a Condition of the unit is not met" + (f" ({line.strip()[:160]})" if line else ""),
-            advice="re-stage the model if the condition guards it, else fix the unit", evidence=(why,),
-        )  # fmt: skip
+            verdict="refused",
+            cause="condition-not-met",
+            kind="host",
+            text=f"{r.unit_name} was not started: a Condition of the unit is not met"
+            + (f" ({line.strip()[:160]})" if line else ""),
+            advice="re-stage the model if the condition guards it, else fix the unit",
+            evidence=(why,),
+        )
     return None
 
 
@@ -137,8 +146,11 @@ def _call_failed(r: StartReadings, now: float) -> Judgement | None:
                 source="job", text=f"{c.what} did not return in its time limit. {c.error[-300:]}".strip()
             )
             return _with_cause(
-                r, "never-began", why, ("reconfigure-timeout", "unknown", f"{c.what} did not return in its time limit"),
-            )  # fmt: skip
+                r,
+                "never-began",
+                why,
+                ("reconfigure-timeout", "unknown", f"{c.what} did not return in its time limit"),
+            )
         return None
     text = c.error.strip().splitlines()[-1][:300] if c.error.strip() else f"exit code {c.rc}"
     why = Evidence(
@@ -148,17 +160,23 @@ def _call_failed(r: StartReadings, now: float) -> Judgement | None:
     if any(word in low for word in ("access denied", "authentication", "permission denied", "not permitted")):
         first = c.error.strip().splitlines()[0][:300]
         return Judgement(
-            verdict="refused", cause="not-permitted", kind="config", evidence=(why,),
+            verdict="refused",
+            cause="not-permitted",
+            kind="config",
+            evidence=(why,),
             text=f"this login may not restart {r.unit_name}: {first}",
             advice=c.do or "log in as root, or allow `sudo -n systemctl` for this user",
-        )  # fmt: skip
+        )
     if "too quickly" in low or "start-limit" in low or r.start_limit_hit:
         return None
     slug = "reconfigure-failed" if c.by_script else "never-began"
     return Judgement(
-        verdict="never-began", cause=slug, kind="config" if c.by_script else "bug",
-        text=f"{c.what} failed: {text}", evidence=(why,),
-    )  # fmt: skip
+        verdict="never-began",
+        cause=slug,
+        kind="config" if c.by_script else "bug",
+        text=f"{c.what} failed: {text}",
+        evidence=(why,),
+    )
 
 
 def _crash_loop(r: StartReadings, now: float) -> Judgement | None:
@@ -174,9 +192,15 @@ def _crash_loop(r: StartReadings, now: float) -> Judgement | None:
     words = "systemd gave up: Start request repeated too quickly" if limit else f"restart counter at {n}"
     why = Evidence(source=u.told_by, text=f"{u.active}/{u.sub}, NRestarts={n}, {words}")
     return _with_cause(
-        r, "crash-loop", why,
-        ("start-limit-hit" if limit else "exited-waiting-for-restart", "bug", f"{r.unit_name} dies and is started again: {words}"),
-    )  # fmt: skip
+        r,
+        "crash-loop",
+        why,
+        (
+            "start-limit-hit" if limit else "exited-waiting-for-restart",
+            "bug",
+            f"{r.unit_name} dies and is started again: {words}",
+        ),
+    )
 
 
 def _failed(r: StartReadings, now: float) -> Judgement | None:
@@ -235,10 +259,12 @@ def _never_began(r: StartReadings, now: float) -> Judgement | None:
             text=f"{u.active}/{u.sub}, still start {(u.generation or '')[:12]}, no job queued",
         )
         return Judgement(
-            verdict="never-began", cause="restart-not-done",
-            kind="bug", evidence=(why,),
+            verdict="never-began",
+            cause="restart-not-done",
+            kind="bug",
+            evidence=(why,),
             text=f"{r.unit_name} was not restarted: {who}, and the old process still runs",
-        )  # fmt: skip
+        )
     since = max(r.old_gone_at if r.old_gone_at is not None else c.returned_at, c.asked_at)
     if now - since < NEVER_BEGAN_S:
         return None
@@ -246,9 +272,15 @@ def _never_began(r: StartReadings, now: float) -> Judgement | None:
         source=u.told_by, text=f"{u.active}/{u.sub}, Result={u.result}, no new start, no job queued"
     )
     return _with_cause(
-        r, "never-began", why,
-        ("never-began", "unknown", f"{r.unit_name} is {u.active}: the old process is gone and no new one was started"),
-    )  # fmt: skip
+        r,
+        "never-began",
+        why,
+        (
+            "never-began",
+            "unknown",
+            f"{r.unit_name} is {u.active}: the old process is gone and no new one was started",
+        ),
+    )
 
 
 def _port(r: StartReadings, now: float) -> Judgement | None:
@@ -262,10 +294,13 @@ def _port(r: StartReadings, now: float) -> Judgement | None:
     if old and _is_new(r) and r.answer is not None:
         why = Evidence(source="http", text=f"port {r.port} was answered by {r.answer.who}")
         return Judgement(
-            verdict="old-server", cause="old-process-answered", kind="transient", evidence=(why,),
+            verdict="old-server",
+            cause="old-process-answered",
+            kind="transient",
+            evidence=(why,),
             text=f"the old server still answers on port {r.port} beside the new one: {r.answer.who}",
             advice="stop the old process, then restart",
-        )  # fmt: skip
+        )
     taken = _taken(r)
     return taken if taken.verdict and (_is_new(r) or r.call.returned_at is not None) else None
 
@@ -277,30 +312,39 @@ def _taken(r: StartReadings) -> Judgement:
         return WAIT
     why = Evidence(source="ss", text=f"{foreign[0].addr}:{foreign[0].port} belongs to {foreign[0].who}")
     return Judgement(
-        verdict="foreign", cause="port-in-use", kind="host", evidence=(why,),
+        verdict="foreign",
+        cause="port-in-use",
+        kind="host",
+        evidence=(why,),
         text=f"port {r.port} is taken by {foreign[0].who}, which is not {r.unit_name}",
         advice=f"stop {foreign[0].who}, then retry",
-    )  # fmt: skip
+    )
 
 
 def _arguments(r: StartReadings, now: float) -> Judgement | None:
     if r.unit is not None and r.unit.need_reload and r.unit.running and _is_new(r):
         why = Evidence(source="systemctl", text="NeedDaemonReload=yes")
         return Judgement(
-            verdict="wrong-arguments", cause="old-arguments-loaded", kind="bug", evidence=(why,),
+            verdict="wrong-arguments",
+            cause="old-arguments-loaded",
+            kind="bug",
+            evidence=(why,),
             text=f"{r.unit_name} runs its old arguments: the changed unit file was never loaded",
             advice="systemctl daemon-reload, then restart",
-        )  # fmt: skip
+        )
     a = r.args
     if a is None or not (a.wrong or a.tied is False) or not _is_new(r):
         return None
     text = "; ".join(a.wrong) if a.wrong else "another server answered (its random_seed is not this start's)"
     why = Evidence(source=a.source, text=text)
     return Judgement(
-        verdict="wrong-arguments", cause="wrong-arguments", kind="config", evidence=(why,),
+        verdict="wrong-arguments",
+        cause="wrong-arguments",
+        kind="config",
+        evidence=(why,),
         text=f"{r.unit_name} runs with other arguments than the cell's: {text}",
         advice="fix what sets the arguments (drop-in, script), then retry",
-    )  # fmt: skip
+    )
 
 
 def _no_tokens(r: StartReadings, now: float) -> Judgement | None:
@@ -310,10 +354,13 @@ def _no_tokens(r: StartReadings, now: float) -> Judgement | None:
     if t.error is None and t.tokens is not None and t.tokens <= 0:
         why = Evidence(source="http", text=f"HTTP {t.status}, 0 tokens")
         return Judgement(
-            verdict="no-tokens", cause="zero-tokens", kind="bug", evidence=(why,),
+            verdict="no-tokens",
+            cause="zero-tokens",
+            kind="bug",
+            evidence=(why,),
             text=f"{r.unit_name} is ready by all signs and generates nothing: 0 tokens from a real request",
             advice="retry once after a restart; twice is a broken configuration",
-        )  # fmt: skip
+        )
     return None
 
 
@@ -329,11 +376,14 @@ def _hung_gpu(r: StartReadings, now: float) -> Judgement | None:
         text=f"utilisation {g.util_pct:.0f} %, {share}, memory flat for {now - g.busy_low_since:.0f} s",
     )
     return Judgement(
-        verdict="hung-gpu", cause="nccl-init-hang", kind="host", evidence=(why, *_tail(r, 1)),
+        verdict="hung-gpu",
+        cause="nccl-init-hang",
+        kind="host",
+        evidence=(why, *_tail(r, 1)),
         text=f"{r.unit_name} hangs in NCCL: the GPUs spin without moving anything",
         advice="set NCCL_P2P_DISABLE=1 (or iommu=off) for this host, then retry",
         signature_id="nccl-hang-p2p",
-    )  # fmt: skip
+    )
 
 
 def _stalled(r: StartReadings, now: float) -> Judgement | None:
@@ -352,10 +402,13 @@ def _stalled(r: StartReadings, now: float) -> Judgement | None:
     )
     slug = "hang-spinning" if spin else "hang-asleep"
     return Judgement(
-        verdict="stalled", cause=slug, kind="transient",
+        verdict="stalled",
+        cause=slug,
+        kind="transient",
         text=f"{r.unit_name} makes no progress in phase {r.phase}: last sign of life {quiet:.0f} s ago ({r.progress.what})",
-        advice="retry once, or wait longer if this host is known to be slow", evidence=(why, *_tail(r)),
-    )  # fmt: skip
+        advice="retry once, or wait longer if this host is known to be slow",
+        evidence=(why, *_tail(r)),
+    )
 
 
 def _slow(r: StartReadings, now: float) -> Judgement | None:

@@ -128,57 +128,93 @@ def _again(retry: Action) -> Action:
 
 def lost_alert(host: str, what: str, means: str, do: str) -> AlertText:
     return AlertText(
-        title=TITLES["lost-host"], verdict="lost-host", cause="lost-host", kind="transient",
+        title=TITLES["lost-host"],
+        verdict="lost-host",
+        cause="lost-host",
+        kind="transient",
         cause_text=f"{host}: {what}" if host not in what else what,
         advice=do or "ddtop reconnects by itself; jobs on the host go on",
-        evidence=(Evidence(source="link", text=what), *((Evidence(source="link", text=means),) if means else ())),
+        evidence=(
+            Evidence(source="link", text=what),
+            *((Evidence(source="link", text=means),) if means else ()),
+        ),
         actions=(_act("r", "reconnect now", "resume"),),
-    )  # fmt: skip
+    )
 
 
 def rebooted_alert(host: str, consequences: Sequence[str], at: str, alert: str) -> AlertText:
     return AlertText(
-        title=TITLES["rebooted"], verdict="rebooted", cause="rebooted", kind="host",
+        title=TITLES["rebooted"],
+        verdict="rebooted",
+        cause="rebooted",
+        kind="host",
         cause_text=f"{host} was rebooted: " + "; ".join(consequences),
         advice="look at the steps, then resume",
         evidence=tuple(Evidence(source="probe", text=c) for c in consequences),
-        actions=(_act("r", f"resume at {at}", "resume", alert_id=alert), _act("s", "re-stage", "restage", alert_id=alert)),
-    )  # fmt: skip
+        actions=(
+            _act("r", f"resume at {at}", "resume", alert_id=alert),
+            _act("s", "re-stage", "restage", alert_id=alert),
+        ),
+    )
 
 
 def interrupted_alert(host: str, why: str, at: str, alert: str) -> AlertText:
     return AlertText(
-        title=TITLES["interrupted"], verdict="interrupted", cause="interrupted", kind="transient",
-        cause_text=f"{host}: {why}", advice="look at the steps, then resume",
+        title=TITLES["interrupted"],
+        verdict="interrupted",
+        cause="interrupted",
+        kind="transient",
+        cause_text=f"{host}: {why}",
+        advice="look at the steps, then resume",
         evidence=(Evidence(source="journal", text=why),),
         actions=(_act("r", f"resume at {at}", "resume", alert_id=alert),),
-    )  # fmt: skip
+    )
 
 
 def cell_alert(
-    host: str, config: str, cell_id: str, cell: str, verdict: Verdict, cause: str, kind: CauseKind, text: str,
-    evidence: tuple[Evidence, ...], alert: str, advice: str = "", unit: str = "",
-) -> AlertText:  # fmt: skip
+    host: str,
+    config: str,
+    cell_id: str,
+    cell: str,
+    verdict: Verdict,
+    cause: str,
+    kind: CauseKind,
+    text: str,
+    evidence: tuple[Evidence, ...],
+    alert: str,
+    advice: str = "",
+    unit: str = "",
+) -> AlertText:
     """The alert for a cell that gave no usable result, or a server that died under it."""
     return AlertText(
-        title=TITLES[verdict], verdict=verdict, cause=cause, kind=kind, cause_text=placed(host, unit, text),
-        advice=advice or ADVICE[kind], evidence=evidence[:8],
+        title=TITLES[verdict],
+        verdict=verdict,
+        cause=cause,
+        kind=kind,
+        cause_text=placed(host, unit, text),
+        advice=advice or ADVICE[kind],
+        evidence=evidence[:8],
         actions=(
             _act("r", f"retry {cell}", "retry", alert_id=alert, cell_id=cell_id),
             _act("x", f"skip {cell}", "skip", alert_id=alert, cell_id=cell_id),
             _act("b", f"mark {cell} broken", "mark-broken", alert_id=alert, cell_id=cell_id),
         ),
-    )  # fmt: skip
+    )
 
 
 def host_alert(host: str, units: Sequence[str], fault: Fault) -> AlertText:
     """The alert for a fault of the host itself: an Xid, an OOM kill, a GPU that asks for a reset."""
     serves = f" ({', '.join(u.removesuffix('.service') for u in units)} is served there)" if units else ""
     return AlertText(
-        title=HOST_FAULT, verdict="unknown", cause=fault.fact.cause or fault.fact.what, kind="host",
-        cause_text=f"{host}: {fault.text}{serves}", advice=fault.advice, evidence=fault_evidence(fault),
+        title=HOST_FAULT,
+        verdict="unknown",
+        cause=fault.fact.cause or fault.fact.what,
+        kind="host",
+        cause_text=f"{host}: {fault.text}{serves}",
+        advice=fault.advice,
+        evidence=fault_evidence(fault),
         actions=(),
-    )  # fmt: skip
+    )
 
 
 def fault_evidence(fault: Fault) -> tuple[Evidence, ...]:
@@ -198,17 +234,24 @@ def fault_judgement(fault: Fault, unit: str, what: str, evidence: Sequence[Evide
     as evidence."""
     kinds: dict[str, CauseKind] = {"host": "host", "bug": "bug"}
     return Judgement(
-        verdict="failed", cause=fault.fact.cause or fault.fact.what, kind=kinds.get(fault.kind, "unknown"),
-        text=f"{unit.removesuffix('.service')} {what}: {fault.text}", advice=fault.advice,
+        verdict="failed",
+        cause=fault.fact.cause or fault.fact.what,
+        kind=kinds.get(fault.kind, "unknown"),
+        text=f"{unit.removesuffix('.service')} {what}: {fault.text}",
+        advice=fault.advice,
         evidence=(*fault_evidence(fault), *evidence)[:8],
-    )  # fmt: skip
+    )
 
 
 def stage_alert(host: str, path: str, error: str, alert: str) -> AlertText:
     why = stage_cause(error)
     return AlertText(
-        title=TITLES["staging-failed"], verdict="staging-failed", cause=why.slug, kind=why.kind,
-        cause_text=f"{host}: {path} could not be staged: {error}", advice=why.advice,
+        title=TITLES["staging-failed"],
+        verdict="staging-failed",
+        cause=why.slug,
+        kind=why.kind,
+        cause_text=f"{host}: {path} could not be staged: {error}",
+        advice=why.advice,
         evidence=(Evidence(source="job", text=error[:500]),),
         actions=(_act("r", "re-stage again", "restage", alert_id=alert),),
-    )  # fmt: skip
+    )
