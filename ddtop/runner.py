@@ -157,7 +157,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
 
     ctx = SweepContext(run_id=run_id, host_name=options.host, sink=sink, state=state, sweep=sweep)
     # What is not on disk is not shown.
-    ctx.seen = lambda event: None if recorder.trouble else _show(printers, event, state)
+    ctx.on_event = lambda event: None if recorder.trouble else _show(printers, event, state)
     ctx.emit(
         RunStarted,
         run_id=run_id,
@@ -228,7 +228,7 @@ def _printers(options: RunOptions) -> list[Printer]:
     if options.json_out:
         found.append(_print_json)
     if options.progress:
-        from ddtop.sweep.tell.progress_print import make_printer
+        from ddtop.sweep.tell.console import make_printer
 
         found.append(make_printer(sys.stderr))
     return found

@@ -8,7 +8,7 @@ from ddtop.commands.probe_text import probe_text
 from ddtop.errors import HostError, plain
 from ddtop.events import Note
 from ddtop.journal.fold.state import State
-from ddtop.sweep.tell.progress_print import make_printer
+from ddtop.sweep.tell.console import make_printer
 
 EVIL = "\x1b[2J\x1b]0;title\x07 words\x9b31m\r"
 

@@ -56,7 +56,7 @@ class Called:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Former:
+class OriginalState:
     """What a unit was before the run touched it: what restoring means."""
 
     unit: str
@@ -130,7 +130,7 @@ class Service(Protocol):
         hold. Raises AgentError."""
         ...
 
-    async def restore(self, host: Host, former: Former) -> list[str]:
+    async def restore(self, host: Host, original: OriginalState) -> list[str]:
         """Puts back what it was. Returns, in words, what could not be undone."""
         ...
 

@@ -13,7 +13,7 @@ from typing import Any
 from ddtop.agent.jobs.folder import spec_hash
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
-from ddtop.services.base import Called, Former, Launch
+from ddtop.services.base import Called, Launch, OriginalState
 from ddtop.services.systemd import SystemdService, exec_argv
 
 _POLL_S = 0.25
@@ -69,16 +69,16 @@ class CommandService(SystemdService):
             )
         return script_result(job, str(tail.get("text", "")), words, short)
 
-    async def restore(self, host: Host, former: Former) -> list[str]:
+    async def restore(self, host: Host, original: OriginalState) -> list[str]:
         """The script wrote what it wrote: only whether the unit runs can be put back, and the rest be said."""
         now, left = await self.read(host), []
-        if now.running != former.active:
-            called = await (self._action(host, "start") if former.active else self.stop(host))
+        if now.running != original.active:
+            called = await (self._action(host, "start") if original.active else self.stop(host))
             if called.rc:
                 left.append(f"{called.what} failed: {called.error.strip()[-200:]}")
-        elif now.active == "failed" and not former.active:
+        elif now.active == "failed" and not original.active:
             await self._action(host, "reset-failed")
-        if tuple(exec_argv(now.argv)) != former.argv:
+        if tuple(exec_argv(now.argv)) != original.argv:
             left.append(f"{self.unit} keeps the arguments that the reconfigure script wrote last")
         return left
 

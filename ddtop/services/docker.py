@@ -16,7 +16,7 @@ from typing import Any
 from ddtop.errors import AgentError
 from ddtop.events import LogLine
 from ddtop.hosts.base import Host
-from ddtop.services.base import Called, Former, Launch
+from ddtop.services.base import Called, Launch, OriginalState
 from ddtop.services.readings import UnitReading
 
 _FORM = (
@@ -143,10 +143,10 @@ class DockerService:
     async def keep(self, host: Host, run_id: str) -> None:
         """Nothing: a container keeps its own arguments."""
 
-    async def restore(self, host: Host, former: Former) -> list[str]:
+    async def restore(self, host: Host, original: OriginalState) -> list[str]:
         now = await self.read(host)
-        if former.generation is not None and _ident(now.generation) == _ident(former.generation):
-            if now.running or not former.active:
+        if original.generation is not None and _ident(now.generation) == _ident(original.generation):
+            if now.running or not original.active:
                 return []
             answer = await self._run(host, "start", self.unit)  # it was stopped, and nothing took its place
             return (
@@ -158,7 +158,7 @@ class DockerService:
         if self._label:
             answer = await self._run(host, "rm", "-f", self.unit)
             left += [f"container {self.unit} could not be removed: {_words(answer)}"] if answer["rc"] else []
-        if former.active and former.generation is not None:
+        if original.active and original.generation is not None:
             left.append(
                 f"container {self.unit}, which an earlier run had left there, was replaced and is gone"
             )

@@ -16,7 +16,7 @@ from typing import Any
 from ddtop.errors import AgentError
 from ddtop.events import LogLine
 from ddtop.hosts.base import Host
-from ddtop.services.base import Called, Former, Launch
+from ddtop.services.base import Called, Launch, OriginalState
 from ddtop.services.readings import UnitReading
 
 START_WAIT_S = 0.2
@@ -167,15 +167,15 @@ class ProcessService:
     async def keep(self, host: Host, run_id: str) -> None:
         await host.call("proc-keep", name=self.unit, run=run_id)
 
-    async def restore(self, host: Host, former: Former) -> list[str]:
+    async def restore(self, host: Host, original: OriginalState) -> list[str]:
         now = await self.read(host)
-        if former.active and now.running and now.generation == former.generation:
+        if original.active and now.running and now.generation == original.generation:
             return []  # the run never came to touch it
         if now.running:
             called = await self._stopped(host)
             if called.rc:
                 return [f"{self.unit} could not be stopped: {called.error}"]
-        return await self._start_former(host, former) if former.active else []
+        return await self._start_original(host, original) if original.active else []
 
     async def _stopped(self, host: Host) -> Called:
         """Stops it and waits until it is gone: the next start needs its name and its port."""
@@ -187,17 +187,19 @@ class ProcessService:
             await asyncio.sleep(START_WAIT_S)
         return called
 
-    async def _start_former(self, host: Host, former: Former) -> list[str]:
+    async def _start_original(self, host: Host, original: OriginalState) -> list[str]:
         """As it was started before; where the host has not kept that, by its command line, which is said."""
         try:
-            await host.call("proc-restore", name=self.unit, run=former.run)
+            await host.call("proc-restore", name=self.unit, run=original.run)
         except AgentError as error:
-            if error.code != "not-found" or not former.argv:
+            if error.code != "not-found" or not original.argv:
                 return [f"{self.unit} could not be started again: {error.what}"]
         else:
             return []
         try:
-            await host.call("proc-start", name=self.unit, argv=list(former.argv), env={}, cwd=None, stop_s=30)
+            await host.call(
+                "proc-start", name=self.unit, argv=list(original.argv), env={}, cwd=None, stop_s=30
+            )
         except AgentError as error:
             return [f"{self.unit} could not be started again: {error.what}"]
         return [f"{self.unit} was started again by its command line alone: its environment was not kept"]

@@ -20,7 +20,7 @@ from typing import Any
 from ddtop.errors import AgentError
 from ddtop.events import LogLine
 from ddtop.hosts.base import Host
-from ddtop.services.base import Called, Former, Launch, journal_line
+from ddtop.services.base import Called, Launch, OriginalState, journal_line
 from ddtop.services.readings import UnitReading, read_unit
 
 _ARGV = re.compile(r"argv\[\]=(?P<argv>.*?) ; ")
@@ -202,7 +202,7 @@ class SystemdService:
     async def keep(self, host: Host, run_id: str) -> None:
         """Nothing: the unit's own file stays."""
 
-    async def restore(self, host: Host, former: Former) -> list[str]:
+    async def restore(self, host: Host, original: OriginalState) -> list[str]:
         left: list[str] = []
         removed: list[str] = []
         try:
@@ -212,11 +212,11 @@ class SystemdService:
         now = await self.read(host)
         action = None
         # What the sweep started runs on with the sweep's arguments, though an earlier try has removed the override.
-        if former.active and (removed or not now.running or now.generation in former.ours):
+        if original.active and (removed or not now.running or now.generation in original.ours):
             action = "restart" if now.running else "start"
-        elif not former.active and (now.running or now.active == "activating"):
+        elif not original.active and (now.running or now.active == "activating"):
             action = "stop"
-        elif now.active == "failed" and not former.active:
+        elif now.active == "failed" and not original.active:
             action = "reset-failed"
         if action:
             if action == "start":

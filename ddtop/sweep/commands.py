@@ -27,15 +27,15 @@ class Undoable:
 
 
 class CommandHandler:
-    """See the module. `hurry` makes a lost link try again at once."""
+    """See the module. `reconnect_now` makes a lost link try again at once."""
 
-    def __init__(self, ctx: SweepContext, requests: Requests, hurry: Callable[[], None]) -> None:
+    def __init__(self, ctx: SweepContext, requests: Requests, reconnect_now: Callable[[], None]) -> None:
         self.ctx = ctx
         self.requests = requests
-        self._hurry = hurry
+        self._reconnect_now = reconnect_now
         self._done: set[str] = {c.command_id for c in ctx.state.commands}
         self._undo: list[Undoable] = []
-        self._viewers_told = 0
+        self._viewers_emitted = 0
 
     def take(self, commands: Iterable[ev.AnyCommand]) -> None:
         """Handles what viewers have asked since the last call, and forgets viewers gone silent."""
@@ -66,9 +66,9 @@ class CommandHandler:
         now = self.ctx.mono()
         for viewer in [v for v, at in self.requests.viewers.items() if now - at > ATTEND_S]:
             del self.requests.viewers[viewer]
-        if len(self.requests.viewers) != self._viewers_told:
-            self._viewers_told = len(self.requests.viewers)
-            self.ctx.emit(ev.ViewersSeen, count=self._viewers_told)
+        if len(self.requests.viewers) != self._viewers_emitted:
+            self._viewers_emitted = len(self.requests.viewers)
+            self.ctx.emit(ev.ViewersSeen, count=self._viewers_emitted)
             self.ctx.wake()
 
     def _one(self, command: ev.AnyCommand) -> None:
@@ -150,7 +150,7 @@ class CommandHandler:
     def _resume(self, c: ev.Resume) -> str | None:
         requests, state = self.requests, self.ctx.state
         if state.host.link in ("lost", "connecting"):
-            self._hurry()
+            self._reconnect_now()
             return None
         if self._answers_alert(c, c.alert_id):
             return None

@@ -23,7 +23,7 @@ from ddtop.sweep.commands import ATTEND_S, EXPECTED, CommandHandler
 from ddtop.sweep.configuration.bring_up import ConfigurationRunner
 from ddtop.sweep.configuration.steps import StepTaker
 from ddtop.sweep.host.link import Link
-from ddtop.sweep.recovery.probe import is_plain, probe
+from ddtop.sweep.recovery.probe import is_outside_systemd, probe
 from ddtop.sweep.recovery.reconcile import Server, consequences, last_ready, reconcile
 from ddtop.sweep.recovery.restore import original_states, restore_all
 from ddtop.sweep.setup.permissions import missing_rights, missing_rights_alert
@@ -36,7 +36,7 @@ from ddtop.sweep.tell.alerts import AlertText, alert_id, interrupted_alert, rebo
 POLL_S = 0.1
 LEAVE_S = 30.0
 EXPECT_VIEWER_S = 10.0
-FRUITLESS = 3
+JOBS_WITHOUT_RESULT = 3
 """Jobs in a row that end without a result before the cell is given up."""
 
 Poll = Callable[[], Sequence[ev.AnyCommand]]
@@ -62,7 +62,7 @@ class Controller:
         self.sweep = ctx.sweep
         self.requests = Requests()
         self.link = Link(ctx, connector, ctx.sweep.units, backoff=backoff)
-        self.command_handler = CommandHandler(ctx, self.requests, self.link.hurry)
+        self.command_handler = CommandHandler(ctx, self.requests, self.link.reconnect_now)
         self.configuration = ConfigurationRunner(ctx, self.requests)
         self.measurer = Measurer(ctx, self.requests)
         self.external_benchmark = ExternalBenchmark(ctx, self.requests, self.measurer)
@@ -71,7 +71,7 @@ class Controller:
         self._force: set[str] = set()
         """Restart keys whose server must be started anew before anything is measured on it."""
         self._subject: Subject | None = None
-        self._fruitless: dict[str, int] = {}
+        self._jobs_without_result: dict[str, int] = {}
         self._first = True
 
     async def run(self, *, attended: bool = False) -> Outcome:
@@ -127,7 +127,7 @@ class Controller:
             if self.link.host is not None:
                 return self.link.host
             now, since = self.ctx.mono(), self.link.lost_since
-            if self.link.is_over(self.requests.attended, self.sweep.policy.answer_s):
+            if self.link.has_given_up(self.requests.attended, self.sweep.policy.answer_s):
                 raise StopSweepError("host-lost", str(self.link.final))
             if since is not None and now - since > limit_s:
                 raise StopSweepError("host-lost", f"no connection for {limit_s / 60:.0f} min")
@@ -148,7 +148,7 @@ class Controller:
             todo = open_cells([(c.spec, c.state) for c in self.ctx.state.plan_cells])
             if not todo:
                 return
-            self._take_restart_wish()
+            self._take_restart_request()
             server = self._running()
             key = next_key(todo, server.key if server else None)
             assert key is not None
@@ -165,7 +165,7 @@ class Controller:
                 raise HostLostError("lost while the sweep is paused", host=self.ctx.host_name)
             await self.ctx.wait(1.0)
 
-    def _take_restart_wish(self) -> None:
+    def _take_restart_request(self) -> None:
         if self.requests.restart is not None:
             server = self._running()
             if server is not None:
@@ -224,20 +224,22 @@ class Controller:
         """What the end of a job means for what comes next."""
         if end.kind == "restart":
             self._force.add(key)
-            await self.configuration.before_another_try(host, end)
+            await self.configuration.before_remeasuring(host, end)
         elif end.kind == "dead":
             self._force.add(key)
-            await self.configuration.after_death(host, end, self.sweep.launches[key])
-        self._fruitless[key] = 0 if end.results or end.kind != "ended" else self._fruitless.get(key, 0) + 1
-        if self._fruitless[key] >= FRUITLESS and cells:
-            self._fruitless[key] = 0
+            await self.configuration.after_server_failure(host, end, self.sweep.launches[key])
+        self._jobs_without_result[key] = (
+            0 if end.results or end.kind != "ended" else self._jobs_without_result.get(key, 0) + 1
+        )
+        if self._jobs_without_result[key] >= JOBS_WITHOUT_RESULT and cells:
+            self._jobs_without_result[key] = 0
             self.ctx.emit(
                 ev.CellStateSet,
                 cell_id=cells[0].id,
                 state="failed",
                 cause="measuring-failed",
                 by="policy",
-                reason=f"{FRUITLESS} jobs ended without a result",
+                reason=f"{JOBS_WITHOUT_RESULT} jobs ended without a result",
             )
 
     async def _follow_live_job(self, host: Host) -> None:
@@ -273,7 +275,7 @@ class Controller:
         ctx, state = self.ctx, self.ctx.state
         if self._first:
             self._check_rights(host)
-        plain = [ctx.feed(u).service for u in self.sweep.units if is_plain(self.sweep, u)]
+        plain = [ctx.feed(u).service for u in self.sweep.units if is_outside_systemd(self.sweep, u)]
         found = await probe(host, self.sweep, plain)
         for unit in self.sweep.units:
             ctx.take_reading(await ctx.feed(unit).service.read(host))

@@ -34,7 +34,7 @@ class Monitor:
         self.ctx = ctx
         self.requests = Requests()
         self.link = Link(ctx, connector, (), backoff=backoff)
-        self.command_handler = CommandHandler(ctx, self.requests, self.link.hurry)
+        self.command_handler = CommandHandler(ctx, self.requests, self.link.reconnect_now)
         self._poll = poll
 
     def stop(self, by: str, *, leave_running: bool = False) -> None:
@@ -54,7 +54,7 @@ class Monitor:
         ctx = self.ctx
         while self.requests.stop is None:
             host = self.link.host
-            if self.link.is_over(self.requests.attended, ANSWER_S):
+            if self.link.has_given_up(self.requests.attended, ANSWER_S):
                 return Outcome(word="host-lost", reason=str(self.link.final))
             if host is None:
                 await ctx.wait(0.5)

@@ -12,7 +12,7 @@ from ddtop.dashboard.screens.log import LogScreen
 from ddtop.dashboard.screens.logpane import LogPane
 from ddtop.dashboard.widgets.listpanel import ListPanel
 from ddtop.journal.fold.apply import fold
-from ddtop.sweep.tell.progress_lines import progress_line
+from ddtop.sweep.tell.event_lines import event_line
 from tests.dashboard import story
 from tests.dashboard.conftest import Open, screen_text, session_of, settle
 
@@ -73,7 +73,7 @@ async def test_enter_on_a_line_of_the_evidence_opens_the_log_there(open_app: Ope
 async def test_the_same_words_everywhere(open_app: Open) -> None:
     script, alert = told_alert()
     session, now = session_of(script)
-    headless = progress_line(alert, fold(script.out)) or ""
+    headless = event_line(alert, fold(script.out)) or ""
     async with open_app(session, now=now, size=(200, 60)) as (app, pilot):
         await settle(pilot)
         bar = flat(screen_text(app))

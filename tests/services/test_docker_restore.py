@@ -8,7 +8,7 @@ import pytest
 
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
-from ddtop.services.base import Former, Launch
+from ddtop.services.base import Launch, OriginalState
 from ddtop.services.docker import DockerService
 
 LAUNCH = Launch(
@@ -39,8 +39,10 @@ class Docker:
         return {"rc": 0, "stdout": "", "stderr": ""}
 
 
-def former(ident: str, active: bool = True) -> Former:
-    return Former(unit="qwen", kind="docker", active=active, generation=f"{ident}@2026" if active else None)
+def former(ident: str, active: bool = True) -> OriginalState:
+    return OriginalState(
+        unit="qwen", kind="docker", active=active, generation=f"{ident}@2026" if active else None
+    )
 
 
 async def test_somebody_elses_container_is_refused_before_it_is_stopped() -> None:
@@ -63,6 +65,8 @@ async def test_somebody_elses_container_is_refused_before_it_is_stopped() -> Non
         (Docker(None), former("", active=False), [], 0),
     ],
 )
-async def test_putting_a_container_back(docker: Docker, was: Former, said: list[str], left: int) -> None:
+async def test_putting_a_container_back(
+    docker: Docker, was: OriginalState, said: list[str], left: int
+) -> None:
     words = await DockerService("qwen").restore(cast(Host, docker), was)
     assert (docker.said, len(words)) == (said, left), words

@@ -12,7 +12,7 @@ from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.report.data import report_json
-from ddtop.sweep.cell.accuracy_guard import answers_of
+from ddtop.sweep.cell.accuracy_guard import outputs_of
 from tests.stories.harness import Runner, alerts, plan_text, states_of
 
 FAST = ("SPEED=20", "LOAD_S=2", "WARM_S=0.3")
@@ -71,7 +71,7 @@ def test_answers_and_twins(ct200: Any, tmp_path: Path) -> None:
     assert any("in effect as for linear" in words for words in start.overridden), start.overridden
     assert not any(r.overridden for r in state.restarts if r.config in ("a", "linear", "other"))
     # all answers are in the recording, and the report says what became of them
-    kept = {e.cell_id: answers_of(e) for e in events if isinstance(e, CellOutputs)}
+    kept = {e.cell_id: outputs_of(e) for e in events if isinstance(e, CellOutputs)}
     assert {c.id for c in state.plan_cells} == set(kept)
     assert kept[other.id].texts["0"][0][:20] == kept[only(state, "a").id].texts["0"][0][:20]
     report = {c["config"]: c for c in report_json([tmp_path / "run.ddtop"])["cells"]}

@@ -18,7 +18,7 @@ from ddtop.bench.figures.requests import read_request
 from ddtop.events import CellMeasured, CellOutputs, Event
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
-from ddtop.sweep.cell.accuracy_guard import answers_of
+from ddtop.sweep.cell.accuracy_guard import outputs_of
 from tests.stories.harness import Runner, left_behind, noted, took
 
 PLAN = """
@@ -135,7 +135,7 @@ def check(state: State, events: list[Event], tokens: int, requests: int) -> None
         )
     lengths = [by_config[c].metrics["acceptance_length"] for c in CONFIGS[1:]]
     assert lengths[0] < lengths[1] < lengths[2], lengths
-    kept = {e.cell_id: answers_of(e) for e in events if isinstance(e, CellOutputs)}
+    kept = {e.cell_id: outputs_of(e) for e in events if isinstance(e, CellOutputs)}
     assert {len(a.texts) for a in kept.values()} == {requests}
     base = kept[by_config["none"].id]
     assert base.again and set(base.again) <= set(base.texts)

@@ -12,7 +12,7 @@ from ddtop.events import CellMeasured, CellOutputs, CellSpec, CellsPlanned, Cell
 from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
 from ddtop.sweep.cell import accuracy_guard as answers
-from ddtop.sweep.cell.accuracy_guard import Answers
+from ddtop.sweep.cell.accuracy_guard import Outputs
 from ddtop.sweep.cell.outcome import commit
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.plan import Bench, Sweep
@@ -175,8 +175,8 @@ def test_outputs_are_kept_and_survive_the_runner() -> None:
     take(made, AUTO, raw(long, {"0": long["0"]}))
     take(made, B15, raw(SAME))
     kept = {e.cell_id: e for e in written if isinstance(e, CellOutputs)}
-    assert answers.answers_of(kept[AUTO.id]) == Answers(long, {"0": long["0"]})
-    assert answers.answers_of(kept[B15.id]).texts == SAME
+    assert answers.outputs_of(kept[AUTO.id]) == Outputs(long, {"0": long["0"]})
+    assert answers.outputs_of(kept[B15.id]).texts == SAME
     assert len(kept[AUTO.id].texts) < len(str(long)) / 10, "compressed"
     order = [type(e) for e in written if isinstance(e, CellOutputs | CellMeasured)]
     assert order == [CellOutputs, CellMeasured] * 2, "a result is never without its answers"

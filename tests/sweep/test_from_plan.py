@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddtop.plan import parse_plan
-from ddtop.sweep.recovery.probe import is_plain, probe_args
+from ddtop.sweep.recovery.probe import is_outside_systemd, probe_args
 from ddtop.sweep.setup.from_plan import sweep_from
 from ddtop.sweep.shared.context import State, SweepContext
 
@@ -45,4 +45,4 @@ def test_two_servers_that_are_no_units_make_way_for_each_other_as_what_they_are(
         "two": kind,
         "other.service": "systemd",
     }
-    assert is_plain(sweep, "two") and probe_args(sweep)["units"] == ["other.service"]
+    assert is_outside_systemd(sweep, "two") and probe_args(sweep)["units"] == ["other.service"]

@@ -36,7 +36,7 @@ async def test_when_it_is_over(attended: bool, after_s: float, over: bool) -> No
         run_id="r", host_name="ct200", sink=seen.append, state=State(), sweep=None, mono=lambda: now[0]
     )
     link = Link(ctx, Refusing(), ())  # type: ignore[arg-type]  # as much of a connector as a link needs
-    assert not link.is_over(attended, 60.0)
+    assert not link.has_given_up(attended, 60.0)
     with pytest.raises(HostUnreachableError):
         await link.run()  # never reached: the caller's to say
 
@@ -44,7 +44,7 @@ async def test_when_it_is_over(attended: bool, after_s: float, over: bool) -> No
     task = asyncio.create_task(link.run())
     await asyncio.sleep(0.05)
     now[0] += after_s
-    assert link.is_over(attended, 60.0) is over
+    assert link.has_given_up(attended, 60.0) is over
     task.cancel()
     alerts = [e for e in seen if isinstance(e, ev.AlertRaised)]
     assert len(alerts) == 2 and len({a.alert_id for a in alerts}) == 1, (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ddtop.sweep.shared.policy import Past, Policy, decide, decide_cell, parse_rule
+from ddtop.sweep.shared.policy import PastFailure, Policy, decide, decide_cell, parse_rule
 
 DEFAULT = Policy()
 
 
-def past(*acts: str, cause: str = "x") -> list[Past]:
-    return [Past(kind="bug", cause=cause, act=a) for a in acts]  # type: ignore[arg-type]
+def past(*acts: str, cause: str = "x") -> list[PastFailure]:
+    return [PastFailure(kind="bug", cause=cause, act=a) for a in acts]  # type: ignore[arg-type]
 
 
 TABLE = [
@@ -50,7 +50,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("verdict", "kind", "cause", "earlier", "policy", "act"), TABLE)
 def test_decisions(
-    verdict: str, kind: str, cause: str, earlier: list[Past], policy: Policy, act: str
+    verdict: str, kind: str, cause: str, earlier: list[PastFailure], policy: Policy, act: str
 ) -> None:
     got = decide(policy, verdict, kind, cause, earlier, "b15")  # type: ignore[arg-type]
     assert got.act == act and got.words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddtop import events as ev
-from ddtop.services.base import Former
+from ddtop.services.base import OriginalState
 from ddtop.services.systemd import SystemdService
 from ddtop.sweep.recovery.restore import original_states, service_of
 from ddtop.sweep.shared.context import SweepContext
@@ -76,6 +76,6 @@ def test_a_unit_that_the_edited_plan_no_longer_names_is_put_back_as_what_it_was(
     rig = Rig()
     rig.run()
     ctx = SweepContext(run_id="r", host_name="fake", sink=lambda e: None, state=rig.state, sweep=rig.sweep)
-    assert service_of(ctx, Former(unit="old", kind="process", active=True)).kind == "process"
-    assert service_of(ctx, Former(unit=UNIT, kind="docker", active=True)).kind == "docker"
-    assert service_of(ctx, Former(unit=UNIT, kind="systemd", active=True)) is ctx.feed(UNIT).service
+    assert service_of(ctx, OriginalState(unit="old", kind="process", active=True)).kind == "process"
+    assert service_of(ctx, OriginalState(unit=UNIT, kind="docker", active=True)).kind == "docker"
+    assert service_of(ctx, OriginalState(unit=UNIT, kind="systemd", active=True)) is ctx.feed(UNIT).service

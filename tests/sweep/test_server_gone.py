@@ -9,7 +9,7 @@ import pytest
 from ddtop import events as ev
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
-from ddtop.sweep.cell.outcome import commit, generation_of, no_verdict
+from ddtop.sweep.cell.outcome import commit, generation_of, keep_without_verdict
 from ddtop.sweep.shared.context import SweepContext
 from tests.sweep.test_controller import Dead, Rig, make_sweep
 
@@ -40,35 +40,35 @@ def remembered(*more: ev.Event) -> State:
     return fold([*begun, *more])
 
 
-def deck_of(state: State) -> tuple[SweepContext, list[ev.Event]]:
+def context_of(state: State) -> tuple[SweepContext, list[ev.Event]]:
     events: list[ev.Event] = []
     return SweepContext(run_id="r", host_name="fake", sink=events.append, state=state, sweep=SWEEP), events
 
 
 def test_requests_refused_by_a_dead_server_are_no_verdict() -> None:
-    ctx, events = deck_of(remembered())
-    no_verdict(ctx, "b1", REFUSED, job="job-1")
+    ctx, events = context_of(remembered())
+    keep_without_verdict(ctx, "b1", REFUSED, job="job-1")
     assert not [e for e in events if isinstance(e, ev.AlertRaised)]
     cell = ctx.state.cells["b1"]
     assert cell.state == "interrupted" and [a.validity for a in cell.attempts] == ["INVALID"]
     assert cell.attempts[0].reasons[0] == "server-gone"
-    no_verdict(ctx, "b0", {"id": "b0", "requests": [{"class": "refused"}]}, job="job-1")
+    keep_without_verdict(ctx, "b0", {"id": "b0", "requests": [{"class": "refused"}]}, job="job-1")
     assert ctx.state.cells["b0"].attempts[0].reasons == ("server-gone",), "damaged, and cut off all the same"
     before = len(events)
-    no_verdict(ctx, "b1", REFUSED, job="job-1")
+    keep_without_verdict(ctx, "b1", REFUSED, job="job-1")
     assert len(events) == before, "a result is taken once"
 
 
 def test_a_finished_cell_is_not_touched_by_an_old_job() -> None:
-    ctx, events = deck_of(remembered(ev.CellStateSet(**at(cell_id="b1", state="done"))))
-    no_verdict(ctx, "b1", REFUSED, job="job-1")
+    ctx, events = context_of(remembered(ev.CellStateSet(**at(cell_id="b1", state="done"))))
+    keep_without_verdict(ctx, "b1", REFUSED, job="job-1")
     assert events == [] and ctx.state.cells["b1"].state == "done"
 
 
 def test_it_is_no_try_of_the_configuration() -> None:
     """After it, a server that gives no token for the first time is still restarted once, and not broken at once."""
-    ctx, _ = deck_of(remembered())
-    no_verdict(ctx, "b1", REFUSED, job="job-1")
+    ctx, _ = context_of(remembered())
+    keep_without_verdict(ctx, "b1", REFUSED, job="job-1")
     empty = {"id": "b1", "requests": [{"i": 0, "class": "empty", **ASKED}]}
     done = commit(ctx, "b1", empty, job="job-2", generation=NEW, engine="sglang", engine_version=None)
     assert done is not None and done.no_tokens and done.state == "interrupted" and done.restart
@@ -114,7 +114,7 @@ def test_the_late_result_of_a_dead_server_is_no_verdict_though_another_runs_now(
 @pytest.mark.parametrize("state", ["skipped", "broken"])
 def test_a_useless_late_result_does_not_reopen_what_a_person_settled(state: Any) -> None:
     """Skipped while it ran; the job's word on it comes afterwards."""
-    ctx, events = deck_of(
+    ctx, events = context_of(
         remembered(
             ev.CellStarted(**at(cell_id="b1", attempt=1, job="job-1", generation=OLD)),
             ev.CellStateSet(**at(cell_id="b1", state=state, reason="by me", by="me")),

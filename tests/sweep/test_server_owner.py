@@ -12,7 +12,7 @@ from ddtop.journal.fold.state import State
 from ddtop.services.base import Launch
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.services.systemd import SystemdService
-from ddtop.sweep.cell.server_watch import cut_off
+from ddtop.sweep.cell.server_watch import has_cut_requests
 from ddtop.sweep.recovery.probe import is_ours
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.start.gate_reads import GateReader
@@ -94,5 +94,5 @@ def test_of_two_readings_asked_at_once_the_younger_counts() -> None:
 )
 def test_results_whose_connections_ended_early(classes: list[str], cut: bool) -> None:
     raw = {"id": "c", "requests": [{"class": c, "why": "x" * 9000} for c in classes]}
-    assert cut_off(raw) is cut_off(pack(raw)) is cut
-    assert not cut_off({"requests_z": "damaged"}) and not cut_off({})
+    assert has_cut_requests(raw) is has_cut_requests(pack(raw)) is cut
+    assert not has_cut_requests({"requests_z": "damaged"}) and not has_cut_requests({})

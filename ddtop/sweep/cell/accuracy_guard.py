@@ -30,7 +30,7 @@ def wanted(load: Mapping[str, Any], spec: CellSpec) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class Outputs:
     """Whole answers of one cell: `texts` by request index, and `again` of those asked twice."""
 
     texts: Texts
@@ -41,18 +41,18 @@ class Answers:
         return {"texts": pack_value(self.texts), "again": pack_value(self.again) if self.again else None}
 
 
-def answers_in(raw: Mapping[str, Any]) -> Answers | None:
+def outputs_in(raw: Mapping[str, Any]) -> Outputs | None:
     """The whole answers in a result of the load generator; None where none were kept. Raises ValueError on damage."""
     result = unpack(dict(raw))
     whole = {str(r.get("i")) for r in result.get("requests") or () if r.get("class") == "ok"}
     texts = {index: parts for index, parts in (result.get("texts") or {}).items() if index in whole}
-    return Answers(texts, result.get("texts_again") or None) if texts else None
+    return Outputs(texts, result.get("texts_again") or None) if texts else None
 
 
-def answers_of(outputs: CellOutputs) -> Answers:
+def outputs_of(outputs: CellOutputs) -> Outputs:
     """What the journal kept. Raises ValueError on damage."""
     again = unpack_value(outputs.again) if outputs.again is not None else None
-    return Answers(unpack_value(outputs.texts), again)
+    return Outputs(unpack_value(outputs.texts), again)
 
 
 def reference(cells: Iterable[CellView], spec: CellSpec) -> CellView | None:
@@ -69,7 +69,7 @@ def _shape(spec: CellSpec) -> tuple[object, ...]:
     return (spec.tp, spec.workload, spec.output_tokens, spec.context, spec.concurrency, spec.repeat)
 
 
-def compare(baseline: Answers, other: Answers) -> AccuracyReport:
+def compare(baseline: Outputs, other: Outputs) -> AccuracyReport:
     """Both answers to the same prompts, judged by how far the baseline agrees with itself."""
     return compare_outputs(baseline.texts, other.texts, baseline.again)
 

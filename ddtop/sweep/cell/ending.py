@@ -16,7 +16,7 @@ from ddtop.services.base import Launch
 from ddtop.sweep.cell.outcome import Committed
 from ddtop.sweep.cell.server_watch import HUNG_S, ServerLog
 from ddtop.sweep.shared.context import SweepContext
-from ddtop.sweep.shared.host_state import DEATH_S, Noted
+from ddtop.sweep.shared.host_state import FAULT_LOOKBACK_S, FaultRecord
 from ddtop.sweep.shared.log_lines import drain_log
 from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.shared.verdict import CauseReading, Judgement
@@ -105,8 +105,10 @@ class EndWatch:
             )
         # The kernel's line may come half a second after the death it explains, and explains it best.
         if "journal" in host.hello.can:
-            await ctx.wait_until(lambda: ctx.host_state.behind(ctx.mono() - DEATH_S) is not None, KERNEL_S)
-        noted = ctx.host_state.behind(ctx.mono() - DEATH_S)
+            await ctx.wait_until(
+                lambda: ctx.host_state.behind(ctx.mono() - FAULT_LOOKBACK_S) is not None, KERNEL_S
+            )
+        noted = ctx.host_state.behind(ctx.mono() - FAULT_LOOKBACK_S)
         if noted is not None:
             noted.told = True
             j = fault_judgement(noted.fault, unit, "died while it was measured", j.evidence)
@@ -115,7 +117,7 @@ class EndWatch:
         return MeasureEnd(kind="dead", judgement=j, cell_id=flight, fault_seen_s=seen, results=results)
 
     async def _host_fault(
-        self, host: Host, job: str, subject: Subject, noted: Noted, results: int
+        self, host: Host, job: str, subject: Subject, noted: FaultRecord, results: int
     ) -> MeasureEnd:
         """The kernel or the driver says that nothing measured here counts until somebody has looked."""
         noted.told = True

@@ -18,8 +18,15 @@ from ddtop.journal.fold.views import CellView
 from ddtop.services.base import Launch
 from ddtop.sweep.cell.accuracy_guard import wanted
 from ddtop.sweep.cell.ending import EndWatch, MeasureEnd, Subject
-from ddtop.sweep.cell.outcome import Committed, attempt_for, begin_cell, commit, generation_of, no_verdict
-from ddtop.sweep.cell.server_watch import ChunkWatch, ServerLog, cut_off, read_json_file
+from ddtop.sweep.cell.outcome import (
+    Committed,
+    attempt_for,
+    begin_cell,
+    commit,
+    generation_of,
+    keep_without_verdict,
+)
+from ddtop.sweep.cell.server_watch import ChunkWatch, ServerLog, has_cut_requests, read_json_file
 from ddtop.sweep.shared.context import StopSweepError
 
 TICK_S = 0.25
@@ -140,12 +147,12 @@ class Measurer(EndWatch):
                     continue  # how a benchmark of the user's own ended: its state comes next, and who runs it reads the rest
                 elif "id" in item:
                     raw = await self._raw(host, item)
-                    if subject is not None and cut_off(raw) and await self._gone(host, subject):
+                    if subject is not None and has_cut_requests(raw) and await self._gone(host, subject):
                         # Requests that failed because the server died are no verdict on the cell: its death is.
                         return await self._dead(host, job, subject, log, str(item["id"]), results)
                     results += 1
-                    if subject is None and cut_off(raw):
-                        no_verdict(self.ctx, str(item["id"]), raw, job=job)
+                    if subject is None and has_cut_requests(raw):
+                        keep_without_verdict(self.ctx, str(item["id"]), raw, job=job)
                         continue
                     done = self.take_result(job, str(item["id"]), raw, subject)
                     if done is not None and done.restart:
@@ -158,7 +165,7 @@ class Measurer(EndWatch):
                     if stop_after or (done is not None and done.no_tokens and done.state == "broken"):
                         # Where a whole configuration is broken, the job must not go on with its other cells.
                         await self._stop_job(host, job)
-                        self.handed_back(job)
+                        self.reset_unmeasured(job)
                         return MeasureEnd(kind="replan", results=results)
                 elif "state" in item and item["state"].get("state") != "running":
                     if settle:
@@ -272,7 +279,7 @@ class Measurer(EndWatch):
             return "after"
         return "after" if requests.paused_by is not None or requests.restage else None
 
-    def handed_back(self, job: str) -> None:
+    def reset_unmeasured(self, job: str) -> None:
         """The job had begun its next cell before it heard that it should stop: that cell is as if it had not begun."""
         for cell in self._begun(job):
             self.ctx.emit(
@@ -315,9 +322,14 @@ class Measurer(EndWatch):
                 count += 1
                 cell, raw = self.ctx.state.cells.get(str(item["id"])), await self._raw(host, item)
                 attempt = attempt_for(cell, job) if cell else None
-                if not alive and cut_off(raw):
-                    no_verdict(self.ctx, str(item["id"]), raw, job=job)
-                elif cell is None or attempt is None or attempt is cell.attempts[-1] or not cut_off(raw):
+                if not alive and has_cut_requests(raw):
+                    keep_without_verdict(self.ctx, str(item["id"]), raw, job=job)
+                elif (
+                    cell is None
+                    or attempt is None
+                    or attempt is cell.attempts[-1]
+                    or not has_cut_requests(raw)
+                ):
                     self.take_result(job, str(item["id"]), raw, None)
             if not answer.get("more") or not answer["results"]:
                 break

@@ -96,7 +96,7 @@ def begin_cell(ctx: SweepContext, cell: CellView, job: str, generation: Generati
     return number
 
 
-def slim(raw: Mapping[str, Any]) -> dict[str, Any]:
+def without_bulk(raw: Mapping[str, Any]) -> dict[str, Any]:
     """A result without its bulk, for the journal: single requests stay while they are small."""
     kept = {k: v for k, v in raw.items() if k not in BULKY}
     kept["clients"] = [
@@ -135,7 +135,7 @@ def commit(
         return None
     try:
         whole = unpack(dict(raw))
-        found = answers.answers_in(whole)
+        found = answers.outputs_in(whole)
         report, base = compared(ctx, cell, found)
         if report is not None and report.suspect:
             known = {**(known or {}), "answers_differ": report.why}
@@ -159,7 +159,7 @@ def commit(
         ctx,
         cell,
         with_host(ctx, cell, judged, raw),
-        slim(raw),
+        without_bulk(raw),
         job=job,
         generation=generation,
         engine=engine,
@@ -168,7 +168,7 @@ def commit(
     )
 
 
-def no_verdict(ctx: SweepContext, cell_id: str, raw: Mapping[str, Any], *, job: str) -> None:
+def keep_without_verdict(ctx: SweepContext, cell_id: str, raw: Mapping[str, Any], *, job: str) -> None:
     """Takes a result whose requests were cut off by a server that went away while nobody looked: it is kept, INVALID, and
     the cell is measured again. Neither an alert nor a try of the configuration: nothing is known of why it went."""
     cell = ctx.state.cells.get(cell_id)
@@ -192,7 +192,7 @@ def no_verdict(ctx: SweepContext, cell_id: str, raw: Mapping[str, Any], *, job: 
         validity=judged.validity,
         reasons=judged.reasons,
         metrics=judged.metrics,
-        raw=slim(raw),
+        raw=without_bulk(raw),
         engine=launch.engine if launch else "",
         driver=driver_of(ctx),
         generation=generation,
@@ -201,14 +201,14 @@ def no_verdict(ctx: SweepContext, cell_id: str, raw: Mapping[str, Any], *, job: 
 
 
 def compared(
-    ctx: SweepContext, cell: CellView, found: answers.Answers | None
+    ctx: SweepContext, cell: CellView, found: answers.Outputs | None
 ) -> tuple[AccuracyReport | None, str]:
     """(the cell's answers beside the baseline's, the baseline's cell id); (None, "") where there is nothing to compare."""
     base = answers.reference(ctx.state.plan_cells, cell.spec) if found is not None else None
     if found is None or base is None or base.outputs is None:
         return None, ""
     try:
-        kept = answers.answers_of(base.outputs)
+        kept = answers.outputs_of(base.outputs)
     except ValueError:  # the baseline's answers are damaged: that is no fault of this cell
         return None, ""
     return answers.compare(kept, found), base.id

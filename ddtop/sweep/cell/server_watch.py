@@ -49,13 +49,13 @@ class ServerLog:
     """The server's log while it is measured: for the cause if it dies."""
 
     def __init__(self, ctx: SweepContext, launch: Launch, generation: str) -> None:
-        self._deck = ctx
+        self._ctx = ctx
         self._log = StartLog(ENGINES[launch.engine], None)
         self._log.generation = generation
         self._progress, self._phases = begin(ctx.mono()), Phases()
 
     def take(self, line: LogLine) -> None:
-        self._progress, self._phases = self._log.feed(line, self._deck.mono(), self._progress, self._phases)
+        self._progress, self._phases = self._log.feed(line, self._ctx.mono(), self._progress, self._phases)
 
     def cause(self) -> CauseReading | None:
         return self._log.cause()
@@ -71,13 +71,13 @@ async def read_json_file(host: Host, path: str) -> Any:
             return msgspec.json.decode(data)
 
 
-CUT_CLASSES = ("refused", "truncated", "aborted")
+CUT_REQUEST_CLASSES = ("refused", "truncated", "aborted")
 
 
-def cut_off(raw: Mapping[str, Any]) -> bool:
+def has_cut_requests(raw: Mapping[str, Any]) -> bool:
     """Whether a cell's result has requests whose connection was refused, or ended before its answer did."""
     try:
         requests = unpack(dict(raw)).get("requests")
     except ValueError:
         return False
-    return any(isinstance(r, Mapping) and r.get("class") in CUT_CLASSES for r in requests or ())
+    return any(isinstance(r, Mapping) and r.get("class") in CUT_REQUEST_CLASSES for r in requests or ())

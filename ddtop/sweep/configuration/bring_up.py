@@ -16,13 +16,13 @@ from ddtop.hosts.base import Host
 from ddtop.journal.fold.views import RestartView
 from ddtop.services.base import Launch
 from ddtop.sweep.cell.ending import Subject
-from ddtop.sweep.configuration.cell_trouble import CellTrouble
+from ddtop.sweep.configuration.failed_cell import CellTrouble
 from ddtop.sweep.recovery.reconcile import key_of, start_under_way
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
 from ddtop.sweep.shared.plan import OPEN_STATES
-from ddtop.sweep.shared.policy import AGAIN, Decision, Past, decide
+from ddtop.sweep.shared.policy import AGAIN, Decision, PastFailure, decide
 from ddtop.sweep.shared.requests import Requests
-from ddtop.sweep.start.restart import BrokenOff, NotStarted, Restarter, Started
+from ddtop.sweep.start.restart import Cancelled, NotStarted, Restarter, Started
 from ddtop.sweep.tell.alerts import alert_id, fault_judgement, start_alert
 
 STOP_AFTER = ("stalled", "hung-gpu", "crash-loop", "no-tokens", "wrong-arguments", "old-server")
@@ -36,7 +36,7 @@ class ConfigurationRunner(CellTrouble):
     def __init__(self, ctx: SweepContext, requests: Requests) -> None:
         super().__init__(ctx, requests)
         self.restarter = Restarter(ctx, self._interrupted, lambda attempt: requests.waits.get(attempt, 0.0))
-        self._past: dict[str, list[Past]] = {}
+        self._past: dict[str, list[PastFailure]] = {}
 
     # ---- bringing a server up
 
@@ -57,7 +57,7 @@ class ConfigurationRunner(CellTrouble):
                     main_pid=result.main_pid,
                     overridden=result.overridden,
                 )
-            if isinstance(result, BrokenOff):
+            if isinstance(result, Cancelled):
                 return None
             result = self._with_kernel(launch, result)
             decision, by = await self._failed(host, launch, result)
@@ -66,7 +66,7 @@ class ConfigurationRunner(CellTrouble):
                 continue
             attach = None
             self._past.setdefault(launch.key, self._earlier(launch)).append(
-                Past(kind=result.judgement.kind, cause=result.judgement.cause, act=decision.act)
+                PastFailure(kind=result.judgement.kind, cause=result.judgement.cause, act=decision.act)
             )
             if not await self._do(host, launch, result, decision, by):
                 return None
@@ -111,9 +111,9 @@ class ConfigurationRunner(CellTrouble):
         last = start_under_way(ctx.state, probe_now, ctx.sweep)
         return last if last is not None and key_of(ctx.state, last.cell_ids) == launch.key else None
 
-    def _earlier(self, launch: Launch) -> list[Past]:
+    def _earlier(self, launch: Launch) -> list[PastFailure]:
         """Failures of this configuration that an earlier runner saw since it was last ready."""
-        found: list[Past] = []
+        found: list[PastFailure] = []
         for restart in self.ctx.state.restarts[:-1]:
             if key_of(self.ctx.state, restart.cell_ids) != launch.key:
                 continue
@@ -125,7 +125,7 @@ class ConfigurationRunner(CellTrouble):
                 and restart.kind
                 and restart.verdict != "interrupted"
             ):
-                found.append(Past(kind=restart.kind, cause=restart.cause, act="retry"))
+                found.append(PastFailure(kind=restart.kind, cause=restart.cause, act="retry"))
         return found
 
     def _interrupted(self, launch: Launch) -> str | None:

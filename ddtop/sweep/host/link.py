@@ -39,7 +39,7 @@ class Link:
         self.final: HostUnreachableError | None = None
         self._final_at = 0.0
         self._backoff = backoff or Backoff()
-        self._hurry = asyncio.Event()
+        self._reconnect_now = asyncio.Event()
         self._ready = asyncio.Event()
         self._losses = 0
 
@@ -54,13 +54,13 @@ class Link:
         assert self.host is not None
         return self.host
 
-    def is_over(self, attended: bool, answer_s: float) -> bool:
+    def has_given_up(self, attended: bool, answer_s: float) -> bool:
         """Whether trying again cannot help: at once where nobody looks; else a person has `answer_s` to cure it."""
         return self.final is not None and (not attended or self.ctx.mono() - self._final_at > answer_s)
 
-    def hurry(self) -> None:
+    def reconnect_now(self) -> None:
         """Try again at once: a person said so."""
-        self._hurry.set()
+        self._reconnect_now.set()
 
     async def run(self) -> None:
         """Connects again and again. Raises HostUnreachableError if the very first connection cannot succeed."""
@@ -107,10 +107,10 @@ class Link:
                 await self._wait(wait_s)
 
     async def _wait(self, seconds: float) -> None:
-        self._hurry.clear()
+        self._reconnect_now.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._hurry.wait()
+                await self._reconnect_now.wait()
 
     async def _use(self, host: Host) -> str:
         """Streams over the connection until it is lost; returns why it was."""

@@ -25,9 +25,9 @@ from ddtop.hosts.base import Host
 from ddtop.sources.bound.live import GpmStream
 from ddtop.sources.gpu.sample import GpuSample, GpuTrouble
 from ddtop.sources.gpu.stream import TickGrouper, parse_loop_line, to_reading
-from ddtop.sweep.cell.late_faults import doubt_measured_cell
+from ddtop.sweep.cell.fault_after_result import doubt_measured_cell
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
-from ddtop.sweep.shared.host_state import Noted
+from ddtop.sweep.shared.host_state import FaultRecord
 from ddtop.sweep.shared.log_lines import take_lines
 from ddtop.sweep.tell.alerts import HOST_FAULT, alert_id, host_alert
 
@@ -227,11 +227,11 @@ class HostStreams:
             lonely = self.ctx.host_state.grave()
             if lonely is not None and not busy(self.ctx):
                 raise_host_alert(self.ctx, lonely)
-            calm_down(self.ctx)
+            resolve_host_alerts(self.ctx)
             await asyncio.sleep(SETTLE_S)
 
 
-def settled(ctx: SweepContext, noted: Noted) -> None:
+def settled(ctx: SweepContext, noted: FaultRecord) -> None:
     """A kernel fault is judged: what the driver asks for is said, and a cell that is measured already is doubted."""
     fault = noted.fault
     if fault.asked is not None:
@@ -247,7 +247,7 @@ def busy(ctx: SweepContext) -> bool:
     return ctx.host_state.chunks is not None or ctx.state.restarting is not None
 
 
-def raise_host_alert(ctx: SweepContext, noted: Noted) -> None:
+def raise_host_alert(ctx: SweepContext, noted: FaultRecord) -> None:
     """The alert for a fault of the host that no cell and no start answers for."""
     noted.told = True
     fault = noted.fault
@@ -272,7 +272,7 @@ def raise_host_alert(ctx: SweepContext, noted: Noted) -> None:
     )
 
 
-def calm_down(ctx: SweepContext) -> None:
+def resolve_host_alerts(ctx: SweepContext) -> None:
     """A fault of the host that a later cell did not suffer from is over."""
     for alert in ctx.state.open_alerts:
         if alert.raised.title == HOST_FAULT and any(

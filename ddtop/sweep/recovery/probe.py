@@ -19,7 +19,7 @@ def probe_args(sweep: Sweep | None) -> dict[str, Any]:
     """Arguments of the agent's `probe` for a plan; of a host alone without one."""
     if sweep is None:
         return {"units": [], "timeout_s": PROBE_S}
-    units = [u for u in sweep.units if not is_plain(sweep, u)]
+    units = [u for u in sweep.units if not is_outside_systemd(sweep, u)]
     model = sweep.model
     return {
         "units": units,
@@ -32,7 +32,7 @@ def probe_args(sweep: Sweep | None) -> dict[str, Any]:
     }
 
 
-def is_plain(sweep: Sweep, unit: str) -> bool:
+def is_outside_systemd(sweep: Sweep, unit: str) -> bool:
     """Whether `unit` is no unit of the system's manager, so that systemctl cannot be asked about it."""
     return any(
         x.unit == unit and (x.kind in ("process", "docker") or x.user) for x in sweep.launches.values()
@@ -106,7 +106,7 @@ def is_clean(probe: Mapping[str, Any], sweep: Sweep) -> list[str]:
     for path, disk in (disks if isinstance(disks, Mapping) else {}).items():
         if isinstance(disk, Mapping) and disk.get("free_b") is not None and disk["free_b"] < 16 << 20:
             wrong.append(f"no space left at {path}")
-    if not _any_plain(sweep):
+    if not _any_outside_systemd(sweep):
         ours = set(sweep.units)
         listeners = probe.get("listeners")
         wrong += [
@@ -147,7 +147,7 @@ def asking(gpus: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _any_plain(sweep: Sweep) -> bool:
+def _any_outside_systemd(sweep: Sweep) -> bool:
     return any(x.kind in ("process", "docker") for x in sweep.launches.values())
 
 

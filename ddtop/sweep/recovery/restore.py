@@ -13,7 +13,7 @@ from ddtop.errors import AgentError
 from ddtop.events import StepTaken
 from ddtop.hosts.base import Host
 from ddtop.journal.fold.state import State
-from ddtop.services.base import Former, Service
+from ddtop.services.base import OriginalState, Service
 from ddtop.services.systemd import exec_argv
 from ddtop.sweep.shared.context import SweepContext, service_for
 
@@ -23,12 +23,12 @@ SETTLE_S = 30.0
 LONGEST_S = 90.0
 
 
-def original_states(state: State) -> dict[str, Former]:
+def original_states(state: State) -> dict[str, OriginalState]:
     """What each unit was that a run has touched and not put back since, by unit.
 
     One that was put back belongs to its owner again: what it is when the run is taken up once more counts then.
     """
-    found: dict[str, Former] = {}
+    found: dict[str, OriginalState] = {}
     back = {
         step_id.removeprefix(BACK): step.seq
         for (_, step_id), step in state.steps.items()
@@ -40,7 +40,7 @@ def original_states(state: State) -> dict[str, Former]:
             raw = json.loads(step.detail)
             if back.get(raw["unit"], -1) > step.seq:
                 continue
-            found[raw["unit"]] = Former(
+            found[raw["unit"]] = OriginalState(
                 unit=raw["unit"],
                 kind=raw["kind"],
                 active=raw["active"],
@@ -53,12 +53,12 @@ def original_states(state: State) -> dict[str, Former]:
     return found
 
 
-def service_of(ctx: SweepContext, former: Former) -> Service:
+def service_of(ctx: SweepContext, original: OriginalState) -> Service:
     """How the unit was run when it was taken over; an edited plan may know it otherwise now, or not at all."""
-    launch = ctx.launch_of(former.unit)
-    if launch is not None and (launch.kind, launch.user) == (former.kind, former.user):
-        return ctx.feed(former.unit).service
-    return service_for(former.unit, former.kind, user=former.user)
+    launch = ctx.launch_of(original.unit)
+    if launch is not None and (launch.kind, launch.user) == (original.kind, original.user):
+        return ctx.feed(original.unit).service
+    return service_for(original.unit, original.kind, user=original.user)
 
 
 async def remember_original(ctx: SweepContext, host: Host, unit: str, *, run_id: str) -> None:
@@ -99,23 +99,23 @@ async def restore_all(ctx: SweepContext, host: Host, *, by: str = "automatic") -
     left = await _stop_jobs(ctx, host)
     was = original_states(ctx.state)
     # What was stopped first comes back last: rivals share a port with the server.
-    for former in sorted(was.values(), key=lambda f: f.active):
+    for original in sorted(was.values(), key=lambda f: f.active):
         step = {
             "plan_id": ctx.run_id,
-            "step_id": BACK + former.unit,
+            "step_id": BACK + original.unit,
             "action": "restore",
-            "title": f"put {former.unit} back",
-            "reason": f"it was {'active' if former.active else 'not active'} before the run",
+            "title": f"put {original.unit} back",
+            "reason": f"it was {'active' if original.active else 'not active'} before the run",
             "by": by,
         }
         ctx.emit(StepTaken, state="started", **step)
         try:
-            service = service_of(ctx, former)
-            words = await service.restore(host, former)
-            if not words or former.kind == "command":  # what a user's script wrote is said in any case
-                words += await _settled(ctx, host, former, service)
+            service = service_of(ctx, original)
+            words = await service.restore(host, original)
+            if not words or original.kind == "command":  # what a user's script wrote is said in any case
+                words += await _settled(ctx, host, original, service)
         except AgentError as error:
-            words = [f"{former.unit}: {error.what}"]
+            words = [f"{original.unit}: {error.what}"]
         left += words
         ctx.emit(StepTaken, state="failed" if words else "done", detail="; ".join(words) or None, **step)
     return left
@@ -134,16 +134,20 @@ async def _stop_jobs(ctx: SweepContext, host: Host) -> list[str]:
     return left
 
 
-async def _settled(ctx: SweepContext, host: Host, former: Former, service: Service) -> list[str]:
+async def _settled(ctx: SweepContext, host: Host, original: OriginalState, service: Service) -> list[str]:
     """Waits until the unit is what it was; a stop is only asked for, and may take as long as the unit allows."""
     began = ctx.mono()
     while True:
         now = await service.read(host)
         ctx.take_reading(now)
-        if now.active in ("active", "reloading") if former.active else (now.gone or now.load == "not-found"):
+        if (
+            now.active in ("active", "reloading")
+            if original.active
+            else (now.gone or now.load == "not-found")
+        ):
             return []
         if ctx.mono() - began > min(max(now.stop_limit_s or 0.0, SETTLE_S), LONGEST_S):
             return [
-                f"{former.unit} is still {now.active}/{now.sub} {ctx.mono() - began:.0f} s after it was put back"
+                f"{original.unit} is still {now.active}/{now.sub} {ctx.mono() - began:.0f} s after it was put back"
             ]
         await ctx.wait(0.5)

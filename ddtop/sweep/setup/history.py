@@ -29,7 +29,7 @@ def recall(ctx: SweepContext, sweep: Sweep) -> None:
         with History() as history:
             broken = history.broken(ctx.host_name)
             model = sweep.model.name or sweep.model.path if sweep.model else ""
-            ctx.priors = {
+            ctx.learned_limits = {
                 key: prior_limits(history, host=ctx.host_name, model=model, tp=x.tp, engine=x.engine)
                 for key, x in sweep.launches.items()
             }

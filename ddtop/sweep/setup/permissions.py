@@ -18,22 +18,22 @@ TITLE = "NOT PERMITTED"
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
+class MissingRight:
     """One thing the plan needs that this login may not do, and what would allow it."""
 
     what: str
     remedy: str
 
 
-def missing_rights(hello: Hello, sweep: Sweep) -> list[Lacking]:
+def missing_rights(hello: Hello, sweep: Sweep) -> list[MissingRight]:
     """Everything that is certain to be refused, whatever configuration is tried first; empty where nothing is."""
-    found: list[Lacking] = []
+    found: list[MissingRight] = []
     launches = sweep.launches.values()
     overridden = {x.unit for x in launches if x.kind == "systemd" and not x.user and (x.argv or x.env)}
     if overridden and "systemd" in hello.can and "override" not in hello.can:
         programs = "systemctl, systemd-run, journalctl, ss, tee, mkdir, mv and rm"
         found.append(
-            Lacking(
+            MissingRight(
                 f"write the run-time override of {_listed(overridden)}",
                 f"log in as root, or allow {hello.user} sudo without a password for {programs}",
             )
@@ -41,21 +41,21 @@ def missing_rights(hello: Hello, sweep: Sweep) -> list[Lacking]:
     own = {x.unit for x in launches if x.user}
     if own and "user-units" not in hello.can:
         found.append(
-            Lacking(
+            MissingRight(
                 f"keep {_listed(own)} running: units of {hello.user}'s own manager end with his last session",
                 f"as root there: loginctl enable-linger {hello.user}",
             )
         )
     if hello.state_dir is None:
         found.append(
-            Lacking(
+            MissingRight(
                 "keep jobs and their results: there is no folder on a disk that it may write",
                 f'[hosts.NAME] host_dir = "/a/folder/on/a/disk", writable for {hello.user}',
             )
         )
     elif "jobs" not in hello.can:
         found.append(
-            Lacking(
+            MissingRight(
                 "start jobs that outlive the session (staging, the load generator)",
                 f"as root there: loginctl enable-linger {hello.user}, or allow sudo systemd-run without a password",
             )
@@ -67,7 +67,7 @@ def _listed(units: Iterable[str]) -> str:
     return ", ".join(sorted(units))
 
 
-def missing_rights_alert(host: str, user: str, found: list[Lacking]) -> AlertText:
+def missing_rights_alert(host: str, user: str, found: list[MissingRight]) -> AlertText:
     """One alert for all of it."""
     whats = "; ".join(x.what for x in found)
     return AlertText(

@@ -97,9 +97,9 @@ class SweepContext:
         self.clock_offset_s: float | None = None
         """Our monotonic clock less the agent's, as far as the round trip lets one tell. Anew at each boot."""
         self.clock_rtt_s: float | None = None
-        self.seen: Callable[[Event], object] | None = None
+        self.on_event: Callable[[Event], object] | None = None
         """Called with each event once it is written down and folded."""
-        self.priors: Mapping[str, Limits] = {}
+        self.learned_limits: Mapping[str, Limits] = {}
         """What earlier runs taught of starts, by restart key."""
         self.seen_before: Mapping[str, str] = {}
         """What earlier runs on this host say of a cause, in a sentence, by cause."""
@@ -119,8 +119,8 @@ class SweepContext:
         event = kind(at_s=self.wall(), mono_s=self.mono(), host=self.host_name, **fields)
         self._sink(event)
         apply(self.state, event)
-        if self.seen is not None:
-            self.seen(event)
+        if self.on_event is not None:
+            self.on_event(event)
         return event
 
     def note(self, level: str, text: str) -> None:

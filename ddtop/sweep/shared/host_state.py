@@ -21,9 +21,9 @@ ASK_S = 2.5
 """So long a fault waits for a reading of the GPU that is younger than itself."""
 FRESH_S = 1.0
 KEEP_FAULTS = 200
-DEATH_S = 30.0
-STAND_STILL_S = 20.0
-MOVES_S = 5.0
+FAULT_LOOKBACK_S = 30.0
+STALLED_AFTER_S = 20.0
+MOVING_WITHIN_S = 5.0
 
 
 class Moving(Protocol):
@@ -34,7 +34,7 @@ class Moving(Protocol):
 
 
 @dataclass(kw_only=True, slots=True)
-class Noted:
+class FaultRecord:
     """A fault as it was last judged. `taken_at` is our clock."""
 
     fault: Fault
@@ -54,7 +54,7 @@ class HostState:
         self.chunks: Moving | None = None
         """Of the job that is measured now."""
         self.kernel_cursor: str | None = None
-        self.faults: deque[Noted] = deque(maxlen=KEEP_FAULTS)
+        self.faults: deque[FaultRecord] = deque(maxlen=KEEP_FAULTS)
         self.blind = False
         """It was said that the kernel's log cannot be read."""
         self.units: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class HostState:
         quiet_s = self.chunks.quiet_s(now) if self.chunks is not None else None
         if quiet_s is None:
             return None
-        return True if quiet_s < MOVES_S else False if quiet_s > STAND_STILL_S else None
+        return True if quiet_s < MOVING_WITHIN_S else False if quiet_s > STALLED_AFTER_S else None
 
     def take_gpm(self, sample: GpuSample, host_mono_s: float, now: float) -> None:
         self.bounds.gpm(sample, now)
@@ -96,11 +96,13 @@ class HostState:
         elif key not in self._asked_for:
             self._asked_for.add(key)
             known = [
-                n for n in self.faults if bus_key(n.fault.fact.bus) == key and now - n.taken_at < DEATH_S
+                n
+                for n in self.faults
+                if bus_key(n.fault.fact.bus) == key and now - n.taken_at < FAULT_LOOKBACK_S
             ]
             if not known:
                 fault = driver_asks(sample.index if sample.index is not None else -1, action, sample.bus_id)
-                self.faults.append(Noted(fault=fault, taken_at=now, settled=True))
+                self.faults.append(FaultRecord(fault=fault, taken_at=now, settled=True))
 
     def cell_metrics(
         self, raw: Mapping[str, Any], *, moving: bool | None, begin: float | None, end: float
@@ -116,7 +118,7 @@ class HostState:
 
     # ---- what the kernel says
 
-    def take_kernel(self, item: Mapping[str, Any], now: float, cell_id: str | None) -> Noted | None:
+    def take_kernel(self, item: Mapping[str, Any], now: float, cell_id: str | None) -> FaultRecord | None:
         """One item of `kernel-follow`; the fault in it, if there is one that was not said already."""
         if item.get("cursor"):
             self.kernel_cursor = str(item["cursor"])
@@ -132,13 +134,13 @@ class HostState:
         if known is not None:
             known.fault = replace(known.fault, ours=known.fault.ours or fault.ours)
             return None
-        noted = Noted(fault=fault, taken_at=now, cell_id=cell_id)
+        noted = FaultRecord(fault=fault, taken_at=now, cell_id=cell_id)
         self.faults.append(noted)
         return noted
 
-    def settle(self, now: float) -> list[Noted]:
+    def settle(self, now: float) -> list[FaultRecord]:
         """Faults that are judged for good now: the GPU was asked after them, or has had its time."""
-        out: list[Noted] = []
+        out: list[FaultRecord] = []
         for noted in self.faults:
             if noted.settled:
                 continue
@@ -163,11 +165,11 @@ class HostState:
         """Reasons that the kernel gives against a cell measured in that window of the host's clock."""
         return cell_doubts((n.fault for n in self.faults), begin_mono_s, end_mono_s)
 
-    def grave(self) -> Noted | None:
+    def grave(self) -> FaultRecord | None:
         """The first fault that nobody has answered for, and after which nothing counts here."""
         return next((n for n in self.faults if n.settled and n.fault.grave and not n.told), None)
 
-    def behind(self, since: float) -> Noted | None:
+    def behind(self, since: float) -> FaultRecord | None:
         """The kernel's cause behind a death or a failed start since `since`: it goes before what the log says."""
         found = [
             n

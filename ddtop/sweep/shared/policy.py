@@ -61,7 +61,7 @@ class Policy:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Past:
+class PastFailure:
     """One earlier failed try of the same configuration (or cell) in this run."""
 
     kind: CauseKind
@@ -113,7 +113,12 @@ def parse_rule(word: str) -> Rule:
 
 
 def decide(
-    policy: Policy, verdict: Verdict, kind: CauseKind, cause: str, past: Sequence[Past], what: str = "it"
+    policy: Policy,
+    verdict: Verdict,
+    kind: CauseKind,
+    cause: str,
+    past: Sequence[PastFailure],
+    what: str = "it",
 ) -> Decision:
     """What to do about a start of configuration `what` that failed for `cause`. `past`: its earlier failures."""
     if kind == "slow":
@@ -149,7 +154,7 @@ def _end(act: Act, what: str, tried: int) -> Decision:
     return Decision(act=act, words=words)
 
 
-def _foreign(policy: Policy, past: Sequence[Past], what: str) -> Decision:
+def _foreign(policy: Policy, past: Sequence[PastFailure], what: str) -> Decision:
     rule = parse_rule(policy.foreign)
     if rule.wait_s is not None and not any(p.act == "wait-foreign" for p in past):
         minutes = f"{rule.wait_s / 60:.0f} min"
@@ -163,7 +168,7 @@ def _foreign(policy: Policy, past: Sequence[Past], what: str) -> Decision:
     return _end(rule.then, what, 0)
 
 
-def _host(policy: Policy, cause: str, past: Sequence[Past], what: str) -> Decision:
+def _host(policy: Policy, cause: str, past: Sequence[PastFailure], what: str) -> Decision:
     rule = parse_rule(policy.host)
     again = sum(p.act in ("wait-clean", "retry") and p.cause == cause for p in past)
     if policy.host == "wait-clean" and not again:

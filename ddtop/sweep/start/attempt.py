@@ -22,7 +22,7 @@ from ddtop.sweep.start.progress import ActivityReading, advance, begin, evidence
 from ddtop.sweep.start.readings import Answer, CallReading, GpuLook, StartReadings
 from ddtop.sweep.start.watchdog import HUNG_GPU_POWER_SHARE, quiet_limit_s
 
-TELL_S = 1.0
+EMIT_S = 1.0
 
 
 class Attempt:
@@ -66,9 +66,9 @@ class Attempt:
         self._gpu_flat_since: float | None = None
         self._gpu_mib: float | None = None
         self._busy_since: float | None = None
-        self._told_gate: dict[str, tuple[str, str]] = {}
-        self._told_phases: dict[str, tuple[bool, bool, int, int]] = {}
-        self._told_at = 0.0
+        self._emitted_gate: dict[str, tuple[str, str]] = {}
+        self._emitted_phases: dict[str, tuple[bool, bool, int, int]] = {}
+        self._emitted_at = 0.0
         self._had: set[str] = set()
 
     # ---- what comes in
@@ -152,7 +152,7 @@ class Attempt:
         answers = "; the old server still answers" if any(item.owned for item in self.listeners or ()) else ""
         return f"stopping {took:.0f}{of} s{answers}"
 
-    def quiet_death(self, now: float) -> bool:
+    def exited_unexplained(self, now: float) -> bool:
         """Nothing has run for a moment although the call has returned."""
         returned = self.call.returned_at
         return (
@@ -218,13 +218,13 @@ class Attempt:
         """Changes of the gate at once; phases when they change, and the running one every second."""
         ctx, now = self.ctx, self.ctx.mono()
         for part in result.parts:
-            told = self._told_gate.get(part.part)
+            told = self._emitted_gate.get(part.part)
             if part.state == "pending" and (told is None or told[0] != "ok"):
                 continue
             key = (part.state, part.evidence.text)
             if told != key:
                 # What was proven and is so no more (the listener died with its process) is taken back.
-                self._told_gate[part.part] = key
+                self._emitted_gate[part.part] = key
                 ok = {"ok": True, "no": False, "pending": False, "unknown": None}[part.state]
                 ctx.emit(
                     GateSeen,
@@ -234,14 +234,14 @@ class Attempt:
                     evidence=part.evidence,
                     elapsed_s=round(now - self.began, 3),
                 )
-        due = now - self._told_at >= TELL_S or end
+        due = now - self._emitted_at >= EMIT_S or end
         for phase in self._in_order():
             one = self.phases.of[phase]
             key2 = (one.running, one.failed, one.count, int(one.pct or 0))
-            if self._told_phases.get(phase) == key2 and not (due and one.running):
+            if self._emitted_phases.get(phase) == key2 and not (due and one.running):
                 continue
-            self._told_phases[phase] = key2
-            self._told_at = now if one.running else self._told_at
+            self._emitted_phases[phase] = key2
+            self._emitted_at = now if one.running else self._emitted_at
             self._tell_phase(phase, now, note)
 
     def _in_order(self) -> Iterable[Phase]:

@@ -56,7 +56,7 @@ class StartLog:
             self.start_limit_hit = True
         if any(words in text for words in SKIP_WORDS):
             self.skipped = text
-        name = line.invocation or self.generation_part() or ""
+        name = line.invocation or self.invocation() or ""
         if name and self.before and self.before.startswith(name):
             if phases.current == "stopping":  # a drain says how many requests are left
                 progress = evidence(progress, at, f"log: {text.strip()[:80]}")
@@ -76,7 +76,7 @@ class StartLog:
                 progress, phases = self._fact(fact, line, name, at, progress, phases)
         return progress, phases
 
-    def generation_part(self) -> str | None:
+    def invocation(self) -> str | None:
         return self.generation.partition("/")[0] if self.generation else None
 
     def _fact(

@@ -41,7 +41,7 @@ class OnePhase:
     pct_at: float | None = None
     first_pct: float | None = None
     first_pct_at: float | None = None
-    eta_said_s: float | None = None
+    eta_reported_s: float | None = None
     detail: str | None = None
     gap_s: float = 0.0
 
@@ -81,7 +81,7 @@ def enter(p: Phases, phase: Phase, at: float, *, detail: str | None = None, gap_
             pct_at=None,
             first_pct=None,
             first_pct_at=None,
-            eta_said_s=None,
+            eta_reported_s=None,
             detail=detail,
         )
     return Phases(current=phase, of=of)
@@ -112,7 +112,7 @@ def bar(
         pct_at=at,
         first_pct=first,
         first_pct_at=first_at,
-        eta_said_s=eta_s,
+        eta_reported_s=eta_s,
         detail=detail or one.detail,
     )
     return replace(p, of={**p.of, phase: one})
@@ -129,8 +129,8 @@ def eta_s(p: Phases, now: float, usual: Mapping[Phase, float] | None = None) -> 
         if one.first_pct is not None and one.first_pct_at is not None and one.pct > one.first_pct:
             pace = (one.pct - one.first_pct) / max(one.pct_at - one.first_pct_at, 1e-6)
             return max(0.0, (100 - one.pct) / pace - (now - one.pct_at))
-        if one.eta_said_s is not None:
-            return max(0.0, one.eta_said_s - (now - one.pct_at))
+        if one.eta_reported_s is not None:
+            return max(0.0, one.eta_reported_s - (now - one.pct_at))
     expected = (usual or {}).get(one.phase)
     return max(0.0, expected - one.elapsed_s(now)) if expected is not None else None
 

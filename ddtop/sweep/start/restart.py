@@ -67,7 +67,7 @@ class NotStarted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BrokenOff:
+class Cancelled:
     """A person wants something else."""
 
     why: str
@@ -90,7 +90,7 @@ class Restarter:
 
     async def run(
         self, host: Host, launch: Launch, cells: Sequence[CellSpec], *, attach: RestartView | None = None
-    ) -> Started | NotStarted | BrokenOff:
+    ) -> Started | NotStarted | Cancelled:
         """Restarts the server of `launch`; with `attach`, takes up watching a start already under way."""
         ctx, feed = self.ctx, self.ctx.feed(launch.unit)
         if self._over:
@@ -107,7 +107,7 @@ class Restarter:
         else:
             before_id = attach.generation_before.id if attach.generation_before else None
             attempt_id = attach.attempt_id
-        limits = merged(learn(ctx.state.restarts), ctx.priors.get(launch.key))
+        limits = merged(learn(ctx.state.restarts), ctx.learned_limits.get(launch.key))
         expected = expected_start_s(ctx.state.restarts, launch.tp) or limits.start_s
         attempt = Attempt(
             ctx,
@@ -148,7 +148,7 @@ class Restarter:
                 self._activity(host, attempt),
                 self._ask(host, attempt),
             )
-            if isinstance(result, BrokenOff) and launch.configure:
+            if isinstance(result, Cancelled) and launch.configure:
                 await self._end_scripts(host)
             self._over = isinstance(result, NotStarted) and bool(launch.configure)
             return result
@@ -349,7 +349,7 @@ class Restarter:
 
     # ---- judging
 
-    async def _watch(self, host: Host, a: Attempt) -> Started | NotStarted | BrokenOff:
+    async def _watch(self, host: Host, a: Attempt) -> Started | NotStarted | Cancelled:
         ctx = self.ctx
         unproven_since: float | None = None
         drained = False
@@ -361,7 +361,7 @@ class Restarter:
             a.tell(result, note=verdict.text if verdict.verdict == "slow" else a.stopping_words())
             if result.ready:
                 return self._ready(host, a)
-            if not drained and a.quiet_death(ctx.mono()):
+            if not drained and a.exited_unexplained(ctx.mono()):
                 # journald tells a follower up to half a second late; what is there now says why nothing runs.
                 drained = True
                 await drain_log(ctx, host, a.feed)
@@ -379,7 +379,7 @@ class Restarter:
                 ctx.emit(
                     RestartFailed, attempt_id=a.id, verdict="interrupted", cause="interrupted", kind="unknown"
                 )
-                return BrokenOff(why=why)
+                return Cancelled(why=why)
             await ctx.wait(TICK_S)
 
     async def _settle(self, host: Host, a: Attempt) -> Judgement:

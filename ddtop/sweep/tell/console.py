@@ -10,7 +10,7 @@ from ddtop.errors import plain
 from ddtop.events import AlertRaised, CellStateSet, Event, RunEnded
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import counts
-from ddtop.sweep.tell.progress_lines import progress_line
+from ddtop.sweep.tell.event_lines import event_line
 
 Printer = Callable[[Event, State], None]
 
@@ -27,7 +27,7 @@ def stamped(event: Event, text: str) -> str:
 
 def _lines(out: TextIO) -> Printer:
     def show(event: Event, state: State) -> None:
-        text = progress_line(event, state)
+        text = event_line(event, state)
         if text is not None:
             out.write(stamped(event, text) + "\n")
             out.flush()
@@ -53,7 +53,7 @@ def _terminal(out: TextIO) -> Printer:
     bar.start()
 
     def show(event: Event, state: State) -> None:
-        text = progress_line(event, state)
+        text = event_line(event, state)
         if text is not None:
             style = (
                 "bold red"

@@ -28,7 +28,7 @@ def _cell(state: State, cell_id: str) -> str:
     return cell.spec.label if cell else cell_id
 
 
-def progress_line(event: ev.Event, state: State) -> str | None:
+def event_line(event: ev.Event, state: State) -> str | None:
     """What to print for `event`; None for what is not worth a line. `state` is that after the event."""
     match event:
         case ev.RunStarted():

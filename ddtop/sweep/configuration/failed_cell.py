@@ -16,7 +16,7 @@ from ddtop.sweep.cell.outcome import raise_cell_alert, settle_cell
 from ddtop.sweep.configuration.waits import Waits
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
 from ddtop.sweep.shared.plan import OPEN_STATES
-from ddtop.sweep.shared.policy import Decision, Past, decide
+from ddtop.sweep.shared.policy import Decision, PastFailure, decide
 from ddtop.sweep.shared.requests import Requests
 
 GOING_DOWN_S = 1.5
@@ -28,7 +28,7 @@ class CellTrouble(Waits):
 
     def __init__(self, ctx: SweepContext, requests: Requests) -> None:
         super().__init__(ctx, requests)
-        self._cell_past: dict[str, list[Past]] = {}
+        self._cell_past: dict[str, list[PastFailure]] = {}
 
     def _open(self, launch: Launch) -> list[ev.CellSpec]:
         return [
@@ -65,7 +65,7 @@ class CellTrouble(Waits):
             requests.asking.discard(ident)
         return policy, "policy"
 
-    async def after_death(self, host: Host, end: MeasureEnd, launch: Launch) -> None:
+    async def after_server_failure(self, host: Host, end: MeasureEnd, launch: Launch) -> None:
         """The cell in flight pays for it by policy; the others are measured after a restart."""
         ctx, j = self.ctx, end.judgement
         assert ctx.sweep is not None and j is not None and j.verdict is not None
@@ -101,7 +101,7 @@ class CellTrouble(Waits):
                 ctx.emit(ev.CellStateSet, cell_id=cell.id, state="interrupted", reason=j.text, attempt=number)
             decision, by = await self._ask_about(ident, decision, cell)
         ctx.emit(ev.AlertDecided, alert_id=ident, what=decision.words, by=by)
-        past.append(Past(kind=j.kind, cause=j.cause, act=decision.act))
+        past.append(PastFailure(kind=j.kind, cause=j.cause, act=decision.act))
         if cell.state in OPEN_STATES:
             settle_cell(ctx, cell, decision, j.cause, number=number, signature_id=j.signature_id, by=by)
         if decision.act == "stop":
@@ -129,7 +129,7 @@ class CellTrouble(Waits):
             lambda: cell.state not in OPEN_STATES or self.requests.restart is not None,
         )
 
-    async def before_another_try(self, host: Host, end: MeasureEnd) -> None:
+    async def before_remeasuring(self, host: Host, end: MeasureEnd) -> None:
         """A result that cannot count, for which the server would be restarted: whoever is there may say otherwise."""
         useless, ctx = end.useless, self.ctx
         cell = ctx.state.cells.get(end.cell_id or "")
