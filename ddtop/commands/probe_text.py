@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddtop.errors import plain
-from ddtop.sources.gpu.csv import parse_query_csv
 from ddtop.sources.gpu.sample import GpuSample, sample_dict
+from ddtop.sources.gpu.smi.query_csv import parse_query_csv
 
 SCHEMA = 1
 GIB = 1 << 30

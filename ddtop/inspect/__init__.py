@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from ddtop.inspect.core import GROUP_KINDS, KINDS, inspect_file, inspect_files, main_inspect, read_folder
-from ddtop.inspect.files import NotJudgedError
+from ddtop.inspect.inputs import NotJudgedError
+from ddtop.inspect.inspectors import (
+    GROUP_KINDS,
+    KINDS,
+    inspect_file,
+    inspect_files,
+    main_inspect,
+    read_folder,
+)
 from ddtop.inspect.render import render_text, to_json
 
 __all__ = [

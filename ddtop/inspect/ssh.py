@@ -13,7 +13,7 @@ from ddtop.hosts.ssh.causes import CAUSES, fill
 from ddtop.hosts.ssh.config import SshTarget, resolve_target
 from ddtop.hosts.ssh.config_parser import ExecRule, harmless_exec, run_exec
 from ddtop.hosts.ssh.texts import find_hits
-from ddtop.inspect.files import NotJudgedError, evidence, input_number, is_ssh_config, result, text_of
+from ddtop.inspect.inputs import NotJudgedError, evidence, input_number, is_ssh_config, result, text_of
 from ddtop.inspect.ssh_texts import is_speech, judge_texts
 
 _LIMITS = {

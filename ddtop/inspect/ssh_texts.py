@@ -8,7 +8,7 @@ from typing import Any
 
 from ddtop.hosts.ssh.causes import CAUSES, fill
 from ddtop.hosts.ssh.texts import Hit, find_hits, key_facts, read_frame
-from ddtop.inspect.files import NotJudgedError, evidence, input_number, result
+from ddtop.inspect.inputs import NotJudgedError, evidence, input_number, result
 
 
 def is_speech(name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddtop.bench.judge.stream import diagnose_sse
-from ddtop.inspect.files import join_reads
+from ddtop.inspect.inputs import join_reads
 
 CASES = Path(__file__).parent.parent / "cases"
 META = {"id", "group", "origin", "kind", "notes", "check"}

@@ -14,7 +14,7 @@ from ddtop.bench.judge.validity import TABLE
 from ddtop.inspect import inspect_file, render_text
 from ddtop.inspect.vocabulary import as_markdown
 from ddtop.services.causes import causes_markdown
-from ddtop.sources.kernel.log import XIDS
+from ddtop.sources.kernel.log_lines import XIDS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "diagnosis.md"

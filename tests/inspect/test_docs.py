@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 
 from ddtop.services.causes import load_causes
-from ddtop.sources.log.catalogue import load_catalogue
+from ddtop.sources.log.signatures import load_catalogue
 from tests.inspect.docs import CASES, PAGE, page
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ddtop.inspect import inspect_files, read_folder
-from ddtop.sources.gpu.csv import field_name
+from ddtop.sources.gpu.smi.query_csv import field_name
 
 CASES = Path(__file__).parents[1] / "cases"
 

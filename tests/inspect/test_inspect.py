@@ -25,8 +25,8 @@ from ddtop.inspect import (
     render_text,
     to_json,
 )
-from ddtop.inspect.files import join_reads
-from ddtop.inspect.guess import guess_kind, guess_text
+from ddtop.inspect.file_kind import guess_kind, guess_text
+from ddtop.inspect.inputs import join_reads
 
 CASES = Path(__file__).parents[1] / "cases"
 DATA = Path(__file__).parents[1] / "data" / "nvidia-h200"

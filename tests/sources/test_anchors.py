@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.sources.log.catalogue import Signature, load_catalogue
+from ddtop.sources.log.signatures import Signature, load_catalogue
 
 _CLASS = {op.CATEGORY_DIGIT: "7", op.CATEGORY_SPACE: " ", op.CATEGORY_WORD: "w", op.CATEGORY_NOT_SPACE: "x"}
 

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddtop.sources.bound.diagnosis import DEFAULT, Bound, Thresholds, combine_bounds, diagnose_bound
-from ddtop.sources.gpu.cells import reason_names
-from ddtop.sources.gpu.dmon import parse_dmon
 from ddtop.sources.gpu.sample import GpuSample
-from ddtop.sources.gpu.stream import QUERY_FIELDS, parse_loop_line
+from ddtop.sources.gpu.smi.dmon import parse_dmon
+from ddtop.sources.gpu.smi.query_stream import QUERY_FIELDS, parse_loop_line
+from ddtop.sources.gpu.smi.value import reason_names
 
 PHASES = Path(__file__).parents[1] / "data" / "nvidia-h200" / "phases.csv"
 WINDOW = 10  # 2 s at 5 Hz

@@ -14,7 +14,7 @@ import pytest
 from ddtop.sources.bound.diagnosis import Bound
 from ddtop.sources.bound.live import AGAIN_S, STARTING, BoundWatch, GpmStream, bound_metrics, cell_bound
 from ddtop.sources.gpu.sample import GpuSample
-from ddtop.sources.gpu.stream import TickGrouper, parse_loop_line
+from ddtop.sources.gpu.smi.query_stream import TickGrouper, parse_loop_line
 
 LIVE = Path(__file__).parents[1] / "data" / "nvidia-h200" / "live.jsonl"
 TRUTH = (("compute-bound", 65.458, 76.467), ("memory-bound", 80.467, 91.474))  # the load's own clock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.sources.figures.log import log_metrics
+from ddtop.sources.figures.diagnosis import log_metrics
 from tests.sources.case_files import files, folders, wrong
 
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from ddtop.sources.causes import load_causes
-from ddtop.sources.log.catalogue import ROLES, anchor_table, gate_table, load_catalogue, match_line
+from ddtop.services.causes import load_causes
+from ddtop.sources.log.signatures import ROLES, anchor_table, gate_table, load_catalogue, match_line
 from tests.sources.healthy import LOGS
 
 CATALOGUE = load_catalogue()

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from ddtop.engines import ENGINES
 from ddtop.engines.log.grammar import guess_engine, parse_line
 from ddtop.engines.log.server_args import is_complete, parse_server_args
+from ddtop.services.causes import load_causes
 from ddtop.services.journald.json_form import parse_journal_json
 from ddtop.services.unit.diagnosis import diagnose_unit
 from ddtop.services.unit.show import parse_units, span_s, stamp_s
-from ddtop.sources.causes import load_causes
-from ddtop.sources.figures.log import log_metrics
-from ddtop.sources.kernel.log import parse_kernel_line
-from ddtop.sources.log.catalogue import load_catalogue, match_line
+from ddtop.sources.figures.diagnosis import log_metrics
+from ddtop.sources.kernel.log_lines import parse_kernel_line
 from ddtop.sources.log.diagnosis import diagnose_log
-from ddtop.sources.log.scan import LogEntry, LogScanner
+from ddtop.sources.log.scanner import LogEntry, LogScanner
+from ddtop.sources.log.signatures import load_catalogue, match_line
 from tests.sources.case_files import files, folders
 from tests.sources.healthy import LOGS
 

@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddtop.sources.gpu.csv import build_sample, field_name, fields_of_command, parse_query_csv, split_row
 from ddtop.sources.gpu.sample import GpuSample, GpuTrouble, sample_dict
-from ddtop.sources.gpu.stream import (
+from ddtop.sources.gpu.smi.query_csv import (
+    build_sample,
+    field_name,
+    fields_of_command,
+    parse_query_csv,
+    split_row,
+)
+from ddtop.sources.gpu.smi.query_stream import (
     QUERY_FIELDS,
     TickGrouper,
     parse_loop_line,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ddtop.sources.gpu.diagnosis import diagnose_gpu
-from ddtop.sources.gpu.dmon import dmon_columns, guess_columns, parse_apps, parse_dmon, parse_dmon_line
-from ddtop.sources.gpu.table import parse_table
-from ddtop.sources.gpu.xml import parse_xml
+from ddtop.sources.gpu.smi.dmon import dmon_columns, guess_columns, parse_apps, parse_dmon, parse_dmon_line
+from ddtop.sources.gpu.smi.q_xml import parse_xml
+from ddtop.sources.gpu.smi.table import parse_table
 
 DATA = Path(__file__).parents[1] / "data" / "nvidia-h200"
 

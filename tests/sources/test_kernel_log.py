@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddtop.sources.causes import load_causes
-from ddtop.sources.kernel.log import XIDS, parse_kernel_line
+from ddtop.services.causes import load_causes
+from ddtop.sources.kernel.log_lines import XIDS, parse_kernel_line
 
 ROWS = [
     (

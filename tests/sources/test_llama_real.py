@@ -8,7 +8,7 @@ import pytest
 
 from ddtop.engines import ENGINES
 from ddtop.engines.base import AcceptanceCounters
-from ddtop.sources.figures.log import log_metrics
+from ddtop.sources.figures.diagnosis import log_metrics
 from ddtop.sources.log.diagnosis import diagnose_log, scan_bytes
 
 DATA = Path(__file__).parent / "data"

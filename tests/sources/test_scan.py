@@ -8,7 +8,7 @@ import pytest
 
 from ddtop.engines.log.grammar import LogFact
 from ddtop.sources.log.diagnosis import first_cause, judge
-from ddtop.sources.log.scan import Hit, LogEntry, LogScanner
+from ddtop.sources.log.scanner import Hit, LogEntry, LogScanner
 from tests.sources.healthy import LLAMA, SGLANG, VLLM
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from ddtop.sources.bound.diagnosis import Bound, combine_bounds, diagnose_bound
-from ddtop.sources.gpu.cells import reason_names
-from ddtop.sources.gpu.dmon import dmon_head, parse_dmon_line
 from ddtop.sources.gpu.sample import GpuSample
+from ddtop.sources.gpu.smi.dmon import dmon_head, parse_dmon_line
+from ddtop.sources.gpu.smi.value import reason_names
 
 WINDOW_S = 2.5
 EVERY_S = 2.0

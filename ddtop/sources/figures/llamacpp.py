@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddtop.sources.figures.run_lines import RunLine
+from ddtop.sources.figures.line_table import RunLine
 
 _LLAMA_NAMES = (
     "prompt_ms",

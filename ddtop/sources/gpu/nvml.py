@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ddtop.errors import HostError
-from ddtop.sources.gpu.cells import reason_names
 from ddtop.sources.gpu.sample import GpuSample
+from ddtop.sources.gpu.smi.value import reason_names
 
 _MEANS = {
     "NVMLError_LibraryNotFound": (

@@ -15,12 +15,12 @@ import tomli
 
 from ddtop.engines.base import STALL_LIMIT_S
 from ddtop.engines.log.line_prefix import split_prefix
-from ddtop.sources.causes import cause as cause_row
-from ddtop.sources.causes import phase_word, verdict_fields
-from ddtop.sources.log.answered import served
-from ddtop.sources.log.fields import log_fields
-from ddtop.sources.log.read import BLOB, ReadLog, read_log
-from ddtop.sources.log.scan import Hit, LogScanner, ScanSnapshot
+from ddtop.services.causes import cause as cause_row
+from ddtop.services.causes import phase_word, verdict_fields
+from ddtop.sources.log.file_lines import BLOB, ReadLog, read_log
+from ddtop.sources.log.result_fields import log_fields
+from ddtop.sources.log.scanner import Hit, LogScanner, ScanSnapshot
+from ddtop.sources.log.served_requests import served
 from ddtop.sources.log.tracebacks import FOLLOW_UPS, Raised
 
 ALIVE_LINES = 3

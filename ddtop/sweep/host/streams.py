@@ -24,7 +24,7 @@ from ddtop.events import (
 from ddtop.hosts.base import Host
 from ddtop.sources.bound.live import GpmStream
 from ddtop.sources.gpu.sample import GpuSample, GpuTrouble
-from ddtop.sources.gpu.stream import TickGrouper, parse_loop_line, to_reading
+from ddtop.sources.gpu.smi.query_stream import TickGrouper, parse_loop_line, to_reading
 from ddtop.sweep.cell.fault_after_result import doubt_measured_cell
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
 from ddtop.sweep.shared.host_state import FaultRecord

@@ -15,7 +15,7 @@ from ddtop.sources.bound.diagnosis import Bound
 from ddtop.sources.bound.live import KEEP_GPM, BoundWatch, bound_metrics, cell_bound
 from ddtop.sources.gpu.sample import GpuSample
 from ddtop.sources.kernel.fault import Fault, at, bus_key, cell_doubts, decide_fault, driver_asks, quiet
-from ddtop.sources.kernel.log import parse_kernel_line
+from ddtop.sources.kernel.log_lines import parse_kernel_line
 
 ASK_S = 2.5
 """So long a fault waits for a reading of the GPU that is younger than itself."""

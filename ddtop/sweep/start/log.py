@@ -12,7 +12,7 @@ from ddtop.engines.log.grammar import LogFact
 from ddtop.events import CauseKind, Evidence, LogLine, Phase
 from ddtop.services.causes import cause as cause_row
 from ddtop.sources.log.diagnosis import first_cause
-from ddtop.sources.log.scan import LogEntry, LogScanner, ScanSnapshot
+from ddtop.sources.log.scanner import LogEntry, LogScanner, ScanSnapshot
 from ddtop.sweep.shared.verdict import CauseReading
 from ddtop.sweep.start.gate import MarkReading
 from ddtop.sweep.start.phases import ORDER, Phases, bar, enter

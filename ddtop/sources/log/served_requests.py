@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ddtop.sources.log.scan_state import ScanSnapshot
+from ddtop.sources.log.scan_snapshot import ScanSnapshot
 
 _ANSWERED = re.compile(
     r"\b(?P<verb>GET|POST) /(?P<path>\S{0,200}) (?:HTTP/[\d.]{1,3}\" |[\d.a-f:]{3,39} )(?P<status>[1-5]\d\d)\b"

@@ -14,10 +14,10 @@ from typing import Any
 from ddtop.engines.log.grammar import LogFact, engine_scores, parse_line
 from ddtop.engines.log.line_prefix import pieces, seconds_between, split_prefix
 from ddtop.engines.log.server_args import MAX_CHARS, find_args, is_complete, parse_server_args
+from ddtop.services.causes import load_causes
 from ddtop.services.unit.state import BOOT_MARK
-from ddtop.sources.causes import load_causes
-from ddtop.sources.log.catalogue import Match, match_line
-from ddtop.sources.log.scan_state import Bar, Hit, LogEntry, PhaseSpan, ScanSnapshot
+from ddtop.sources.log.scan_snapshot import Bar, Hit, LogEntry, PhaseSpan, ScanSnapshot
+from ddtop.sources.log.signatures import Match, match_line
 from ddtop.sources.log.tracebacks import FOLLOW_UPS, START, Raised, Tracebacks
 
 __all__ = ["Bar", "Hit", "LogEntry", "LogScanner", "PhaseSpan", "ScanSnapshot", "is_ready_mark"]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ddtop.sources.gpu.cells import Problem, flag, number, read_cell, reasons
 from ddtop.sources.gpu.sample import GpuSample
+from ddtop.sources.gpu.smi.value import Problem, flag, number, read_cell, reasons
 
 # Query names nvidia-smi takes as synonyms -> the one we look up (help_query_gpu.txt of driver 580, and
 # older).

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ddtop.sources.causes import verdict_fields
-from ddtop.sources.figures.draft_tokens import draft_tokens
+from ddtop.services.causes import verdict_fields
+from ddtop.sources.figures.draft_token_count import draft_tokens
+from ddtop.sources.figures.line_table import Rows, Run, RunLine, read_run, run_evidence
 from ddtop.sources.figures.llamacpp import from_timings, json_timings, llama_figures
-from ddtop.sources.figures.run_lines import Rows, Run, RunLine, read_run, run_evidence
-from ddtop.sources.figures.server import server_figures
+from ddtop.sources.figures.server_answers import server_figures
 
 FIRST_LINE_LOW = 0.5
 """A first decode line below this share of the others' median held idle time."""

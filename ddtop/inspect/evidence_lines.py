@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ddtop.inspect.files import evidence, input_number, text_of
+from ddtop.inspect.inputs import evidence, input_number, text_of
 
 _NUMBERS = re.compile(
     rb"gen throughput|generation throughput|tokens per second|accept(?:ance|ed)?[ _-]?(?:len|rate|length)|draft_n|timings"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ddtop.sources.gpu.cells import flag, read_cell
-from ddtop.sources.gpu.csv import build_sample
 from ddtop.sources.gpu.sample import GpuSample
+from ddtop.sources.gpu.smi.query_csv import build_sample
+from ddtop.sources.gpu.smi.value import flag, read_cell
 
 # (section, key) in lower case -> query name. The section is the nearest heading; "" is the GPU itself.
 _KEYS: dict[tuple[str, str], str] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ddtop.sources.gpu.dmon import parse_apps, parse_pmon
-from ddtop.sources.gpu.errors import HostSigns
+from ddtop.sources.gpu.smi.dmon import parse_apps, parse_pmon
+from ddtop.sources.gpu.smi.error_texts import HostSigns
 from ddtop.sources.gpu.verdict import Finding
 
 MAX_CONCURRENT_NVIDIA_SMI = 1

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ddtop.sources.gpu.cells import number, read_cell
-from ddtop.sources.gpu.csv import field_name
 from ddtop.sources.gpu.sample import GpuSample
+from ddtop.sources.gpu.smi.query_csv import field_name
+from ddtop.sources.gpu.smi.value import number, read_cell
 
 # dmon head word -> attribute of GpuSample
 DMON_COLUMNS: dict[str, str] = {

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from ddtop.sources.gpu.cells import Problem, flag, number, read_cell
-from ddtop.sources.gpu.csv import build_sample
 from ddtop.sources.gpu.sample import GpuSample
+from ddtop.sources.gpu.smi.query_csv import build_sample
+from ddtop.sources.gpu.smi.value import Problem, flag, number, read_cell
 
 # query name -> element paths below <gpu>, newest driver first
 _PATHS: dict[str, tuple[str, ...]] = {

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 
 from ddtop.events import GpuReading
-from ddtop.sources.gpu.csv import build_sample, field_name, is_header, split_row
-from ddtop.sources.gpu.errors import find_trouble
 from ddtop.sources.gpu.sample import GpuSample, GpuTrouble
+from ddtop.sources.gpu.smi.error_texts import find_trouble
+from ddtop.sources.gpu.smi.query_csv import build_sample, field_name, is_header, split_row
 
 QUERY_FIELDS: tuple[str, ...] = (
     "timestamp",

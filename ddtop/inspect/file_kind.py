@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ddtop.hosts.ssh.texts import find_hits, read_frame
-from ddtop.inspect.files import is_ssh_config, text_of
+from ddtop.inspect.inputs import is_ssh_config, text_of
 from ddtop.inspect.listing import parse_listing
 from ddtop.sources.gpu.diagnosis import diagnose_gpu
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from ddtop.engines.log.grammar import load_phase_rules
 from ddtop.services.journald.json_form import join_split_lines, looks_like_journal_json, parse_journal_json
-from ddtop.sources.log.catalogue import anchor_table
-from ddtop.sources.log.scan import LogEntry
+from ddtop.sources.log.scanner import LogEntry
+from ddtop.sources.log.signatures import anchor_table
 
 _DIGITS = b"0123456789"
 _HEX = b"0123456789abcdefABCDEF-"

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ddtop.sources.gpu.cells import number
-from ddtop.sources.gpu.csv import build_sample
 from ddtop.sources.gpu.sample import GpuSample
+from ddtop.sources.gpu.smi.query_csv import build_sample
+from ddtop.sources.gpu.smi.value import number
 
 _BANNER = re.compile(
     r"NVIDIA-SMI\s+(?P<smi>\S{1,40})\s+(?P<dword>Driver|KMD) Version:\s*(?P<driver>\S{1,40})"

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ddtop.errors import DdtopError, UsageError
-from ddtop.inspect.files import (
+from ddtop.inspect.evidence_lines import head_lines, last_events, number_lines
+from ddtop.inspect.file_kind import guess_kind
+from ddtop.inspect.inputs import (
     NotJudgedError,
     input_number,
     is_ssh_config,
@@ -19,8 +21,6 @@ from ddtop.inspect.files import (
     result,
     text_of,
 )
-from ddtop.inspect.guess import guess_kind
-from ddtop.inspect.proof import head_lines, last_events, number_lines
 from ddtop.inspect.render import render_text, to_json
 
 KINDS = ("log", "gpu", "sse", "unit", "model", "results", "ssh")
@@ -68,7 +68,7 @@ def _gpu(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 def _log(files: Mapping[str, bytes]) -> dict[str, Any]:
     first = next((n for n in sorted(files) if input_number(n) == 1), next(iter(files)))
-    if _function("ddtop.sources.figures.server", "server_figures")(files[first]) is not None:
+    if _function("ddtop.sources.figures.server_answers", "server_figures")(files[first]) is not None:
         return _metrics(
             files
         )  # /metrics, /server_info or an answer: no log, so nothing starts or fails in it
@@ -84,7 +84,7 @@ def _log(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def _metrics(files: Mapping[str, bytes]) -> dict[str, Any]:
-    got = dict(_function("ddtop.sources.figures.log", "log_metrics")(files))
+    got = dict(_function("ddtop.sources.figures.diagnosis", "log_metrics")(files))
     got["evidence"] = got.get("evidence") or number_lines(files)
     return got
 

@@ -1,0 +1,1 @@
+"""What nvidia-smi prints, in each of its forms, read into values."""
