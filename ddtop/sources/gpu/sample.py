@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ddtop.sources.gpu.smi.value import Number
+Number = int | float
 
 # Reasons that cost speed, apart from a plain power cap. gpu_idle and the clocks a person set are no
 # throttling.

@@ -11,7 +11,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-Number = int | float
+from ddtop.sources.gpu.sample import Number
 
 
 class Problem(Enum):
