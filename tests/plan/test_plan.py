@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import tomli
 from hypothesis import given, settings
@@ -137,6 +138,13 @@ def test_cells_run_in_restart_cheapest_order() -> None:
         c.spec.config for c in expand(small(**{'baseline = "b16"': 'baseline = "b16"\norder = "as-written"'}))
     ]
     assert list(dict.fromkeys(written)) == ["auto", "b8", "b16"]
+
+
+def test_a_cells_name_says_what_it_is() -> None:
+    spec = expand(small())[0].spec
+    assert spec.label == "b16 fib@256 tp1 c1"
+    again = msgspec.structs.replace(spec, context=4096, repeat=2)
+    assert again.label == "b16 fib@256 tp1 c1 ctx4096 #2"
 
 
 def test_ids_depend_on_what_reaches_server_and_client_and_on_nothing_else() -> None:
