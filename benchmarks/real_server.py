@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 def run(options: argparse.Namespace, label: str, extra: list[str], concurrency: int) -> dict[str, Any]:
-    from ddtop.agent.loadgen.cells import run_cell
+    from ddtop.agent.loadgen.measure import run_cell
     from ddtop.bench.figures.requests import read_request
     from ddtop.bench.judge.cell import judge_cell
 

@@ -13,9 +13,10 @@ from .context import Context
 from .errors import OpError
 from .gpu.smi import APP_FIELDS, FIELDS, app_memory, smi_of
 from .host.facts import boot_identity, cgroup_of, memory, pressure, unit_of_cgroup, uptime_s
+from .host.logind import linger, remove_ipc
 from .host.ports import listeners_of
 from .host.processes import cmdline
-from .host.serving import find_servers, linger, remove_ipc
+from .host.servers import find_servers
 from .host.state_folder import TMPFS, filesystem_of
 from .service.override import find_overrides
 from .service.units import show_units, unit_name
@@ -98,7 +99,7 @@ async def _gpus(context: Context, timeout_s: float) -> Dict[str, Any]:
 
 
 async def _model(context: Context, path: str, sources: List[str]) -> Dict[str, Any]:
-    from .model.folder import check_model_dir
+    from .model.check import check_model_dir
 
     return await context.thread(functools.partial(check_model_dir, path, sources=sources or None))
 
@@ -121,13 +122,13 @@ async def _each(
 async def _sources(context: Context, paths: List[str]) -> Dict[str, Any]:
     if not paths:
         return {}
-    from .model.folder import check_model_dir
+    from .model.check import check_model_dir
 
     return await _each(context, paths, check_model_dir)
 
 
 async def _jobs(context: Context) -> List[Dict[str, Any]]:
-    from .jobs.ops import list_jobs
+    from .jobs.status import list_jobs
 
     return await list_jobs(context)
 

@@ -176,7 +176,7 @@ OPS = {
         "request",
         '{"job": id, "kind": "loadgen"|"stage"|"exec"|"supervise", "spec": {...}, "limit_s": float, "env": {..}}',
         '{"job", "unit"|"pid", "dir", "existed": bool, "state"}  idempotent by id: an existing job is answered, not started'
-        " twice. Specs: see agent/jobrun.py and agent/stage.py",
+        " twice. Specs: see agent/jobs/worker.py and agent/model/stage.py",
     ),
     "job-list": ("request", "{}", '{"jobs": [JOB]}'),
     "job-show": ("request", '{"job"}', "JOB"),
@@ -214,7 +214,7 @@ OPS = {
         "as proc-start: starts what proc-keep kept for this run, and forgets it; not-found where nothing is kept",
     ),
     # ---- model directories
-    "model-check": ("request", '{"path", "hashes": false}', "MODEL (see agent/modeldir.py)"),
+    "model-check": ("request", '{"path", "hashes": false}', "MODEL (see agent/model/check.py)"),
     "tokens": ("request", '{"url", "text", "key_env"}', '{"count"}'),
 }
 

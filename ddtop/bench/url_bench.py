@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from ddtop.agent.loadgen.cells import run_cell
+from ddtop.agent.loadgen.measure import run_cell
 from ddtop.agent.loadgen.selftest import self_test
 from ddtop.agent.loadgen.spec import ENDPOINTS
 from ddtop.bench.figures.metrics import Slo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ddtop.agent.model.judge import Entry
+from ddtop.agent.model.shards import Entry
 
 MAX_LINE = 2_000
 _FIND = re.compile(

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ddtop.agent.model.folder import check_model_dir
-from ddtop.agent.model.judge import Entry, judge
+from ddtop.agent.model.check import check_model_dir
+from ddtop.agent.model.judge import judge
+from ddtop.agent.model.shards import Entry
 from ddtop.agent.model.weight_files import Head, is_weight, read_head, read_index
 from ddtop.inspect.inputs import NotJudgedError, evidence, result, text_of
 from ddtop.inspect.listing import ROUNDED, bare_names, parse_listing

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ddtop.agent.model.judge import Entry, judge
+from ddtop.agent.model.judge import judge
+from ddtop.agent.model.shards import Entry
 from ddtop.agent.model.weight_files import Head
 from ddtop.hosts.ssh.causes import CAUSES, fill
 from ddtop.hosts.ssh.config import Note, SshTarget

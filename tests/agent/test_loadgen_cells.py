@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent.loadgen.cells import run_cell, run_cells
+from ddtop.agent.loadgen.cells import run_cells
 from ddtop.agent.loadgen.machine.gpu import GpuSampler
+from ddtop.agent.loadgen.measure import run_cell
 from ddtop.agent.loadgen.records import unpack
 from ddtop.agent.loadgen.spec import SpecError
 from tests.agent.helpers import oldest_python

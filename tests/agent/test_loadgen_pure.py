@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddtop.agent.loadgen.answer.stream import Account
-from ddtop.agent.loadgen.body import NONCE_LENGTH, RequestBuilder, arrival_times, nonce_for
+from ddtop.agent.loadgen.answer.account import Account
+from ddtop.agent.loadgen.answer.messages import take_body, take_event
 from ddtop.agent.loadgen.context_text import corpus, fit_context, passage
-from ddtop.agent.loadgen.counters import parse_prometheus
+from ddtop.agent.loadgen.engine_calls import parse_prometheus
 from ddtop.agent.loadgen.http.http1 import HttpError, ResponseReader
 from ddtop.agent.loadgen.http.sse import SseEvent, SseParser
 from ddtop.agent.loadgen.machine import pressure
 from ddtop.agent.loadgen.machine.gpu import FIELD_SETS, parse_line
 from ddtop.agent.loadgen.records import pack, pack_value, token_bins, unpack, unpack_value
+from ddtop.agent.loadgen.request_builder import NONCE_LENGTH, RequestBuilder, arrival_times, nonce_for
 from ddtop.agent.loadgen.spec import LoadSpec, SpecError, load_spec
 from ddtop.agent.loadgen.window.shards import process_count
 
@@ -130,8 +131,8 @@ def test_garbage_never_escapes(data: bytes) -> None:
         pass
     account = Account()
     for event in events([data])[0]:
-        account.event(event, 1)
-    account.body(data, 1)
+        take_event(account, event, 1)
+    take_body(account, data, 1)
 
 
 JSON = st.recursive(
@@ -174,7 +175,7 @@ JSON = st.recursive(
 def test_any_json_is_survived(values: list[Any]) -> None:
     account = Account()
     for value in values:
-        account.event(SseEvent(json.dumps(value).encode(), ""), 1)
+        take_event(account, SseEvent(json.dumps(value).encode(), ""), 1)
     assert account.events == len(values) == len(account.event_tokens)
 
 
@@ -185,7 +186,7 @@ def test_no_event_of_choices_can_be_counted_twice() -> None:
             "choices": [{"index": 0, "delta": {"content": "x"}}],
             "usage": {"completion_tokens": count},
         }
-        account.event(SseEvent(json.dumps(message).encode(), ""), count)
+        take_event(account, SseEvent(json.dumps(message).encode(), ""), count)
     assert account.tokens == 9 and account.chunk_tokens == [1, 4, 0, 4] and account.trusted_chunks()
 
 

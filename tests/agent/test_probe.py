@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ddtop.agent.host.facts import pressure
-from ddtop.agent.host.serving import engine_of, option, setting
+from ddtop.agent.host.logind import setting
+from ddtop.agent.host.servers import engine_of, option
 from ddtop.agent.host.state_folder import filesystem_of, find_state_dir, read_json, write_whole
 from ddtop.hosts.inventory import probe
 from tests.agent.helpers import agent, agent_pythons

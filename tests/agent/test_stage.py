@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ddtop.agent.errors import JobFailedError
+from ddtop.agent.model.check import MANIFEST, boot_id
 from ddtop.agent.model.download import announced_size, download_words, parse_source
-from ddtop.agent.model.folder import MANIFEST, boot_id
 from ddtop.agent.model.progress import Meter
 from ddtop.agent.model.stage import PARTIAL, list_files, space_problem, stage
 from ddtop.hosts.jobs import collect_job

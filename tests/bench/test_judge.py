@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent.loadgen.cells import run_cell
+from ddtop.agent.loadgen.measure import run_cell
 from ddtop.bench.judge.cell import judge_cell
 from ddtop.bench.judge.validity import TABLE, judge_reasons
 

@@ -18,8 +18,8 @@ from ..context import Context
 from ..errors import OpError
 from ..host.facts import boot_identity, read_text
 from ..host.state_folder import write_whole
+from ..programs import LineStream
 from ..rights import Rights
-from ..run import LineStream
 from .smi import BACKOFF_S, line_buffered, missing
 
 METRICS = "2,3,5,10"  # SM activity, SM occupancy, tensor activity, DRAM activity

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from ..context import Context
 from ..errors import OpError
 from ..host.pidfd import alive
-from ..run import LineStream, kill_group, spawn
+from ..programs import LineStream, kill_group, spawn
 
 FIELDS = (
     "index uuid name pci.bus_id driver_version persistence_mode power.draw power.draw.instant enforced.power.limit"

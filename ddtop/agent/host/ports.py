@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 
 from ..context import Context
 from ..errors import OpError
-from ..run import run
+from ..programs import run
 from .facts import cgroup_of, read_text, unit_of_cgroup
 from .processes import cmdline, owners_of_inodes
 

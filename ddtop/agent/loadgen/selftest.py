@@ -11,8 +11,8 @@ import subprocess
 import sys
 from typing import Any
 
-from .cells import run_cell
-from .counters import ask
+from .engine_calls import ask
+from .measure import run_cell
 
 TTFT_MS = 100
 

@@ -17,8 +17,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 from ..errors import JobFailedError
 from ..host.facts import cgroup_limits, cgroup_of, memory, read_text
 from ..host.state_folder import TMPFS, filesystem_of, sync_folder, write_json
+from .check import MANIFEST, boot_id, check_model_dir, wanted_revision
 from .download import HF, download
-from .folder import MANIFEST, boot_id, check_model_dir, wanted_revision
 from .progress import MIB, Progress
 
 CHUNK_B = 8 << 20

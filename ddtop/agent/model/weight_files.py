@@ -7,10 +7,9 @@ safetensors: 8 bytes little-endian length N, N bytes of JSON, data; the size mus
 from __future__ import annotations
 
 import json
-import os
 import re
 import struct
-from typing import Any, BinaryIO, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, BinaryIO, Dict, NamedTuple, Optional
 
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 MAX_HEADER = 100 * 1000 * 1000  # the limit of safetensors itself
@@ -109,40 +108,3 @@ def read_index(text: bytes) -> Optional[Dict[str, Any]]:
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
-
-
-def free_space(path: str) -> Optional[Dict[str, Any]]:
-    """{"fs": type or None, "total": bytes, "available": bytes} of the file system that holds `path` (or its
-    nearest existing parent)."""
-    while path and not os.path.isdir(path):
-        parent = os.path.dirname(path)
-        if parent == path:
-            return None
-        path = parent
-    try:
-        got = os.statvfs(path)
-    except OSError:
-        return None
-    return {
-        "fs": fs_type(path),
-        "total": got.f_blocks * got.f_frsize,
-        "available": got.f_bavail * got.f_frsize,
-    }
-
-
-def fs_type(path: str) -> Optional[str]:
-    """File system type of the mount that holds `path`, from /proc/mounts, or None."""
-    try:
-        with open("/proc/mounts", encoding="utf-8", errors="surrogateescape") as mounts:
-            rows: List[List[str]] = [line.split() for line in mounts]
-    except OSError:
-        return None
-    real = os.path.realpath(path)
-    best: Tuple[str, Optional[str]] = ("", None)
-    for row in rows:
-        if len(row) < 3:
-            continue
-        point = row[1].replace("\\040", " ")
-        if (real == point or real.startswith(point.rstrip("/") + "/")) and len(point) >= len(best[0]):
-            best = (point, row[2])
-    return best[1]

@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from ..context import Context
 from ..errors import OpError
 from ..host.state_folder import write_whole
-from ..run import Done, run, tool_env
+from ..programs import Done, run, tool_env
 
 SYSTEM, SUDO, USER, SETSID = "system", "sudo", "user", "setsid"
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

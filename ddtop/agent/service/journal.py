@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..context import Context
 from ..errors import OpError
-from ..run import LineStream, run
+from ..programs import LineStream, run
 from .units import unit_name
 
 FIELDS = (

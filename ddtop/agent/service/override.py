@@ -13,7 +13,7 @@ from ..errors import OpError
 from ..host.facts import read_text
 from ..host.state_folder import write_whole
 from ..process.launch import quote, quote_env
-from ..run import run
+from ..programs import run
 from .units import complain, need_linger, show_unit, systemctl, unit_name
 
 NAME = "50-ddtop.conf"

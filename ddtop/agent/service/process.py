@@ -15,7 +15,7 @@ from ..host.facts import boot_identity
 from ..host.pidfd import open_pidfd
 from ..host.state_folder import read_json, write_json
 from ..jobs.folder import job_id, same_process
-from ..jobs.ops import job_env
+from ..jobs.start import job_env
 from ..process.launch import launch, mode_of, python_words, stored_zip
 
 POLL_S = 0.25

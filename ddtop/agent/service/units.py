@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 from ..context import Context
 from ..errors import OpError
-from ..run import Done, run
+from ..programs import Done, run
 from ..wire import UNIT_PROPS
 from .dbus import UnitSignals
 

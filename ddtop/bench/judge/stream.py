@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddtop.agent.loadgen.answer.classes import request_class
-from ddtop.agent.loadgen.answer.stream import Account
+from ddtop.agent.loadgen.answer.account import Account
+from ddtop.agent.loadgen.answer.messages import take_body, take_event
+from ddtop.agent.loadgen.answer.request_class import request_class
 from ddtop.agent.loadgen.http.http1 import HttpError, ResponseReader
 from ddtop.agent.loadgen.http.sse import SseParser
 
@@ -117,7 +118,7 @@ def _feed(
 ) -> None:
     """All events of the body into the account; an event's time is `times[i]` in ms, else its index."""
     if is_json or (status not in (None, 200) and b"data:" not in body):
-        account.body(body, int(times[0] * 1e6) if times else 0)
+        take_body(account, body, int(times[0] * 1e6) if times else 0)
         if account.error is None and status not in (None, 200) and body.strip():
             account.error = body.decode("utf-8", "replace").strip()[:500]
         return
@@ -125,7 +126,7 @@ def _feed(
     for event in events:
         index = account.events
         at_ns = int(times[min(index, len(times) - 1)] * 1e6) if times else index
-        account.event(event, at_ns)
+        take_event(account, event, at_ns)
 
 
 def _verdict(

@@ -11,9 +11,10 @@ from typing import Any
 
 from ..http.http1 import HttpError, ResponseReader
 from ..http.sse import SseParser
-from .classes import request_class
+from .account import Account
 from .fast_path import take
-from .stream import Account
+from .messages import take_body, take_event
+from .request_class import request_class
 
 
 class Exchange:
@@ -122,7 +123,7 @@ class Exchange:
         account = self.account
         before = len(account.chunk_ns)
         for event in self.parser.feed(body):
-            account.event(event, stamp)
+            take_event(account, event, stamp)
         came = len(account.chunk_ns) - before
         if came > 1:  # one stamp for several chunks: their gaps are an artefact of the read
             self.shared += came - 1
@@ -143,11 +144,11 @@ class Exchange:
                 self.bad_http = str(error)
         if self.is_sse:
             for event in self.parser.close():
-                account.event(event, last)
+                take_event(account, event, last)
         elif self.body:
             raw = b"".join(self.body)
             self.body = []
-            account.body(raw, last)
+            take_body(account, raw, last)
             if account.error is None and self.reader.status not in (0, 200):
                 account.error = raw.decode("utf-8", "replace").strip()[:500]
         ended = self.ended

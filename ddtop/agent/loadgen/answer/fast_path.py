@@ -12,7 +12,7 @@ import re
 
 from ..http.http1 import ResponseReader
 from ..http.sse import SseParser
-from .stream import Account
+from .account import Account
 
 ONE_CHUNK = re.compile(
     rb"([0-9a-fA-F]{1,6})\r\n"

@@ -10,8 +10,8 @@ from collections import deque
 from typing import Callable
 
 from ..answer.exchange import Exchange
-from ..body import RequestBuilder
 from ..http.http1 import HttpError, ResponseReader
+from ..request_builder import RequestBuilder
 from ..spec import LoadSpec
 from .clock import ANCILLARY, STAMP, ClockMap
 from .connection import (

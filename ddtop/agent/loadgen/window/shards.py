@@ -13,7 +13,7 @@ import time
 import traceback
 from typing import Any, Callable
 
-from ..body import RequestBuilder
+from ..request_builder import RequestBuilder
 from ..spec import LoadSpec
 from .window import Window
 

@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 from ..answer.exchange import Exchange
-from ..body import arrival_times
 from ..machine.pressure import own_wait_ns
+from ..request_builder import arrival_times
 from .clock import suspended_ns
 from .connection import CONNECTING, HANDSHAKE, IDLE, READING, SENDING, Connection
 from .poller import READ, WRITE

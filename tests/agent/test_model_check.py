@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddtop.agent.model.folder import MANIFEST, boot_id, check_model_dir
-from ddtop.agent.model.judge import Entry, is_marker, judge
+from ddtop.agent.model.check import MANIFEST, boot_id, check_model_dir
+from ddtop.agent.model.judge import judge
+from ddtop.agent.model.shards import Entry, is_marker
 from ddtop.agent.model.weight_files import MAX_HEADER, read_head, read_index
 from tests.agent.helpers import oldest_python
 
@@ -345,7 +346,7 @@ def test_other_shard_names() -> None:
 def test_on_the_oldest_python(tmp_path: Path) -> None:
     folder = model(tmp_path / "m")
     (folder / "model-00002-of-00003.safetensors").unlink()
-    code = "import json,sys; sys.path.insert(0, sys.argv[1]); from ddtop.agent.model.folder import check_model_dir as c; print(json.dumps(c(sys.argv[2], sources=[sys.argv[2]])))"
+    code = "import json,sys; sys.path.insert(0, sys.argv[1]); from ddtop.agent.model.check import check_model_dir as c; print(json.dumps(c(sys.argv[2], sources=[sys.argv[2]])))"
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [str(OLD_PYTHON), "-I", "-S", "-c", code, str(root), str(folder)],
@@ -360,7 +361,7 @@ def test_on_the_oldest_python(tmp_path: Path) -> None:
 
 
 def test_it_imports_nothing_of_ddtop_and_no_package() -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import ddtop.agent.model.folder; print([m for m in sys.modules if m.startswith('ddtop') and not m.startswith('ddtop.agent') and m != 'ddtop'], 'msgspec' in sys.modules)"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import ddtop.agent.model.check; print([m for m in sys.modules if m.startswith('ddtop') and not m.startswith('ddtop.agent') and m != 'ddtop'], 'msgspec' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(Path(__file__).parents[2])],
         capture_output=True,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import glob
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..rights import Rights, lingers
 from .facts import cgroup_of, read_text, start_ticks_of, unit_of_cgroup
 from .processes import all_pids, cmdline
 
 DEFAULT_PORTS = {"sglang": 30000, "vllm": 8000, "llamacpp": 8080}
-LOGIND = ("/etc/systemd/logind.conf", "/run/systemd/logind.conf", "/usr/lib/systemd/logind.conf")
 
 
 def engine_of(words: List[str]) -> Optional[str]:
@@ -82,33 +79,3 @@ def find_servers() -> List[Dict[str, Any]]:
         }
         found[pid] = (int(stat[stat.rindex(")") + 2 :].split()[1]), row)
     return [row for parent, row in found.values() if parent not in found]
-
-
-def setting(text: str, key: str) -> Optional[str]:
-    """The last value of KEY= in an ini text, comments left out."""
-    value = None
-    for line in text.splitlines():
-        name, sep, rest = line.strip().partition("=")
-        if sep and name.strip() == key:
-            value = rest.strip()
-    return value
-
-
-def remove_ipc(rights: Rights) -> Dict[str, bool]:
-    """{"remove_ipc": bool}: whether logind deletes this user's /dev/shm files with his last session.
-
-    root and system users are exempt; absent where logind is not.
-    """
-    if "systemd" not in rights.can or not glob.glob("/run/systemd/seats") + glob.glob("/run/systemd/users"):
-        return {}
-    value = None
-    for base in reversed(LOGIND):
-        for path in [base, *sorted(glob.glob(base + ".d/*.conf"))]:
-            value = setting(read_text(path) or "", "RemoveIPC") or value
-    on = (value or "yes").lower() in ("yes", "true", "1", "on")  # systemd's own default
-    return {"remove_ipc": on and rights.uid >= 1000 and not lingers(rights.user)}
-
-
-def linger(rights: Rights) -> Dict[str, bool]:
-    """{"linger": bool} for this login."""
-    return {"linger": lingers(rights.user)} if "systemd" in rights.can else {}

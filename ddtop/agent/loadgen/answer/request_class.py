@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .account import Account
 from .choice import GOOD_FINISH
-from .stream import Account
 
 FAILED = (
     "empty",

@@ -1,0 +1,234 @@
+"""Measuring one cell: flush, warm-up, counters, the timed window, counters; its result is one JSON object."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from typing import Any, Callable, Dict
+from urllib.parse import urlsplit
+
+from .context_text import corpus, fit_context, random_words
+from .engine_calls import METRICS_PATH, AskError, ask, count_tokens, flush_cache, read_counters
+from .machine import pressure
+from .machine.gpu import GpuSampler
+from .records import token_bins
+from .request_builder import RequestBuilder
+from .spec import SCHEMA, LoadSpec, SpecError, load_spec
+from .warm_up import small_spec, warm_up
+from .window.shards import process_count, run_shards
+
+Tell = Callable[[Dict[str, Any]], None]
+
+
+def run_cell(data: dict[str, Any], report: Tell | None = None) -> dict[str, Any]:
+    """Measure one cell: flush, warm up, counters, the window, counters. Returns its result (see docs/measuring.md);
+    what went wrong outside the requests is in "error"."""
+    tell: Tell = report or (lambda _: None)
+    result: dict[str, Any] = {
+        "schema": SCHEMA,
+        "cell": str(data.get("id", "cell")),
+        "started_at_s": time.time(),
+    }
+    try:
+        spec = load_spec(data)
+        result["spec"] = public_spec(data)
+        _measure(spec, result, tell)
+    except SpecError as error:
+        result["error"] = "the load spec is wrong: %s" % error
+        result["error_kind"] = "spec"
+    except OSError as error:
+        result["error"] = "%s: %s" % (data.get("url", "?"), error)
+        result["error_kind"] = "host"
+    result["ended_at_s"] = time.time()
+    return result
+
+
+def public_spec(data: dict[str, Any]) -> dict[str, Any]:
+    """The spec as it may be written down: prompts by hash and number, header values left out."""
+    out = {key: value for key, value in data.items() if key not in ("prompts", "headers")}
+    prompts = data.get("prompts") or []
+    out["prompts_n"] = len(prompts)
+    out["prompts_sha256"] = hashlib.sha256(json.dumps(prompts, sort_keys=True).encode()).hexdigest()
+    if data.get("headers"):
+        out["header_names"] = sorted(data["headers"])
+    return out
+
+
+def base_url(spec: LoadSpec) -> str:
+    """Where the engine's own endpoints are: the URL without a trailing /v1."""
+    parts = urlsplit(spec.url)
+    path = parts.path.rstrip("/")
+    if path.endswith("/v1"):
+        path = path[:-3]
+    return "%s://%s%s" % (parts.scheme, parts.netloc, path)
+
+
+def _measure(spec: LoadSpec, result: dict[str, Any], tell: Tell) -> None:
+    key = os.environ.get(spec.api_key_env, "") if spec.api_key_env else ""
+    if spec.api_key_env and not key:
+        raise SpecError("api_key_env: the environment has no %s here" % spec.api_key_env)
+    headers = dict(spec.headers)
+    if key:
+        headers["Authorization"] = "Bearer %s" % key
+    base = base_url(spec)
+    if not spec.model and spec.kind != "generate":
+        spec.model = find_model(base, headers, spec.tls_verify)
+    result["model"] = spec.model
+    text = ""
+    if spec.context:
+        tell({"phase": "context"})
+        text, result["context"] = _context(spec, base, headers, key)
+    builder = RequestBuilder(spec, text, key)
+    raise_file_limit()
+    if spec.warmup:
+        tell({"phase": "warming up"})
+        result["warmup"], builder = warm_up(spec, builder, text, key)
+    result["usage_asked"] = builder.usage
+    if spec.flush_cache:
+        result["flush"] = flush_cache(spec.engine, base, headers, spec.tls_verify)
+    path = METRICS_PATH.get(spec.engine, "") if spec.metrics_url == "auto" else spec.metrics_url
+    counters: dict[str, Any] = {}
+    if path:
+        counters["before"] = read_counters(base, path, headers, spec.tls_verify)
+    _window(spec, builder, result, tell, (base, path, headers), counters)
+    if counters:
+        result["counters"] = counters
+    if spec.again and spec.keep_texts and not result["window"]["stopped"] and not result.get("error"):
+        tell({"phase": "asking again"})
+        result["texts_again"] = _ask_again(spec, text, key, builder.usage, result["window"]["wall_s"])
+
+
+def _ask_again(spec: LoadSpec, text: str, key: str, usage: str, wall_s: float) -> dict[str, Any]:
+    """The answers to the window's first requests, asked once more, all at once: another batch than before. It may
+    take as long as the window (of which one request is a part); what is not whole by then is left out."""
+    count = min(spec.again, spec.requests)
+    small = small_spec(
+        spec,
+        requests=count,
+        concurrency=count,
+        usage=usage,
+        time_limit_s=min(spec.time_limit_s, max(30.0, wall_s)),
+    )
+    small.keep_texts = True
+    out = run_shards(small, RequestBuilder(small, text, key, usage), list(range(count)))
+    whole = {str(one["i"]) for one in out["requests"] if one["class"] == "ok"}
+    return {index: texts for index, texts in out["texts"].items() if index in whole}
+
+
+def _window(
+    spec: LoadSpec,
+    builder: RequestBuilder,
+    result: dict[str, Any],
+    tell: Tell,
+    engine: tuple[str, str, dict[str, str]],
+    counters: dict[str, Any],
+) -> None:
+    sampler = GpuSampler(spec.gpus, spec.gpu_ms)
+    pids = pressure.descendants(spec.server_pids)
+    marks: dict[str, Any] = {}
+
+    def at_start() -> None:
+        marks["energy0"], marks["energy0_ns"] = sampler.energy_mj(), time.monotonic_ns()
+        marks["before"] = pressure.snapshot(pids)
+
+    def at_end() -> None:
+        marks["energy1"], marks["energy1_ns"] = sampler.energy_mj(), time.monotonic_ns()
+        marks["after"] = pressure.snapshot(pids)
+        if engine[1]:
+            counters["after"] = read_counters(engine[0], engine[1], engine[2], spec.tls_verify)
+
+    processes = process_count(spec, os.cpu_count() or 1)
+    sampler.start()
+    try:
+        tell({"phase": "running"})
+        out = run_shards(
+            spec,
+            builder,
+            list(range(spec.requests)),
+            processes=processes,
+            on_progress=lambda one: tell(dict(one)),
+            on_start=at_start,
+            on_end=at_end,
+            extra={sampler.fd: sampler.readable} if sampler.fd >= 0 else {},
+        )
+    finally:
+        sampler.stop()
+    zero = out["zero_ns"]
+    wall_s = (out["end_ns"] - zero) / 1e9
+    result["window"] = {"zero_mono_ns": zero, "wall_s": wall_s, "stopped": out["stopped"]}
+    result["requests"] = out["requests"]
+    result["bins"] = token_bins(out["requests"])
+    if spec.keep_texts:
+        result["texts"] = out["texts"]
+    result["clients"] = out["clients"]
+    result["network_included"] = not spec.loopback
+    if out["error"]:
+        result["error"], result["error_kind"] = out["error"], "generator"
+    if "before" in marks and "after" in marks:
+        result["pressure"] = pressure.difference(marks["before"], marks["after"], wall_s)
+    gpu: dict[str, Any] = {"gpus": sampler.static}
+    if sampler.error:
+        gpu["error"] = sampler.error
+    if marks.get("energy0") and marks.get("energy1"):
+        gpu["energy"] = {
+            "mj": {name: marks["energy1"][name] - start for name, start in marks["energy0"].items()},
+            "span_s": (marks["energy1_ns"] - marks["energy0_ns"]) / 1e9,
+        }
+    result["gpu"] = gpu
+    result["gpu_samples"] = [{**sample, "t": sample["t"] - zero} for sample in sampler.samples]
+
+
+def find_model(base: str, headers: dict[str, str], verify: bool) -> str:
+    """The name of the first model that /v1/models lists; "" where there is none (many servers need none)."""
+    try:
+        status, body = ask(base + "/v1/models", headers=headers, verify=verify)
+        answer = json.loads(body.decode("utf-8", "replace"))
+        if status == 200 and answer["data"]:
+            return str(answer["data"][0]["id"])
+    except (AskError, ValueError, LookupError, TypeError):
+        pass
+    return ""
+
+
+def _context(spec: LoadSpec, base: str, headers: dict[str, str], key: str) -> tuple[str, dict[str, Any]]:
+    def by_tokenize(text: str) -> int | None:
+        return count_tokens(base, spec.engine, spec.model, text, headers, spec.tls_verify)
+
+    source = random_words(corpus(), spec.seed) if spec.context_kind == "random" else corpus()
+    if by_tokenize("a few words") is not None:
+        text, about = fit_context(spec.context, by_tokenize, source)
+        about["by"] = "tokenize"
+        return text, about
+    alone = _prompt_tokens(spec, "", key)
+
+    def by_usage(text: str) -> int | None:
+        whole = _prompt_tokens(spec, text, key)
+        return None if whole is None or alone is None else whole - alone
+
+    text, about = fit_context(spec.context, by_usage, source)
+    about["by"] = "usage" if "tokens" in about else "guess"
+    return text, about
+
+
+def _prompt_tokens(spec: LoadSpec, text: str, key: str) -> int | None:
+    small = small_spec(spec, requests=1, concurrency=1, output_tokens=1, exact_tokens=False)
+    out = run_shards(small, RequestBuilder(small, text, key), [0])
+    for record in out["requests"]:
+        if "prompt_tokens" in record:
+            return int(record["prompt_tokens"])
+    return None
+
+
+def raise_file_limit() -> None:
+    """One file descriptor for each stream: take what the hard limit allows."""
+    try:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        want = 65536 if hard == resource.RLIM_INFINITY else hard
+        if soft < want:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (want, hard))
+    except (ImportError, OSError, ValueError):
+        pass
