@@ -111,10 +111,10 @@ ADDING = """## Adding a signature
 
 1. Take the real line (with its source) and find the words that no healthy log has.
 2. Add a row to `ddtop/sources/log/signatures.toml`: `id`, `engine`, `phase`, `kind`, `role` (`cause`, or `pointer` when it only
-   says that something else failed), `anchors` (plain words, one of which is in the line), `regex`, `cause`, `advice`,
-   `sample` (that real line), `source`.
+   says that something else failed), `anchors` (literal texts, one of which is in the line), `regex`, `cause` (what the
+   line says), `sample` (that real line), `source`; `advice` only where it is more exact than that of its cause.
 3. Put the id into the `signatures` of a cause in `ddtop/services/causes.toml` (`id@phase` when it means that only in one
-   phase), or add a `[[cause]]` with verdict, severity, kind, retryable, means and advice.
+   phase), or add a `[[cause]]` with verdict, severity, kind, retryable, remedy, means and advice.
 4. Copy the input into `tests/cases/X99-short-name/` as `input.log`, with `expect.toml` (what you would have answered) and
    `source.txt`.
 5. `pytest tests/sources tests/test_cases.py`: every row is tried on its sample, and must be silent on all healthy logs.

@@ -33,6 +33,7 @@ class Signature:
     regex: re.Pattern[str]
     cause: str
     advice: str
+    """Empty where the cause's own advice (causes.toml) is as exact."""
     sample: str
     source: str
 
@@ -61,7 +62,7 @@ def load_catalogue() -> tuple[Signature, ...]:
             tuple(row["anchors"]),
             re.compile(row["regex"]),
             row["cause"],
-            row["advice"],
+            row.get("advice", ""),
             row["sample"],
             row["source"],
         )
