@@ -122,3 +122,27 @@ def test_limits_and_verdicts_are_those_of_the_code() -> None:
         assert re.search(rf"\| {phase} \| {seconds:.0f} \|", text), (phase, seconds)
     for verdict in set(Verdict.__args__) - {"measuring-failed", "interrupted", "unknown"}:
         assert f"`{verdict}`" in text, verdict
+
+
+SUFFIXES = r"(?:py|toml|md|sh|c|json|svg)"
+MADE = {
+    "tests/cases/B90-flash-attn-turing/",
+    "ddtop/services/podman.py",
+    "tests/services/test_podman.py",
+    "tests/cases/X99-short-name/",
+}
+"""Files that the examples of CONTRIBUTING.md and diagnosis.md make."""
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda p: p.name)
+def test_files_they_name_exist(page: Path) -> None:
+    """Paths in the repository; those of hosts and users begin with `/`, `~`, `$` or `…`."""
+    text = page.read_text()
+    named = set(re.findall(r"`((?:ddtop|tests|docs|benchmarks|plans|themes|assets)/[\w./*-]*)`", text))
+    named |= set(re.findall(rf"`([a-z_]+/[\w/.-]+\.{SUFFIXES})`", text))
+    missing = [
+        one
+        for one in sorted(named - MADE)
+        if not any(list(root.glob(one.rstrip("/"))) for root in (ROOT, ROOT / "ddtop", ROOT / "tests"))
+    ]
+    assert not missing
