@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from ddtop import __version__
-from ddtop.commands import complete
+from ddtop.commands import completion
 from ddtop.errors import DdtopError, UsageError
 
 app = typer.Typer(
@@ -51,7 +51,7 @@ def connect(
         typer.Argument(
             metavar="HOST",
             help="Host names as in ~/.ssh/config, user@host, or local.",
-            autocompletion=complete.hosts,
+            autocompletion=completion.hosts,
         ),
     ],
     plan: Annotated[
@@ -119,9 +119,9 @@ def report(
     baseline: Annotated[str | None, typer.Option("--baseline", help="Configuration to compare with.")] = None,
 ) -> None:
     """Tables and plots of one or more recordings."""
-    from ddtop.commands import output
+    from ddtop.commands import recordings as room
 
-    typer.echo(output.report(recordings, html=html, md=md, csv=csv, as_json=json_out, baseline=baseline))
+    typer.echo(room.report(recordings, html=html, md=md, csv=csv, as_json=json_out, baseline=baseline))
 
 
 @app.command()
@@ -135,13 +135,13 @@ def runs(
     json_out: JsonFlag = False,
 ) -> None:
     """What is recorded and running here; `runs export RUN FILE` copies one."""
-    from ddtop.commands import output
+    from ddtop.commands import recordings as room
 
     match words or []:
         case []:
-            typer.echo(output.list_runs(as_json=json_out))
+            typer.echo(room.list_runs(as_json=json_out))
         case ["export", run, target]:
-            typer.echo(output.export_run(run, Path(target)))
+            typer.echo(room.export_run(run, Path(target)))
         case other:
             raise UsageError(
                 f"runs: cannot make sense of `{' '.join(other)}`", do="ddtop runs export RUN FILE"
@@ -152,7 +152,9 @@ def runs(
 def stop(
     run: Annotated[
         str,
-        typer.Argument(metavar="RUN", help="Run id, recording, or host.", autocompletion=complete.recordings),
+        typer.Argument(
+            metavar="RUN", help="Run id, recording, or host.", autocompletion=completion.recordings
+        ),
     ],
     leave_running: Annotated[
         bool, typer.Option("--leave-running", help="Leave the server as it is.")
@@ -168,22 +170,22 @@ def stop(
 @plan_app.command("check")
 def plan_check(plan: PlanFile) -> None:
     """Errors with their exact place."""
-    from ddtop.commands import output
+    from ddtop.commands import plan as room
 
-    typer.echo(output.check_plan(plan))
+    typer.echo(room.check_plan(plan))
 
 
 @plan_app.command("show")
 def plan_show(plan: PlanFile) -> None:
     """The cells, the restarts and the estimated time."""
-    from ddtop.commands import output
+    from ddtop.commands import plan as room
 
-    typer.echo(output.show_plan(plan))
+    typer.echo(room.show_plan(plan))
 
 
 @plan_app.command("new")
 def plan_new(
-    host: Annotated[str, typer.Option("--from", help="Host to look at.", autocompletion=complete.hosts)],
+    host: Annotated[str, typer.Option("--from", help="Host to look at.", autocompletion=completion.hosts)],
     ssh_config: Annotated[Path | None, typer.Option("--ssh-config", help="Instead of ~/.ssh/config.")] = None,
 ) -> None:
     """A first plan, from what runs on a host now."""
@@ -218,7 +220,7 @@ def bench(
         typer.Option(
             "--endpoint",
             help="chat, completions or generate.",
-            autocompletion=complete.one_of("chat", "completions", "generate"),
+            autocompletion=completion.one_of("chat", "completions", "generate"),
         ),
     ] = "",
     api_key_env: Annotated[
@@ -231,7 +233,7 @@ def bench(
     json_out: JsonFlag = False,
 ) -> None:
     """One measurement of any endpoint from here: no plan, no host, no tokenizer."""
-    from ddtop.commands import measure
+    from ddtop.commands import bench as room
 
     options: dict[str, Any] = {
         "url": url,
@@ -246,7 +248,7 @@ def bench(
         "api_key_env": api_key_env,
         "time_limit_s": time_limit_s,
     }
-    code = measure.bench(options, prompt=prompt, prompt_file=prompt_file, slo=slo, as_json=json_out)
+    code = room.bench(options, prompt=prompt, prompt_file=prompt_file, slo=slo, as_json=json_out)
     raise typer.Exit(code)
 
 
@@ -260,9 +262,9 @@ def selftest(
     json_out: JsonFlag = False,
 ) -> None:
     """The load generator's own error on this machine, against a server that stamps what it sends."""
-    from ddtop.commands import measure
+    from ddtop.commands import bench as room
 
-    code = measure.selftest(
+    code = room.selftest(
         concurrency=concurrency, chunk_ms=chunk_ms, tokens_per_chunk=tokens_per_chunk, as_json=json_out
     )
     raise typer.Exit(code)
@@ -304,13 +306,13 @@ def export(
     recording: Annotated[Path, typer.Argument(metavar="FILE", help="A recording.")],
     fmt: Annotated[
         str,
-        typer.Option("--format", help="sglang or vllm.", autocompletion=complete.one_of("sglang", "vllm")),
+        typer.Option("--format", help="sglang or vllm.", autocompletion=completion.one_of("sglang", "vllm")),
     ],
 ) -> None:
     """Write the results of a recording as another tool would."""
-    from ddtop.commands import output
+    from ddtop.commands import recordings as room
 
-    typer.echo(output.export_results(recording, fmt))
+    typer.echo(room.export_results(recording, fmt))
 
 
 @app.command()

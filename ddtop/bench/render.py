@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddtop.bench.judge.validity import TABLE
+from ddtop.words import many
 
 LATENCIES = (
     ("TTFT", "ttft_ms"),
@@ -42,10 +43,6 @@ NOBODY = "no connection was made: is the server up, on this port, and is it http
 """Advice where every request was refused: there is no server whose log could be looked into."""
 
 
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" + ("" if count == 1 else "s")
-
-
 def bench_text(result: Mapping[str, Any]) -> str:
     """The report of `ddtop bench`."""
     metrics, client = result["metrics"], result.get("client") or {}
@@ -60,8 +57,8 @@ def bench_text(result: Mapping[str, Any]) -> str:
         lines.append(
             f"  {rule.verdict.lower()}: {rule.meaning} ({result['details'].get(reason, '')}); {advice}"
         )
-    how = f"{result['rate']:g} requests/s" if result.get("rate") else _many(result["concurrency"], "stream")
-    asked, tokens = _many(result["requests"], "request"), _many(result["output_tokens"], "token")
+    how = f"{result['rate']:g} requests/s" if result.get("rate") else many(result["concurrency"], "stream")
+    asked, tokens = many(result["requests"], "request"), many(result["output_tokens"], "token")
     lines.append(f"{how}, {asked}, {tokens} each")
     failures = "".join(f", {n} {name}" for name, n in metrics.get("failures", {}).items())
     cut = metrics.get("requests_unfinished")

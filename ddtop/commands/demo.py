@@ -20,7 +20,7 @@ from ddtop import paths
 from ddtop.agent.host.state_folder import TMPFS, filesystem_of
 from ddtop.commands.terminal import need_terminal
 from ddtop.config import Settings, load_settings
-from ddtop.demo.world import World
+from ddtop.demo.machine import World
 from ddtop.errors import DdtopError, UsageError
 from ddtop.paths import shipped
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import asyncssh
 
-from ddtop.demo.world import World
+from ddtop.demo.machine import World
 
 _SHELL = "/bin/sh"
 END_S = 2.0

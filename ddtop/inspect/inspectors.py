@@ -95,7 +95,7 @@ def _sse(files: Mapping[str, bytes]) -> dict[str, Any]:
     if "times.txt" in files:
         words = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", text_of(files["times.txt"]).partition(":")[2])
         times = [float(word) for word in words]
-    got = dict(_function("ddtop.bench.judge.stream", "diagnose_sse")(files[name], times=times))
+    got = dict(_function("ddtop.bench.judge.response", "diagnose_sse")(files[name], times=times))
     got["evidence"] = got.get("evidence") or last_events(files[name])
     return got
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ddtop.errors import PlanError
-from ddtop.plan.lines import locate
+from ddtop.plan.key_lines import locate
+from ddtop.words import many
 
 Key = str | int
 Path = tuple[Key, ...]
@@ -43,12 +44,12 @@ class InvalidPlanError(PlanError):
 
     def __init__(self, name: str, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        count = f"{len(problems)} errors" if len(problems) > 1 else "1 error"
         lines = [f"  {problem}" for problem in problems[:SHOWN]]
         if len(problems) > SHOWN:
             lines.append(f"  … and {len(problems) - SHOWN} more")
         super().__init__(
-            "\n".join([f"{name}: {count}", *lines]), do=f"correct it, then: ddtop plan check {name}"
+            "\n".join([f"{name}: {many(len(problems), 'error')}", *lines]),
+            do=f"correct it, then: ddtop plan check {name}",
         )
 
 

@@ -9,6 +9,7 @@ from ddtop.events import CellSpec
 from ddtop.plan.cells import expand
 from ddtop.plan.launch import PlannedCell
 from ddtop.plan.model import Plan
+from ddtop.words import many
 
 
 class Estimate(Protocol):
@@ -26,7 +27,7 @@ def show(plan: Plan, history: Estimate | None = None) -> str:
     starts = list(dict.fromkeys(c.spec.restart_key for c in to_run))
     lines = [
         f"{plan.name}" + (f" on {plan.host}" if plan.host else ""),
-        f"  {_count(len(to_run), 'cell')} to run, {_count(len(starts), 'server start')}"
+        f"  {many(len(to_run), 'cell')} to run, {many(len(starts), 'server start')}"
         + (f", {len(cells) - len(to_run)} skipped" if len(cells) > len(to_run) else ""),
         f"  {plan.service.kind} · {plan.service.engine} · port {plan.service.port}"
         + (f" · model {plan.model.name or plan.model.path}" if plan.model else ""),
@@ -46,8 +47,8 @@ def _group(number: int, group: Sequence[PlannedCell]) -> list[str]:
     how = launch.configure or launch.argv
     reasons = {c.spec.skip_reason for c in group}
     if reasons == {first.spec.skip_reason} and first.spec.skip_reason is not None:
-        return [f"{head} · skipped: {first.spec.skip_reason} ({_count(len(group), 'cell')})"]
-    out = [f"{head} · {_count(len(group), 'cell')}"]
+        return [f"{head} · skipped: {first.spec.skip_reason} ({many(len(group), 'cell')})"]
+    out = [f"{head} · {many(len(group), 'cell')}"]
     if how:
         out.append(f"     {_shorten(' '.join(how), 200)}")
     for cell in group:
@@ -94,10 +95,6 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _shorten(text: str, length: int) -> str:

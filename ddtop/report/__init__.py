@@ -5,9 +5,10 @@ report_json(recordings); report_csv(recordings); report_markdown(recordings); re
 render_table(recordings[0].state)
 """
 
-from ddtop.report.data import SCHEMA, Recording, load, report_json
 from ddtop.report.html import report_html
+from ddtop.report.json_form import SCHEMA, report_json
 from ddtop.report.markdown import report_markdown
+from ddtop.report.recording import Recording, load
 from ddtop.report.rows import report_csv
 from ddtop.report.text import render_table
 

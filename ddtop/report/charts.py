@@ -1,191 +1,133 @@
-"""Charts as inline SVG: bars, lines and points, with text for every value, readable without colour.
-
-Pure: numbers in, SVG text out. Colours are Okabe and Ito's, told apart by the colour-blind; each series has a
-marker of its own too. Text takes the page's colour (`currentColor`), so light and dark pages both work.
-"""
+"""Which charts a recording deserves: throughput, acceptance, scaling, energy, starts. Only those with data."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from markupsafe import escape
-
-from ddtop.report.text import number
-
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2a000")
-MARKERS = ("circle", "square", "triangle", "diamond")
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 640, 64, 16, 14, 40
-TINY = 1e-300
-"""A span below it has no scale: the quotient would be infinite."""
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.select import Matrix, matrix, metric_value, tps
+from ddtop.report.svg import Bar, Series, bars, lines, scatter
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """One line, or one group of points: (x, y) in data units."""
+class Chart:
+    """One chart: its title, a line that says how to read it, and its SVG."""
 
-    name: str
-    points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One bar, and what stands beside it."""
-
-    name: str
-    value: float
-    note: str = ""
-    low: float | None = None
-    high: float | None = None
-    emphasis: bool = False
+    title: str
+    note: str
+    svg: str
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers from at or below `low` to at or above `high`.
+def charts(state: State, baseline: str | None = None) -> list[Chart]:
+    """The charts of one recording, TP by TP, in the order in which one asks."""
+    out: list[Chart] = []
+    for tp in tps(state):
+        speed = matrix(state, tp, "output_tok_s", baseline)
+        column = _best_column(speed)
+        if column is None:
+            continue
+        name = speed.columns[column].label(speed.columns)
+        out.append(_bars(speed, column, f"Throughput · tp{tp} · {name}", "tok/s"))
+        accept = matrix(state, tp, "acceptance_length", baseline)
+        title = f"Acceptance length · tp{tp} · {name}"
+        out.append(_bars(accept, column, title, "tokens a step"))
+        out.append(_by_concurrency(speed, column, tp))
+        out.append(_by_context(speed, column, tp))
+        out.append(_energy(state, tp))
+    out.append(_starts(state))
+    return [chart for chart in out if chart.svg]
 
-    >>> ticks(0, 183)
-    [0.0, 50.0, 100.0, 150.0, 200.0]
-    """
-    span = high - low
-    size = max(abs(low), abs(high))
-    if not math.isfinite(span) or span <= max(TINY, 1e-12 * size):  # no room for a round number between them
-        return [low, low + max(1.0, abs(low))]
-    rough = span / count
-    unit = 10.0 ** math.floor(math.log10(rough))
-    step = next((unit * m for m in (1, 2, 2.5, 5, 10) if unit * m >= rough), unit * 10)
-    first = math.floor(low / step)
-    last = math.ceil(high / step)
-    digits = max(10, 2 - math.floor(math.log10(step)))
-    return [round(step * i, digits) for i in range(first, last + 1)]
+
+def _best_column(view: Matrix) -> int | None:
+    """The column with the most results: the first of them."""
+    filled = [0] * len(view.columns)
+    for row in view.rows:
+        for index, cell in enumerate(row.cells):
+            filled[index] += cell is not None and cell.value is not None
+    return filled.index(max(filled)) if any(filled) else None
 
 
-def bars(title: str, unit: str, items: Sequence[Bar]) -> str:
-    """Horizontal bars from zero, one a line, with their values; spreads as whiskers. Empty for no items."""
-    shown = [_finite(b) for b in items if math.isfinite(b.value)]
-    if not shown:
+def _bars(view: Matrix, column: int, title: str, unit: str) -> Chart:
+    items: list[Bar] = []
+    for row in view.rows:
+        cell = row.cells[column]
+        if cell is None or cell.value is None or cell.state == "broken":
+            continue
+        note = f"{cell.speedup:.2f}×" if cell.speedup is not None and not row.baseline else ""
+        if cell.validity not in (None, "VALID"):
+            note = f"{note} {cell.validity}".strip()
+        items.append(Bar(row.config, cell.value, note, cell.low, cell.high, emphasis=row.baseline))
+    note = f"against {view.baseline}" if view.baseline else ""
+    return Chart(title, note, bars(title, unit, items))
+
+
+def _by_concurrency(view: Matrix, column: int, tp: int) -> Chart:
+    base = view.columns[column]
+    same = [
+        (i, c.concurrency)
+        for i, c in enumerate(view.columns)
+        if (c.workload, c.output_tokens, c.context) == (base.workload, base.output_tokens, base.context)
+    ]
+    title = f"Throughput by concurrency · tp{tp} · {base.workload}@{base.output_tokens}"
+    return Chart(title, "all streams together", _series(view, same, title, "streams"))
+
+
+def _by_context(view: Matrix, column: int, tp: int) -> Chart:
+    base = view.columns[column]
+    same = [
+        (i, c.context)
+        for i, c in enumerate(view.columns)
+        if (c.workload, c.output_tokens, c.concurrency)
+        == (base.workload, base.output_tokens, base.concurrency)
+    ]
+    title = f"Throughput by context · tp{tp} · {base.workload}@{base.output_tokens}"
+    return Chart(title, "tokens before the prompt", _series(view, same, title, "tokens"))
+
+
+def _series(view: Matrix, same: list[tuple[int, int]], title: str, x_unit: str) -> str:
+    if len(same) < 2:
         return ""
-    texts = [f"{number(b.value)} {unit}" + (f" · {b.note}" if b.note else "") for b in shown]
-    # Widths of text are guessed at 7 units a character: there is no font to ask.
-    name_width = min(220, 12 + 7 * max(len(b.name) for b in shown))
-    text_width = min(300, 14 + 7 * max(len(t) for t in texts))
-    top = max(max(b.value, b.high or 0.0) for b in shown)
-    scale = (WIDTH - name_width - text_width) / top if top > TINY else 0.0
-    height = TOP + 24 * len(shown) + 8
-    parts = [_open(title, height)]
-    for index, bar in enumerate(shown):
-        y = TOP + 24 * index
-        width = max(0.0, bar.value * scale)
-        colour = COLOURS[1] if bar.emphasis else COLOURS[0]
-        text = texts[index]
-        end = width
-        parts.append(_text(name_width - 8, y + 13, bar.name, anchor="end"))
-        parts.append(
-            f'<rect x="{name_width}" y="{y}" width="{width:.1f}" height="17" fill="{colour}" rx="2"/>'
+    series: list[Series] = []
+    for row in view.rows:
+        points: list[tuple[float, float]] = []
+        for index, x in same:
+            cell = row.cells[index]
+            if cell is not None and cell.value is not None:
+                points.append((float(x), cell.value))
+        series.append(Series(row.config, tuple(points)))
+    return lines(title, x_unit, "tok/s", series, log_x=True)
+
+
+def _energy(state: State, tp: int) -> Chart:
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for cell in state.plan_cells:
+        speed = metric_value(cell.metrics, "output_tok_s")
+        energy = metric_value(cell.metrics, "j_per_token")
+        if cell.spec.tp == tp and speed is not None and energy is not None and cell.state != "broken":
+            groups.setdefault(cell.spec.config, []).append((energy, speed))
+    title = f"Throughput by energy · tp{tp}"
+    series = [Series(name, tuple(points)) for name, points in groups.items()]
+    return Chart(title, "left and up is better", scatter(title, "J/token", "tok/s", series))
+
+
+def _starts(state: State) -> Chart:
+    items: list[Bar] = []
+    for restart in state.restarts:
+        seconds = restart.ready_s if restart.ready_s is not None else restart.seconds
+        if seconds is None:
+            continue
+        word = (
+            ""
+            if restart.outcome == "ready"
+            else f"{restart.verdict or restart.outcome}: {restart.cause or ''}"
         )
-        if bar.low is not None and bar.high is not None and bar.high > bar.low:
-            a, b = name_width + bar.low * scale, name_width + bar.high * scale
-            end = bar.high * scale
-            parts.append(
-                f'<path d="M{a:.1f} {y + 8.5}H{b:.1f}M{a:.1f} {y + 4}v9M{b:.1f} {y + 4}v9" class="w"/>'
+        items.append(
+            Bar(
+                f"{restart.config} tp{restart.tp}",
+                seconds,
+                word.strip(": "),
+                emphasis=restart.outcome != "ready",
             )
-        parts.append(_text(name_width + end + 6, y + 13, text))
-    return "".join([*parts, "</svg>"])
-
-
-def _finite(bar: Bar) -> Bar:
-    """`bar` without a spread that cannot be drawn."""
-    if bar.low is None or bar.high is None or math.isfinite(bar.low + bar.high):
-        return bar
-    return replace(bar, low=None, high=None)
-
-
-def lines(title: str, x_unit: str, y_unit: str, series: Sequence[Series], *, log_x: bool = False) -> str:
-    """Lines with a marker at each value. `log_x`: the x axis counts doublings. Empty for no points."""
-    return _plot(title, x_unit, y_unit, series, log_x=log_x, joined=True)
-
-
-def scatter(title: str, x_unit: str, y_unit: str, series: Sequence[Series]) -> str:
-    """Points, each series with a colour and marker of its own. Empty for no points."""
-    return _plot(title, x_unit, y_unit, series, log_x=False, joined=False)
-
-
-def _plot(
-    title: str, x_unit: str, y_unit: str, series: Sequence[Series], *, log_x: bool, joined: bool
-) -> str:
-    shown = [Series(s.name, tuple(p for p in s.points if all(math.isfinite(v) for v in p))) for s in series]
-    shown = [s for s in shown if s.points]
-    if not shown:
-        return ""
-    xs = [x for s in shown for x, _y in s.points]
-    ys = [y for s in shown for _x, y in s.points]
-    log_x = log_x and min(xs) > 0
-    legend_rows = math.ceil(len(shown) / 3)
-    plot_height = 240
-    height = TOP + plot_height + BOTTOM + 18 * legend_rows
-    y_ticks = ticks(min(0.0, *ys), max(ys) or 1.0)
-    x_ticks = sorted(set(xs)) if log_x or len(set(xs)) <= 8 else ticks(min(xs), max(xs))
-    x_of = _Axis(x_ticks[0], x_ticks[-1], LEFT + 12, WIDTH - RIGHT - 12, log=log_x)
-    y_of = _Axis(y_ticks[0], y_ticks[-1], TOP + plot_height, TOP, log=False)
-    parts = [_open(title, height)]
-    for tick in y_ticks:
-        y = y_of(tick)
-        parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" class="g"/>')
-        parts.append(_text(LEFT - 6, y + 4, number(tick), anchor="end"))
-    parts.extend(_text(x_of(t), TOP + plot_height + 16, number(t), anchor="middle") for t in x_ticks)
-    parts.append(_text((LEFT + WIDTH) / 2, TOP + plot_height + 33, x_unit, anchor="middle"))
-    parts.append(_text(LEFT, TOP - 3, y_unit))
-    for index, one in enumerate(shown):
-        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
-        places = [(x_of(x), y_of(y), x, y) for x, y in sorted(one.points)]
-        if joined and len(places) > 1:
-            way = "L".join(f"{px:.1f} {py:.1f}" for px, py, _x, _y in places)
-            parts.append(f'<path d="M{way}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        for px, py, x, y in places:
-            label = f"{one.name}: {number(x)} {x_unit}, {number(y)} {y_unit}"
-            parts.append(_mark(marker, px, py, colour, label))
-        lx, ly = LEFT + (index % 3) * 190, TOP + plot_height + BOTTOM + 12 + 18 * (index // 3)
-        parts.append(_mark(marker, lx, ly - 4, colour, one.name))
-        parts.append(_text(lx + 10, ly, one.name))
-    return "".join([*parts, "</svg>"])
-
-
-class _Axis:
-    """Data units → pixels."""
-
-    def __init__(self, low: float, high: float, start: float, end: float, *, log: bool) -> None:
-        self._log = log
-        self._low = math.log2(low) if log else low
-        top = math.log2(high) if log else high
-        self._start = start
-        self._scale = (end - start) / (top - self._low) if top - self._low > TINY else 0.0
-
-    def __call__(self, value: float) -> float:
-        here = math.log2(value) if self._log else value
-        return self._start + (here - self._low) * self._scale
-
-
-def _mark(kind: str, x: float, y: float, colour: str, label: str) -> str:
-    title = f"<title>{_shown(label)}</title>"
-    if kind == "circle":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}">{title}</circle>'
-    if kind == "square":
-        return f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" fill="{colour}">{title}</rect>'
-    way = "m-5 4h10l-5-9z" if kind == "triangle" else "m0-5.5l5.5 5.5l-5.5 5.5l-5.5-5.5z"
-    return f'<path d="M{x:.1f} {y:.1f}{way}" fill="{colour}">{title}</path>'
-
-
-def _open(title: str, height: float) -> str:
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{_shown(title)}" '
-        'xmlns="http://www.w3.org/2000/svg" font-size="12" fill="currentColor">'
-    )
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{_shown(text)}</text>'
-
-
-def _shown(text: str) -> str:
-    """`text` escaped, without the control characters that no XML may hold."""
-    return str(escape("".join(c if c >= " " and c not in "\ufffe\uffff" else " " for c in text)))
+        )
+    title = "Server starts"
+    return Chart(title, "from the call to ready, or to the verdict", bars(title, "s", items))

@@ -9,11 +9,11 @@ import jinja2
 from markupsafe import Markup
 
 from ddtop.journal.read.select import matrix, tps
-from ddtop.report.compare import compared_table
-from ddtop.report.data import Recording, iso
+from ddtop.report.charts import charts
 from ddtop.report.markdown import facts
-from ddtop.report.pictures import pictures
+from ddtop.report.recording import Recording, iso
 from ddtop.report.rows import has_metric
+from ddtop.report.side_by_side import compared_table
 from ddtop.report.text import legend, table
 
 METRICS = (
@@ -59,8 +59,8 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
         "file": recording.name,
         "facts": facts(recording),
         "tables": tables,
-        # Our own SVG, every text in it escaped by charts.py.
-        "pictures": [(p.title, p.note, Markup(p.svg)) for p in pictures(state, baseline)],
+        # Our own SVG, every text in it escaped by svg.py.
+        "pictures": [(p.title, p.note, Markup(p.svg)) for p in charts(state, baseline)],
         "restarts": [
             {
                 "what": f"{r.config} tp{r.tp}",

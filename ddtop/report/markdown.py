@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddtop.journal.read.select import counts, matrix, tps
-from ddtop.report.compare import compared_table
-from ddtop.report.data import Recording, engines, iso
+from ddtop.report.recording import Recording, engines, iso
+from ddtop.report.side_by_side import compared_table
 from ddtop.report.text import legend, table
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import MatrixCell, matrix, metric_value, tps
-from ddtop.report.data import Recording, iso
+from ddtop.report.recording import Recording, iso
 
 KEYS = (
     "recording",

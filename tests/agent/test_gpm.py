@@ -16,7 +16,7 @@ from ddtop.agent.rights import Rights
 from ddtop.errors import AgentError
 from tests.agent.helpers import agent
 
-SMI = Path(__file__).parents[2] / "ddtop" / "demo" / "smi.py"
+SMI = Path(__file__).parents[2] / "ddtop" / "demo" / "nvidia_smi.py"
 
 
 def tool(folder: Path, script: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.bench.judge.stream import diagnose_sse
+from ddtop.bench.judge.response import diagnose_sse
 from ddtop.inspect.inputs import join_reads
 
 CASES = Path(__file__).parent.parent / "cases"

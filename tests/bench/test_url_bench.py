@@ -12,16 +12,13 @@ import pytest
 
 from ddtop.bench.figures.metrics import Slo
 from ddtop.bench.ramp import Step, knee, next_concurrency
+from ddtop.bench.render import bench_text, selftest_text
+from ddtop.bench.selftest import SelftestOptions, run_selftest, selftest_problems
 from ddtop.bench.url_bench import (
     BenchOptions,
-    SelftestOptions,
     exit_code,
     link_lost,
-    render_bench,
-    render_selftest,
     run_bench,
-    run_selftest,
-    selftest_problems,
     split_url,
 )
 
@@ -65,7 +62,7 @@ def test_bench_of_an_endpoint(stamper: str) -> None:
     assert 20 <= metrics["ttft_ms"]["p50"] < 200 and metrics["tpot_ms"]["p50"] == pytest.approx(5, rel=0.3)
     assert result["client"]["clock"] in ("kernel", "read") and result["schema"] == 1
     json.dumps(result, allow_nan=False)
-    text = render_bench(result)
+    text = bench_text(result)
     assert result["validity"] in text and "TTFT" in text and "24 ok" in text
     assert exit_code(result) == (0 if result["validity"] == "VALID" else 10)
 
@@ -73,20 +70,20 @@ def test_bench_of_an_endpoint(stamper: str) -> None:
 def test_bench_of_a_liar(lying: str) -> None:
     result = run_bench(BenchOptions(lying + "/b/empty", concurrency=2, output_tokens=64))
     assert result["validity"] == "INVALID" and "no-tokens" in result["reasons"] and exit_code(result) == 10
-    assert "0 tok/s is a verdict" in render_bench(result)
+    assert "0 tok/s is a verdict" in bench_text(result)
     assert "output_tok_s" not in result["metrics"]
 
 
 def test_bench_of_nothing(free_port: int) -> None:
     result = run_bench(BenchOptions(f"127.0.0.1:{free_port}", concurrency=2))
     assert result["validity"] == "INVALID" and result["metrics"]["failures"].keys() == {"refused"}
-    assert "refused" in render_bench(result)
+    assert "refused" in bench_text(result)
 
 
 def test_wrong_options_are_said() -> None:
     result = run_bench(BenchOptions("http://127.0.0.1:1", endpoint="chatt"))
     assert (
-        result["reasons"] == ["wrong-spec"] and "chatt" in result["error"] and "chatt" in render_bench(result)
+        result["reasons"] == ["wrong-spec"] and "chatt" in result["error"] and "chatt" in bench_text(result)
     )
 
 
@@ -123,7 +120,7 @@ def test_ramp_against_a_server(stamper: str) -> None:
         BenchOptions(stamper, concurrency=4, requests=4, output_tokens=20, ramp=True, keep_texts=False)
     )
     assert [step["concurrency"] for step in result["steps"]] == [1, 2, 4] and result["knee"] == 4
-    assert "knee" in render_bench(result)
+    assert "knee" in bench_text(result)
 
 
 @pytest.mark.parametrize("server", ["python", "c"])
@@ -134,7 +131,7 @@ def test_selftest(server: str) -> None:
     assert result["token_mismatches"] == 0 and result["chunk_mismatches"] == 0
     assert result["chunks"] == 16 * 11 and result["load"]["server"].startswith("stamp")
     assert result["itl_error_us"]["p50"] < 5000 and abs(result["ttft_error_ms"]["p50"]) < 50
-    assert ("FIT" in render_selftest(result)) and result["fit"] is (not result["problems"])
+    assert ("FIT" in selftest_text(result)) and result["fit"] is (not result["problems"])
 
 
 def test_an_unfit_generator_is_said() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.demo.world import World
+from ddtop.demo.machine import World
 from ddtop.paths import shipped
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.commands.complete import host_names
+from ddtop.commands.completion import host_names
 
 from .conftest import Cli
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from ddtop import __version__
-from ddtop.commands.output import export_results
+from ddtop.commands.recordings import export_results
 from ddtop.events import CellMeasured
 from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.write.writer import JournalWriter

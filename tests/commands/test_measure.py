@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ddtop.commands.bench import parse_slo
 from ddtop.commands.endpoint import ask_endpoint, read_models
-from ddtop.commands.measure import parse_slo
 from ddtop.errors import UsageError
 
 from .conftest import Cli, DemoHost, free_port

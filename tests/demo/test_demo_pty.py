@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.demo.world import World
+from ddtop.demo.machine import World
 from tests.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]

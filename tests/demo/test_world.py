@@ -12,7 +12,7 @@ import pytest
 
 from ddtop.agent.host.state_folder import filesystem_of
 from ddtop.commands.demo import demo_folder
-from ddtop.demo.world import World
+from ddtop.demo.machine import World
 from ddtop.errors import UsageError
 
 

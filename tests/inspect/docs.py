@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from ddtop.bench.importers.verdict import advice as result_advice
-from ddtop.bench.judge.stream import ADVICE as SSE_ADVICE
+from ddtop.bench.judge.response import ADVICE as SSE_ADVICE
 from ddtop.bench.judge.validity import TABLE
 from ddtop.inspect import inspect_file, render_text
 from ddtop.inspect.vocabulary import as_markdown

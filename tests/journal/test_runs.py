@@ -1,4 +1,4 @@
-"""Lists of recordings, places they may lie, thinning of logs, and what outlives a run."""
+"""Lists of recordings, network file systems they may not lie on, thinning of logs, and what outlives a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from ddtop import events as ev
 from ddtop import paths
 from ddtop.errors import JournalError, RefusedError, UsageError
-from ddtop.journal import places
+from ddtop.journal import network_disks
 from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.history.store import History
 from ddtop.journal.read.reader import JournalReader
@@ -121,20 +121,22 @@ MOUNTS = r"""22 27 0:21 / /proc rw - proc proc rw
     ],
 )
 def test_file_systems_are_told_by_the_deepest_mount(path: str, kind: str, network: bool) -> None:
-    assert places.mount_type(MOUNTS, path) == kind
-    assert (kind in places.NETWORK) is network
+    assert network_disks.mount_type(MOUNTS, path) == kind
+    assert (kind in network_disks.NETWORK) is network
 
 
 def test_file_systems_on_a_mac() -> None:
     text = "/dev/disk3s1 on / (apfs, sealed, local)\n//u@nas/My Share on /Volumes/My Share (smbfs, nodev)\n"
-    assert places.mac_mount_type(text, "/Users/u/a") == "apfs"
-    assert places.mac_mount_type(text, "/Volumes/My Share/a") == "smbfs"
+    assert network_disks.mac_mount_type(text, "/Users/u/a") == "apfs"
+    assert network_disks.mac_mount_type(text, "/Volumes/My Share/a") == "smbfs"
 
 
 def test_a_network_file_system_is_refused_and_a_local_place_offered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "file_system", lambda p: "nfs4" if tmp_path / "nfs" in p.parents else "ext4")
+    monkeypatch.setattr(
+        network_disks, "file_system", lambda p: "nfs4" if tmp_path / "nfs" in p.parents else "ext4"
+    )
     with pytest.raises(JournalError, match=r"network file system \(nfs4\)") as caught:
         JournalWriter.open(tmp_path / "nfs" / "a.ddtop")
     assert f"--record {paths.runs_dir() / 'a.ddtop'}" in str(caught.value)

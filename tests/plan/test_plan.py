@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ddtop.errors import PlanError
 from ddtop.plan import InvalidPlanError, Plan, check_plan, expand, parse_plan, show
-from ddtop.plan.lines import locate
+from ddtop.plan.key_lines import locate
 
 PLANS = Path(__file__).parents[2] / "plans"
 ENV = {"DDTOP_DEMO_DIR": "/tmp/demo"}

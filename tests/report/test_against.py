@@ -9,8 +9,8 @@ import pytest
 from ddtop import events as ev
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
-from ddtop.report.against import against_baseline
-from ddtop.report.data import report_json
+from ddtop.report.baseline import against_baseline
+from ddtop.report.json_form import report_json
 from tests.journal.made import Clock, spec
 
 

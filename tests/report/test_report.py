@@ -25,15 +25,15 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.write.writer import JournalWriter
 from ddtop.report import (
     Recording,
-    charts,
     load,
     render_table,
     report_csv,
     report_html,
     report_json,
     report_markdown,
+    svg,
 )
-from ddtop.report.charts import Bar, Series, bars, lines, scatter, ticks
+from ddtop.report.svg import Bar, Series, bars, lines, scatter, ticks
 from ddtop.report.text import aligned, field
 from tests.journal.made import NEW, Clock, any_event, measured, restart, spec, sweep
 
@@ -281,8 +281,8 @@ def test_html_is_one_whole_file_without_script_or_network() -> None:
     assert HOSTILE in shown and "0.4 s after the fault" in shown and "restart b15" in shown
     assert "Side by side" in shown and "Acceptance length" in shown and "SIMULATED" not in shown
     assert page.tags["svg"] >= 6
-    for svg in re.findall(r"<svg.*?</svg>", text, re.S):
-        assert ET.fromstring(svg).tag.endswith("svg")
+    for drawing in re.findall(r"<svg.*?</svg>", text, re.S):
+        assert ET.fromstring(drawing).tag.endswith("svg")
 
 
 def test_a_simulated_run_says_so_everywhere() -> None:
@@ -322,9 +322,9 @@ def test_charts_of_any_numbers_are_well_formed(items: list[tuple[str, float, flo
         lines("t", "x", "y", [Series(n, ((v, w), (w, v))) for n, v, w in items], log_x=True),
         scatter("t", "x", "y", [Series(n, ((v, w),)) for n, v, w in items]),
     ]
-    for svg in drawn:
-        if svg:
-            ET.fromstring(svg)
+    for drawing in drawn:
+        if drawing:
+            ET.fromstring(drawing)
             assert "nan" not in re.sub(r"<t(ext|itle).*?</t(ext|itle)>", "", svg)
 
 
@@ -337,9 +337,9 @@ def test_bars_of_the_smallest_numbers() -> None:
 
 
 def test_ticks_are_round_and_hold_all_values() -> None:
-    assert doctest.testmod(charts).failed == 0
+    assert doctest.testmod(svg).failed == 0
     for low, high in ((0.0, 0.003), (3.0, 3.0), (0.0, 182.9), (-5.0, 7.0), (0.0, 1e9)):
-        found = charts.ticks(low, high)
+        found = svg.ticks(low, high)
         assert found[0] <= low and found[-1] >= high and 2 <= len(found) <= 12
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ddtop.commands.demo import free_port
-from ddtop.demo.world import World
+from ddtop.demo.machine import World
 from ddtop.errors import DdtopError, JournalError
 from ddtop.events import Attend, Command, CommandSeen, Event
 from ddtop.journal.commands import append_command

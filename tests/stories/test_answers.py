@@ -11,7 +11,7 @@ from ddtop.events import CellOutputs
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.report.data import report_json
+from ddtop.report.json_form import report_json
 from ddtop.sweep.cell.accuracy_guard import outputs_of
 from tests.stories.harness import Runner, alerts, plan_text, states_of
 

@@ -17,7 +17,7 @@ from ddtop.events import AlertRaised, CellMeasured, Event
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.report.data import report_json
+from ddtop.report.json_form import report_json
 from tests.bed.config import REPO
 from tests.stories.harness import Runner, alerts, left_behind, noted, states_of, took
 from tests.stories.test_plans import derived

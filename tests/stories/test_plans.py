@@ -19,7 +19,7 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.plan import parse_plan
 from ddtop.plan.cells import expand
-from ddtop.report.data import report_json
+from ddtop.report.json_form import report_json
 from tests.bed import trouble
 from tests.bed.config import REPO
 from tests.stories.harness import Runner, noted, states_of, took

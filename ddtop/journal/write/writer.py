@@ -20,7 +20,7 @@ from ddtop.errors import DdtopError, JournalError
 from ddtop.events import DURABLE, AnyCommand, CommandSeen, Event, decode_command
 from ddtop.journal.database import check_is_recording, check_path, connect, fail, leave_wal, quick_check
 from ddtop.journal.locks import Lock, host_lock, recording_lock
-from ddtop.journal.places import refuse_network
+from ddtop.journal.network_disks import refuse_network
 from ddtop.journal.tables import RECORDING, Rows, last_seq
 from ddtop.journal.write.thin import LOG_BYTES_SQL, thin
 

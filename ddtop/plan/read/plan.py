@@ -18,7 +18,7 @@ from ddtop.plan.problems import InvalidPlanError, Problem, Problems, shown
 from ddtop.plan.read.bench import check_bench_argv, read_bench
 from ddtop.plan.read.configs import NAME, read_configs, read_service
 from ddtop.plan.read.fields import Fields
-from ddtop.plan.read.load import read_matrix, read_sampling, read_workloads
+from ddtop.plan.read.workload import read_matrix, read_sampling, read_workloads
 
 MAX_BYTES = 8 * 1024 * 1024
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ddtop.events import CellSpec
 from ddtop.journal.read.select import DEFAULT_METRIC, metric_value, short_count
-from ddtop.report.data import Recording
+from ddtop.report.recording import Recording
 from ddtop.report.text import number
 
 Shape = tuple[str, int, str, int, int, int]

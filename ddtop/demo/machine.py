@@ -86,7 +86,9 @@ class World:
             folder.mkdir(parents=True, exist_ok=True)
         (self.root / "ssh").chmod(0o700)
         self._script("python3", f'exec "{sys.executable}" "$@"')
-        self._script("nvidia-smi", f'exec "{sys.executable}" -S "{Path(__file__).with_name("smi.py")}" "$@"')
+        self._script(
+            "nvidia-smi", f'exec "{sys.executable}" -S "{Path(__file__).with_name("nvidia_smi.py")}" "$@"'
+        )
         for tool in _BORROWED:
             found = shutil.which(tool, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin")
             if found and not (self.bin / tool).exists():

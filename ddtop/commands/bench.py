@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,8 @@ def bench(
     options: dict[str, Any], *, prompt: str | None, prompt_file: Path | None, slo: str | None, as_json: bool
 ) -> int:
     """Measures `options["url"]` and prints the result. 0 VALID, 10 SUSPECT or INVALID."""
-    from ddtop.bench.url_bench import BenchOptions, exit_code, render_bench, run_bench, split_url
+    from ddtop.bench.render import bench_text
+    from ddtop.bench.url_bench import BenchOptions, exit_code, run_bench, split_url
     from ddtop.commands.endpoint import ask_endpoint, check_url
 
     if prompt is not None and prompt_file is not None:
@@ -91,50 +93,41 @@ def bench(
     options = {**options, "engine": found.engine}
     with _progress(as_json) as report:
         result = run_bench(BenchOptions(**options, prompts=prompts, slo=limits, progress=report))
-    print(json.dumps(result, indent=1, ensure_ascii=False) if as_json else render_bench(result))
+    print(json.dumps(result, indent=1, ensure_ascii=False) if as_json else bench_text(result))
     return exit_code(result)
 
 
-class _progress:  # noqa: N801  # used as a function
-    """A live line on a terminal's stderr; nothing elsewhere."""
+@contextlib.contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | None]:
+    """A live line on stderr while the block runs; None where stderr is not a terminal, or with `quiet`."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    def __init__(self, quiet: bool) -> None:
-        self.live: Any = None
-        self.quiet = quiet or not sys.stderr.isatty()
-
-    def __enter__(self) -> Callable[[dict[str, Any]], None] | None:
-        if self.quiet:
-            return None
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self.live = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            TextColumn("{task.completed:.0f}/{task.total:.0f} requests · {task.fields[note]}"),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self.live.start()
-        task = self.live.add_task("connecting", total=1, note="")
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} requests · {task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as live:
+        task = live.add_task("connecting", total=1, note="")
 
         def report(seen: dict[str, Any]) -> None:
             total = seen.get("requests") or 1
             note = f"{seen.get('in_flight') or 0} in flight · {seen.get('chunks') or 0} chunks"
             phase = str(seen.get("phase") or "measuring")
-            self.live.update(task, description=phase, completed=seen.get("done") or 0, total=total, note=note)
+            live.update(task, description=phase, completed=seen.get("done") or 0, total=total, note=note)
 
-        return report
-
-    def __exit__(self, *_: object) -> None:
-        if self.live is not None:
-            self.live.stop()
+        yield report
 
 
 def selftest(*, concurrency: int, chunk_ms: float, tokens_per_chunk: int, as_json: bool) -> int:
     """The generator's own error here at that load. 0 fit for it, 10 not."""
-    from ddtop.bench.url_bench import SelftestOptions, render_selftest, run_selftest
+    from ddtop.bench.render import selftest_text
+    from ddtop.bench.selftest import SelftestOptions, run_selftest
 
     if concurrency < 1 or chunk_ms <= 0 or tokens_per_chunk < 1:
         raise UsageError("selftest: the load must be above zero", do="ddtop selftest -c 64 --chunk-ms 20")
@@ -146,5 +139,5 @@ def selftest(*, concurrency: int, chunk_ms: float, tokens_per_chunk: int, as_jso
         raise UsageError(
             f"the stamping server did not start: {error}", do="see that loopback ports are free"
         ) from error
-    print(json.dumps(result, indent=1) if as_json else render_selftest(result))
+    print(json.dumps(result, indent=1) if as_json else selftest_text(result))
     return 0 if result["fit"] else 10

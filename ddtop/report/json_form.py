@@ -7,8 +7,6 @@ is not known is null or absent, never zero.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +14,11 @@ import msgspec
 
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, AttemptView, CellView, RestartView, StepView
-from ddtop.journal.read.reader import read_state
-from ddtop.report.against import against_baseline
+from ddtop.report.baseline import against_baseline
+from ddtop.report.recording import Recording, engines, iso, load
 
 SCHEMA = 1
 """Version of this form. Keys are only added; anything else is a new number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """One recording, read and folded."""
-
-    name: str
-    """As shown where several stand side by side."""
-    state: State
-    path: Path | None = None
-
-
-def load(path: Path) -> Recording:
-    """Read the recording at `path`. Raises JournalError."""
-    return Recording(path.stem, read_state(path), path)
 
 
 def report_json(sources: Iterable[Path | Recording | State]) -> dict[str, Any]:
@@ -64,29 +47,6 @@ def _report(recording: Recording) -> dict[str, Any]:
         "alerts": [_alert(a, start) for a in state.alerts.values()],
         "steps": [_step(s) for s in state.steps.values()],
     }
-
-
-def iso(at_s: float | None) -> str | None:
-    """Wall time as ISO 8601 in UTC, to the millisecond; None stays None, and so does what is no time."""
-    if at_s is None:
-        return None
-    try:
-        return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def engines(state: State) -> tuple[str | None, str | None, str | None]:
-    """(engine, its version, driver) of the run: of the last cell that says so, else of the last start."""
-    measured = [c for c in state.cells.values() if c.engine or c.engine_version]
-    ready = [r for r in state.restarts if r.outcome == "ready"]
-    source: CellView | RestartView | None = measured[-1] if measured else (ready[-1] if ready else None)
-    drivers = [c.driver for c in state.cells.values() if c.driver]
-    return (
-        (source.engine or None) if source is not None else None,
-        source.engine_version if source is not None else None,
-        drivers[-1] if drivers else None,
-    )
 
 
 def _run(recording: Recording) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Commands that read files and print: report, runs, plan, export. They reach no host."""
+"""`report`, `runs`, `export`: what recordings hold, as text. They reach no host."""
 
 from __future__ import annotations
 
@@ -117,33 +117,6 @@ def export_run(run: str, target: Path) -> str:
 
     size = export(resolve_run(run).path, target)
     return f"{target} written ({size / 1e6:.1f} MB)"
-
-
-def check_plan(plan: Path) -> str:
-    """One line if it is in order, its warnings under it. Raises PlanError with every fault at once."""
-    from ddtop.dashboard.draw.text import many
-    from ddtop.plan import check_plan as check
-    from ddtop.plan import expand
-
-    read, warnings = check(plan)
-    cells = expand(read)
-    starts = len({c.spec.restart_key for c in cells})
-    lines = [f"{plan}: in order: {many(len(cells), 'cell')}, {many(starts, 'server start')}"]
-    return "\n".join(lines + [f"  warning: {w}" for w in warnings])
-
-
-def show_plan(plan: Path) -> str:
-    """Cells, starts and, where there is history, the estimated time."""
-    from ddtop.journal.history.store import History
-    from ddtop.plan import check_plan as check
-    from ddtop.plan import show
-
-    read, warnings = check(plan)
-    with History() as history:
-        model = read.model.name or read.model.path if read.model else ""
-        prior = history.prior(host=read.host or "", model=model, engine=read.service.engine)
-        text = show(read, prior)
-    return "\n".join([text.rstrip("\n"), *(f"warning: {w}" for w in warnings)])
 
 
 def export_results(recording: Path, form: str) -> str:
