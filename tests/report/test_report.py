@@ -325,7 +325,7 @@ def test_charts_of_any_numbers_are_well_formed(items: list[tuple[str, float, flo
     for drawing in drawn:
         if drawing:
             ET.fromstring(drawing)
-            assert "nan" not in re.sub(r"<t(ext|itle).*?</t(ext|itle)>", "", svg)
+            assert "nan" not in re.sub(r"<t(ext|itle).*?</t(ext|itle)>", "", drawing)
 
 
 def test_the_legend_names_whose_reasons_they_are() -> None:
