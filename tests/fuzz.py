@@ -26,8 +26,8 @@ from ddtop.engines import ENGINES
 from ddtop.engines.log.grammar import guess_engine, parse_line
 from ddtop.engines.log.server_args import parse_server_args
 from ddtop.inspect import GROUP_KINDS, KINDS, NotJudgedError, inspect_files, read_folder, render_text, to_json
-from ddtop.services.journald.json_form import parse_entry, parse_journal_json
-from ddtop.services.unit.show import parse_status, parse_units
+from ddtop.services.journald.entries import parse_entry, parse_journal_json
+from ddtop.services.unit.systemctl_show import parse_status, parse_units
 from ddtop.sources.gpu.smi.dmon import dmon_head, guess_columns, parse_apps, parse_dmon, parse_pmon
 from ddtop.sources.gpu.smi.query_stream import QUERY_FIELDS, parse_loop_line
 from ddtop.sources.kernel.log_lines import parse_kernel_line

@@ -1,7 +1,14 @@
-"""One protocol for however a server process is run. All actions on the host go through `Host.call` alone.
+"""The protocol behind which every way to run a server process stands: `Service`.
 
-A service changes nothing by itself: it is asked. What an action *returned* proves nothing about the server; the
-sweep reads the unit again and judges (`ddtop.sweep.start.watchdog`).
+A service acts only when it is asked, and reaches the host through `Host.call` and `Host.stream` alone. The return of a
+call proves nothing about the server: the sweep reads the unit again and judges it (`ddtop.sweep.start.watchdog`).
+
+Order of calls in one start: `save_for_restore` (before the run first touches the unit), `configure`, `stop` (unless
+`stops_itself`), `start`. `watch` and `follow` run beside them for the whole sweep; `restore` comes at the end of the run.
+
+A new kind needs: a class with these methods, a line in `kinds.service_for` (and in `kinds.OUTSIDE_SYSTEMD`), its name in
+`ddtop.plan.model` (`ServiceKind`, `SERVICE_KINDS`) and in `plan.read.configs.read_service`, and the word that its
+evidence names as source in `readings.TOLD_BY`. `docker.py` is the example to start from: it needs nothing of systemd.
 """
 
 from __future__ import annotations
@@ -18,24 +25,26 @@ from ddtop.services.readings import ListenerReading, UnitReading
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """How the server of one configuration is to be started."""
+    """How to start the server of one configuration."""
 
     key: str
     """The restart key: cells with the same key share one start."""
     config: str
     tp: int
     kind: str
+    """The service's kind, as in the plan."""
     unit: str
     engine: str
     port: int
     argv: tuple[str, ...] = ()
-    """Empty where a script of the user's sets the arguments."""
+    """The server's command line; empty where the unit or the user's script sets it."""
     env: Mapping[str, str] = field(default_factory=dict)
     stop_units: tuple[str, ...] = ()
+    """Units that must be down first: they share the port or the GPUs."""
     configure: tuple[str, ...] = ()
     """The user's reconfigure script (kind `command`)."""
     timeout_s: float = 1000.0
-    """Limit of the script."""
+    """Time limit of the script, in seconds."""
     user: bool = False
     """A unit of the login's own manager (`systemctl --user`)."""
     cwd: str | None = None
@@ -43,15 +52,19 @@ class Launch:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Called:
-    """What a call returned. Success proves nothing; a failure is a failure."""
+class CallResult:
+    """What `start` or `stop` returned. A success proves nothing; a failure is one."""
 
     rc: int | None
+    """Exit code; None where there is none (time limit passed, or the call is still running)."""
     error: str = ""
+    """What the command printed, or the agent's error."""
     what: str = ""
+    """The command as a person would type it, for messages."""
     do: str = ""
-    """What the host says would help, where it says so."""
+    """The agent's own advice, if it gave any."""
     by_script: bool = False
+    """The user's reconfigure script returned it."""
     timed_out: bool = False
 
 
@@ -65,11 +78,11 @@ class OriginalState:
     user: bool = False
     argv: tuple[str, ...] = ()
     run: str = ""
-    """The run that found it so."""
+    """Id of the run that recorded this."""
     generation: str | None = None
-    """Which start ran then; None where none did, or an older ddtop wrote it down."""
+    """The start that was running; None if none was, or if an older ddtop recorded it."""
     ours: frozenset[str] = frozenset()
-    """Starts that the sweep has made: one that still runs is not what was there before."""
+    """Starts made by the sweep: if one of them is running, it is not the original."""
 
 
 class Service(Protocol):
@@ -79,64 +92,70 @@ class Service(Protocol):
     unit: str
 
     async def read(self, host: Host) -> UnitReading:
-        """The unit as it is now."""
+        """The unit as it is now. A unit that does not exist is a reading with load `not-found`, not an error."""
         ...
 
     def watch(self, host: Host) -> AbstractAsyncContextManager[AsyncIterator[list[UnitReading]]]:
-        """Readings: one at once, one after each change."""
+        """Yields a reading at once and one after each change, in batches."""
         ...
 
     def follow(
         self, host: Host, cursor: str | None
     ) -> AbstractAsyncContextManager[AsyncIterator[list[LogLine]]]:
-        """The log from `cursor` on, none lost and none twice; without one, from now on."""
+        """The log after `cursor`, each line once; without a cursor, from now on. Each line carries its own cursor."""
         ...
 
     async def drain(self, host: Host, cursor: str | None) -> list[LogLine]:
-        """What the log holds after `cursor` at this moment, without following."""
+        """The lines after `cursor` that are there now, without waiting for more."""
         ...
 
     async def history(self, host: Host, generation: str) -> list[LogLine]:
-        """What one start has written so far (the latest few thousand lines)."""
+        """The lines that one start has logged so far (the last few thousand)."""
         ...
 
     async def configure(self, host: Host, launch: Launch, run_id: str, expires_at_s: float) -> str:
-        """Makes the next start use `launch`; says in words what was written. Raises AgentError."""
+        """Makes the next start use `launch`. Returns what was written, in words.
+
+        run_id, expires_at_s (seconds since 1970) go into what is written, so that leftovers are found later.
+        Raises AgentError where the host refuses: nothing has been stopped yet.
+        """
         ...
 
-    async def stop(self, host: Host) -> Called:
-        """Begins the stop; does not wait."""
+    async def stop(self, host: Host) -> CallResult:
+        """Requests the stop and returns; the caller watches until the unit is gone."""
         ...
 
-    async def start(self, host: Host, launch: Launch, job_id: str) -> Called:
-        """Starts it (or runs the user's script, waiting for it)."""
+    async def start(self, host: Host, launch: Launch, job_id: str) -> CallResult:
+        """Requests the start. With a reconfigure script: runs it as the host job `job_id` and waits for it."""
         ...
 
     @property
     def stops_itself(self) -> bool:
-        """The start call stops the old process too (a script does)."""
+        """Whether `start` also stops the old process, so that `stop` is not called before it."""
         ...
 
     def owns(self, listener: Mapping[str, Any], unit: UnitReading | None) -> bool | None:
-        """Whether a LISTENER of the agent belongs to this service; None if it cannot be seen."""
+        """Whether a listening socket (LISTENER of agent/wire.py) belongs to this service; None if that cannot be seen."""
         ...
 
     def activity_args(self, unit: UnitReading) -> dict[str, Any] | None:
-        """Arguments of the agent's `activity` stream for the unit's processes; None when there are none."""
+        """Arguments of the agent's `activity` stream that select the unit's processes; None if none run."""
         ...
 
-    async def keep(self, host: Host, run_id: str) -> None:
-        """Called before the run first touches it: keeps on the host what `restore` will need and a recording must not
-        hold. Raises AgentError."""
+    async def save_for_restore(self, host: Host, run_id: str) -> None:
+        """Saves on the host what `restore` needs and a recording must not hold (an environment with secrets).
+
+        Raises AgentError.
+        """
         ...
 
     async def restore(self, host: Host, original: OriginalState) -> list[str]:
-        """Puts back what it was. Returns, in words, what could not be undone."""
+        """Puts the unit back to `original`. Returns what could not be undone, in words."""
         ...
 
 
 def read_listener(service: Service, row: Mapping[str, Any], unit: UnitReading | None) -> ListenerReading:
-    """One LISTENER of the agent, with its ownership."""
+    """A listening socket that the agent reported, with whether `service` owns it."""
     return ListenerReading(
         addr=str(row.get("addr", "?")),
         port=int(row.get("port", 0)),
@@ -150,7 +169,7 @@ def read_listener(service: Service, row: Mapping[str, Any], unit: UnitReading | 
 
 
 def journal_line(item: Mapping[str, Any]) -> LogLine | None:
-    """A log line of a `journal-follow` item; None for anchors, gaps and the like."""
+    """The log line of one `journal-follow` item; None for items without text (an anchor, a gap)."""
     if item.get("anchor") or item.get("gap") or "text" not in item:
         return None
     text = str(item["text"])

@@ -55,7 +55,7 @@ def load_causes() -> CauseTable:
 
 
 def cause(slug: str) -> Cause:
-    """The row of a cause. KeyError for a word that is not in the table: that is a bug of the caller."""
+    """The row of a cause. Raises KeyError for a slug that is not in the table."""
     return load_causes().by_slug[slug]
 
 
@@ -65,7 +65,7 @@ def phase_word(phase: str) -> str:
 
 
 def verdict_fields(slug: str) -> dict[str, Any]:
-    """What every answer carries: verdict, cause, severity, advice, retryable, and remedy where there is one."""
+    """The fields that every verdict has: verdict, cause, severity, retryable, meaning, advice, and remedy if any."""
     row = cause(slug)
     fields: dict[str, Any] = {
         "verdict": row.verdict,

@@ -1,7 +1,8 @@
 """A server that the user's own script reconfigures and restarts. The script's success proves nothing.
 
-The unit it rewrites is watched like any other; only configuring and starting are the script's. It runs as a detached
-job on the host, so that a cut neither stops it half-way nor makes it run twice.
+The unit that the script restarts is a systemd unit like any other, so this service is `SystemdService` with its own
+`configure`, `start` and `restore`. The script runs as a detached job on the host: when the connection is cut, it runs on,
+and it is not run twice.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from typing import Any
 from ddtop.agent.jobs.folder import spec_hash
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
-from ddtop.services.base import Called, Launch, OriginalState
-from ddtop.services.systemd import SystemdService, exec_argv
+from ddtop.services.base import CallResult, Launch, OriginalState
+from ddtop.services.systemd import SystemdService
+from ddtop.services.unit.systemctl_show import exec_argv
 
 _POLL_S = 0.25
 SCRIPT = "-script"
-"""End of the name of a script's job; what stands before it is the start it belongs to."""
+"""Suffix of the id of a script's job; before it stands the id of the start."""
 
 
 class CommandService(SystemdService):
-    """See the module."""
+    """A systemd unit that is configured and started by the plan's `configure` script."""
 
     kind = "command"
     stops_itself = True
@@ -30,11 +32,11 @@ class CommandService(SystemdService):
     async def configure(self, host: Host, launch: Launch, run_id: str, expires_at_s: float) -> str:
         return f"{shlex.join(launch.configure)} will be run"
 
-    async def start(self, host: Host, launch: Launch, job_id: str) -> Called:
-        """Runs the script and waits for it. Its exit code and last words come back.
+    async def start(self, host: Host, launch: Launch, job_id: str) -> CallResult:
+        """Runs the script and waits for it. Returns its exit code and the end of its output.
 
-        One of this run that still runs with the same words (the link was cut meanwhile) is waited for instead; one with
-        other words is ended first: two at once would write the same unit.
+        If a script of this run with the same arguments is still running (the connection was cut), waits for that one. One
+        with other arguments is ended first: two at once would write the same unit.
         """
         words = shlex.join(launch.configure)
         short = launch.configure[0].rsplit("/", 1)[-1] if launch.configure else "the script"
@@ -63,14 +65,14 @@ class CommandService(SystemdService):
             )
         except AgentError as error:
             if error.code == "not-found" and "job" in error.what:
-                return Called(rc=None, error=error.what, what=words, by_script=True)
-            return Called(
+                return CallResult(rc=None, error=error.what, what=words, by_script=True)
+            return CallResult(
                 rc=1, error=f"{error.what}\n{error.code.replace('-', ' ')}", what=words, by_script=True
             )
         return script_result(job, str(tail.get("text", "")), words, short)
 
     async def restore(self, host: Host, original: OriginalState) -> list[str]:
-        """The script wrote what it wrote: only whether the unit runs can be put back, and the rest be said."""
+        """Puts back only whether the unit runs. What the script wrote is unknown to ddtop, so it reports what stays."""
         now, left = await self.read(host), []
         if now.running != original.active:
             called = await (self._action(host, "start") if original.active else self.stop(host))
@@ -84,7 +86,7 @@ class CommandService(SystemdService):
 
 
 async def scripts_run(host: Host, run_id: str) -> list[dict[str, Any]]:
-    """The scripts of a run that run now, as jobs."""
+    """The jobs of a run's scripts that are running now."""
     return [
         job
         for job in (await host.call("job-list"))["jobs"]
@@ -94,7 +96,7 @@ async def scripts_run(host: Host, run_id: str) -> list[dict[str, Any]]:
 
 
 async def end_scripts(host: Host, run_id: str, *, but: str = "") -> str | None:
-    """Ends the scripts of a run that still run; returns the job of the one with the spec hash `but`, which is left to run."""
+    """Ends the running scripts of a run, except the one with spec hash `but`; returns that one's job id."""
     found = None
     for job in await scripts_run(host, run_id):
         if but and job.get("spec_hash") == but:
@@ -104,17 +106,17 @@ async def end_scripts(host: Host, run_id: str, *, but: str = "") -> str | None:
     return found
 
 
-def script_result(job: dict[str, Any], tail: str, words: str, short: str) -> Called:
-    """What an ended job says of the script it ran."""
+def script_result(job: dict[str, Any], tail: str, words: str, short: str) -> CallResult:
+    """The result of a script, from its ended job. `words`: its command line; `short`: its name."""
     state, code = job.get("state"), job.get("exit")
     rc = (
         int(code) if isinstance(code, int) or (isinstance(code, str) and code.lstrip("-").isdigit()) else None
     )
     why = str(job.get("why") or "")
     if state == "done":
-        return Called(rc=rc or 0, error=tail, what=short, by_script=True)
+        return CallResult(rc=rc or 0, error=tail, what=short, by_script=True)
     timed_out = "time limit" in why or "timeout" in why
-    return Called(
+    return CallResult(
         rc=None if timed_out else (rc if rc else 1),
         error=(tail + "\n" + why).strip() or words,
         what=short,

@@ -1,7 +1,7 @@
-"""A server that is a container by itself: `docker run` is the command, its name is the unit.
+"""A server that is a container of its own, started with `docker run`; `unit` is the container's name.
 
-Generation is (container id, StartedAt); its port is told by inspect. A configuration is a new container, so the one
-before is removed only if ddtop made it (label `ddtop.run`); another one of that name is refused.
+The generation is (container id, StartedAt); `docker inspect` gives the port. Each configuration is a new container. The
+one before it is removed only if ddtop made it (label `ddtop.run`); any other container of that name is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from ddtop.errors import AgentError
 from ddtop.events import LogLine
 from ddtop.hosts.base import Host
-from ddtop.services.base import Called, Launch, OriginalState
+from ddtop.services.base import CallResult, Launch, OriginalState
 from ddtop.services.readings import UnitReading
 
 _FORM = (
@@ -27,7 +27,7 @@ _POLL_S = 0.5
 
 
 class DockerService:
-    """See the module. `unit` is the container's name."""
+    """Runs one container. `unit` is its name; `program` is the client, `docker` or `podman`."""
 
     kind = "docker"
     stops_itself = False
@@ -76,7 +76,7 @@ class DockerService:
         yield lines()
 
     async def drain(self, host: Host, cursor: str | None) -> list[LogLine]:
-        """Lines after `cursor`, which is the time stamp docker gave the last one, with its number in that instant."""
+        """Lines after `cursor`: `STAMP#N`, docker's time stamp of the last line and its number at that instant."""
         stamp, _, count = (cursor or "").partition("#")
         words = ["logs", "--timestamps", *(["--since", stamp] if stamp else ["--tail", "0"]), self.unit]
         answer = await self._run(host, *words)
@@ -92,7 +92,7 @@ class DockerService:
         now = await self.read(host)
         if now.load == "loaded" and not self._label:  # before anything is stopped
             raise AgentError(
-                f"a container {self.unit} is there that ddtop did not make",
+                f"the container {self.unit} exists and was not made by ddtop",
                 code="failed",
                 do=f"remove or rename it, or give [service] unit another name than {self.unit}",
             )
@@ -103,28 +103,28 @@ class DockerService:
         env = [word for key, value in sorted(launch.env.items()) for word in ("-e", f"{key}={value}")]
         return ["run", "-d", "--name", self.unit, "--label", self._label or "ddtop.run=?", *env, *launch.argv]
 
-    async def stop(self, host: Host) -> Called:
+    async def stop(self, host: Host) -> CallResult:
         answer = await self._run(host, "stop", "--time", "30", self.unit, timeout_s=45)
         missing = "No such container" in answer["stderr"]
-        return Called(
+        return CallResult(
             rc=0 if missing else answer["rc"], error=answer["stderr"], what=f"docker stop {self.unit}"
         )
 
-    async def start(self, host: Host, launch: Launch, job_id: str) -> Called:
+    async def start(self, host: Host, launch: Launch, job_id: str) -> CallResult:
         now = await self.read(host)
         label, self._label = self._label, f"ddtop.run={job_id.partition('-')[0]}"
         if now.load == "loaded":
             if not label:
-                return Called(
+                return CallResult(
                     rc=1,
-                    error=f"a container {self.unit} is there that ddtop did not make: remove or rename it",
+                    error=f"the container {self.unit} exists and was not made by ddtop: remove or rename it",
                 )
             await self._run(host, "rm", "-f", self.unit)
         try:
             answer = await self._run(host, *self._argv(launch), timeout_s=60)
         except AgentError as error:
-            return Called(rc=1, error=error.what, what="docker run")
-        return Called(rc=answer["rc"], error=answer["stderr"], what=f"docker run {self.unit}")
+            return CallResult(rc=1, error=error.what, what="docker run")
+        return CallResult(rc=answer["rc"], error=answer["stderr"], what=f"docker run {self.unit}")
 
     def owns(self, listener: Mapping[str, Any], unit: UnitReading | None) -> bool | None:
         if unit is None or not unit.container:
@@ -140,8 +140,8 @@ class DockerService:
     def activity_args(self, unit: UnitReading) -> dict[str, Any] | None:
         return {"pid": unit.main_pid} if unit.main_pid else None
 
-    async def keep(self, host: Host, run_id: str) -> None:
-        """Nothing: a container keeps its own arguments."""
+    async def save_for_restore(self, host: Host, run_id: str) -> None:
+        """Saves nothing: a container keeps its own arguments."""
 
     async def restore(self, host: Host, original: OriginalState) -> list[str]:
         now = await self.read(host)
@@ -159,9 +159,7 @@ class DockerService:
             answer = await self._run(host, "rm", "-f", self.unit)
             left += [f"container {self.unit} could not be removed: {_words(answer)}"] if answer["rc"] else []
         if original.active and original.generation is not None:
-            left.append(
-                f"container {self.unit}, which an earlier run had left there, was replaced and is gone"
-            )
+            left.append(f"container {self.unit}, left by an earlier run, was replaced and is gone")
         return left
 
 
@@ -175,7 +173,7 @@ def _words(answer: Mapping[str, Any]) -> str:
 
 
 def read_container(name: str, rc: int, shown: str, at: float) -> tuple[UnitReading, str]:
-    """A reading of `docker inspect`'s line, and the value of ddtop's label ("" without one)."""
+    """A reading of the line that `docker inspect --format _FORM` printed, and the label `ddtop.run` ("" without one)."""
     parts = shown.strip().split("|")
     if rc != 0 or len(parts) < 9:
         return UnitReading(
@@ -203,7 +201,7 @@ def read_container(name: str, rc: int, shown: str, at: float) -> tuple[UnitReadi
 
 
 def stamped_lines(text: str, stamp: str, count: int) -> list[LogLine]:
-    """Lines of `docker logs --timestamps --since STAMP`, less the `count` of that very instant already had."""
+    """Lines of `docker logs --timestamps --since STAMP`, without the first `count` lines stamped STAMP."""
     rows = sorted(
         (line.partition(" ") for line in text.split("\n") if line[:4].isdigit()), key=lambda row: row[0]
     )

@@ -1,6 +1,6 @@
-"""A server that is a plain command under the agent's small supervisor: hosts with sshd and nothing else.
+"""A server that is a plain command under the agent's supervisor, for hosts that have sshd and no systemd.
 
-Generation is (pid, start time); the log is a file in the agent's state folder, followed by (inode, offset).
+The generation is (pid, start time); the log is a file in the agent's state folder, followed by (inode, offset).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 from ddtop.errors import AgentError
 from ddtop.events import LogLine
 from ddtop.hosts.base import Host
-from ddtop.services.base import Called, Launch, OriginalState
+from ddtop.services.base import CallResult, Launch, OriginalState
 from ddtop.services.readings import UnitReading
 
 START_WAIT_S = 0.2
 GONE_S = 45.0
-"""A stop may take its 30 s, and the supervisor a moment."""
+"""How long a stop may take: 30 s for the process, the rest for its supervisor."""
 
 
 class ProcessService:
-    """See the module. `unit` is the supervised command's name."""
+    """Runs one supervised command. `unit` is the name that the supervisor knows it by."""
 
     kind = "process"
     stops_itself = False
@@ -62,7 +62,7 @@ class ProcessService:
             yield readings
 
     async def _readings(self, host: Host) -> AsyncGenerator[list[UnitReading], None]:
-        """A process that was never started here is inactive, and nothing is wrong with that."""
+        """Readings of the process. One that was never started is inactive, not an error; its log appears with its start."""
         reading = await self.read(host)
         if self._log is None:
             yield [reading]
@@ -127,17 +127,17 @@ class ProcessService:
     async def configure(self, host: Host, launch: Launch, run_id: str, expires_at_s: float) -> str:
         return shlex.join(launch.argv)
 
-    async def stop(self, host: Host) -> Called:
+    async def stop(self, host: Host) -> CallResult:
         words = f"stop {self.unit}"
         try:
             await host.call("proc-stop", name=self.unit, stop_s=30)
         except AgentError as error:
             if error.code == "not-found":
-                return Called(rc=0, what=words)
-            return Called(rc=1, error=error.what, what=words)
-        return Called(rc=0, what=words)
+                return CallResult(rc=0, what=words)
+            return CallResult(rc=1, error=error.what, what=words)
+        return CallResult(rc=0, what=words)
 
-    async def start(self, host: Host, launch: Launch, job_id: str) -> Called:
+    async def start(self, host: Host, launch: Launch, job_id: str) -> CallResult:
         words = f"start {self.unit}"
         try:
             answer = await host.call(
@@ -149,9 +149,9 @@ class ProcessService:
                 stop_s=30,
             )
         except AgentError as error:
-            return Called(rc=1, error=error.what, what=words)
+            return CallResult(rc=1, error=error.what, what=words)
         self._log = answer.get("log") or self._log
-        return Called(rc=0, what=words)
+        return CallResult(rc=0, what=words)
 
     def owns(self, listener: Mapping[str, Any], unit: UnitReading | None) -> bool | None:
         pid = listener.get("pid")
@@ -164,7 +164,7 @@ class ProcessService:
     def activity_args(self, unit: UnitReading) -> dict[str, Any] | None:
         return {"pid": unit.main_pid} if unit.main_pid else None
 
-    async def keep(self, host: Host, run_id: str) -> None:
+    async def save_for_restore(self, host: Host, run_id: str) -> None:
         await host.call("proc-keep", name=self.unit, run=run_id)
 
     async def restore(self, host: Host, original: OriginalState) -> list[str]:
@@ -177,13 +177,13 @@ class ProcessService:
                 return [f"{self.unit} could not be stopped: {called.error}"]
         return await self._start_original(host, original) if original.active else []
 
-    async def _stopped(self, host: Host) -> Called:
-        """Stops it and waits until it is gone: the next start needs its name and its port."""
+    async def _stopped(self, host: Host) -> CallResult:
+        """Stops it and waits until it has exited: the next start needs its name and its port."""
         called = await self.stop(host)
         until = time.monotonic() + GONE_S
         while called.rc == 0 and not (await self.read(host)).gone:
             if time.monotonic() > until:
-                return Called(rc=1, error=f"it still runs after {GONE_S:.0f} s", what=called.what)
+                return CallResult(rc=1, error=f"it still runs after {GONE_S:.0f} s", what=called.what)
             await asyncio.sleep(START_WAIT_S)
         return called
 
@@ -212,7 +212,7 @@ def split_cursor(cursor: str | None) -> tuple[int | None, int | None]:
 
 
 def read_proc(name: str, item: Mapping[str, Any], at: float) -> UnitReading:
-    """A reading of a supervised process, in systemd's words."""
+    """A reading from the supervisor's answer, in systemd's words."""
     active, raw = item.get("active"), item.get("exit")
     running = active is True or active in ("active", "running")
     code = exit_code(raw)
@@ -241,7 +241,7 @@ def read_proc(name: str, item: Mapping[str, Any], at: float) -> UnitReading:
 
 
 def exit_code(raw: Any) -> str | None:
-    """The supervisor's `exit` in systemd's words; of what it could not see, its words.
+    """The supervisor's `exit` in systemd's words, or its own words where it did not see the exit.
 
     >>> exit_code({"code": 1}), exit_code({"signal": "SIGKILL"}), exit_code(None)
     ('exited/1', 'killed/9', None)

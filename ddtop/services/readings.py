@@ -1,4 +1,4 @@
-"""What is read of a server process, whatever runs it: frozen values, no I/O.
+"""Readings of a server process and of its port, the same for every kind of service. Frozen values, no I/O.
 
 Every time named `at` is the runner's monotonic clock in seconds, at which the reading arrived. A time the
 host stamped is only ever compared with another stamp of the same host and boot.
@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddtop.events import Generation, ServiceStatus
+from ddtop.services.unit.systemctl_show import span_s
 
+TOLD_BY = {"process": "supervisor", "docker": "docker"}
+"""What evidence names as its source, by the service's kind; `systemctl` for the others."""
 DEAD_STATES = ("failed", "inactive")
 EXIT_WORDS = {"1": "exited", "2": "killed", "3": "dumped"}
 """ExecMainCode as systemd prints it (CLD_EXITED, CLD_KILLED, CLD_DUMPED)."""
@@ -19,7 +22,11 @@ EXIT_WORDS = {"1": "exited", "2": "killed", "3": "dumped"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnitReading:
-    """One reading of a unit, container or supervised process, in systemd's words."""
+    """One reading of a unit, container or supervised process, in systemd's words.
+
+    Every kind gives unit, at, kind, load (`loaded`, `not-found` …), active (`active`, `activating`, `deactivating`,
+    `inactive`, `failed`), sub, main_pid, generation and exit_code; what it cannot know stays None.
+    """
 
     unit: str
     at: float
@@ -31,13 +38,13 @@ class UnitReading:
     result: str | None = None
     main_pid: int | None = None
     generation: str | None = None
-    """Id of the present start; of the last one once it has ended; None before any."""
+    """Id of the present start, or of the last one after it has ended; None before the first."""
     n_restarts: int | None = None
     need_reload: bool | None = None
     job: bool = False
-    """The manager still has a job queued for it."""
+    """systemd has a job queued for it."""
     exit_code: str | None = None
-    """`exited/203`, `killed/9`, of the main process that ended last."""
+    """How the last main process ended: `exited/203`, `killed/9`."""
     condition_ok: bool | None = None
     condition_stamp: int | None = None
     """When the conditions were last tested, on the host's clock; None or 0: never."""
@@ -53,8 +60,8 @@ class UnitReading:
 
     @property
     def told_by(self) -> str:
-        """Who says so, as evidence names its source."""
-        return {"process": "supervisor", "docker": "docker"}.get(self.kind, "systemctl")
+        """The source that evidence names."""
+        return TOLD_BY.get(self.kind, "systemctl")
 
     @property
     def running(self) -> bool:
@@ -66,7 +73,7 @@ class UnitReading:
         return self.active in DEAD_STATES or self.sub == "auto-restart"
 
     def status(self, boot: str) -> ServiceStatus:
-        """The same for the journal."""
+        """The reading as the event that goes into the recording."""
         gen = Generation(boot=boot, id=self.generation, main_pid=self.main_pid) if self.generation else None
         return ServiceStatus(
             unit=self.unit,
@@ -114,21 +121,6 @@ def _int(props: Mapping[str, str], key: str) -> int | None:
     return int(text) if text.lstrip("-").isdigit() else None
 
 
-def duration_s(text: str | None) -> float | None:
-    """Seconds of a time span as `systemctl show` prints it: `1min 30s`, `500ms`, `infinity` (None)."""
-    units = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-    total, seen = 0.0, False
-    for word in (text or "").split():
-        digits = word.rstrip("abcdefghijklmnopqrstuvwxyz")
-        factor = units.get(word[len(digits) :])
-        try:
-            total += float(digits) * (factor if factor is not None else float("nan"))
-        except ValueError:
-            return None
-        seen = True
-    return total if seen and total == total else None  # noqa: PLR0124 - NaN is the only value unequal to itself
-
-
 def read_unit(unit: str, props: Mapping[str, Any], at: float) -> UnitReading:
     """A reading from the properties of `systemctl show` (agent/wire.py UNIT_PROPS), absent ones as None."""
     code, status = props.get("ExecMainCode"), props.get("ExecMainStatus")
@@ -150,7 +142,7 @@ def read_unit(unit: str, props: Mapping[str, Any], at: float) -> UnitReading:
         condition_ok={"yes": True, "no": False}.get(props.get("ConditionResult", "")),
         condition_stamp=_int(props, "ConditionTimestampMonotonic"),
         cgroup=props.get("ControlGroup") or None,
-        stop_limit_s=duration_s(props.get("TimeoutStopUSec")),
+        stop_limit_s=span_s(props.get("TimeoutStopUSec")),
         load_error=props.get("LoadError") or None,
         argv=props.get("ExecStart") or None,
         changed_mono_s=stamp / 1e6 if (stamp := _int(props, "StateChangeTimestampMonotonic")) else None,

@@ -1,15 +1,13 @@
 """A server that is a systemd unit: of the system, or of the login's own manager.
 
 Arguments are set by a run-time drop-in (`/run/systemd/system/UNIT.d/50-ddtop.conf`, empty `ExecStart=` first), which
-a reboot forgets; it carries the run's id and an expiry. A unit whose main process is `docker run` or `podman run`
-has a container too: its generation and its port are then told by inspect, never by docker-proxy.
+is gone after a reboot; it carries the run's id and an expiry. A unit whose main process is `docker run` or `podman run`
+has a container too: then `inspect` gives the generation and the port, never docker-proxy.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import shlex
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -20,16 +18,17 @@ from typing import Any
 from ddtop.errors import AgentError
 from ddtop.events import LogLine
 from ddtop.hosts.base import Host
-from ddtop.services.base import Called, Launch, OriginalState, journal_line
+from ddtop.services.base import CallResult, Launch, OriginalState, journal_line
+from ddtop.services.containers import container_name, inspect_container, lacks_container
 from ddtop.services.readings import UnitReading, read_unit
+from ddtop.services.unit.systemctl_show import exec_argv
 
-_ARGV = re.compile(r"argv\[\]=(?P<argv>.*?) ; ")
 CONTAINER_POLL_S = 0.5
-"""How often a unit whose `docker run` has not made its container yet is looked at again."""
+"""Seconds between two looks at a unit whose `docker run` has not created its container yet."""
 
 
 class SystemdService:
-    """See the module. `user` means `systemctl --user`."""
+    """Runs one systemd unit. `user` means `systemctl --user`."""
 
     kind = "systemd"
     stops_itself = False
@@ -65,8 +64,8 @@ class SystemdService:
     async def _watched(
         self, host: Host, batches: AsyncIterator[list[dict[str, Any]]]
     ) -> AsyncGenerator[list[UnitReading], None]:
-        """A reading after each change, and one when the container of a `docker run` appears: systemd tells of the
-        client alone, which is there before its container is."""
+        """A reading after each change, and one when the container of a `docker run` appears: systemd reports only the
+        client, which runs before its container exists."""
         coming: asyncio.Future[list[dict[str, Any]] | None] | None = None
         last: UnitReading | None = None
         try:
@@ -91,7 +90,7 @@ class SystemdService:
                 coming.cancel()
                 await asyncio.wait([coming])
                 if not coming.cancelled():
-                    coming.exception()  # the loss of the host is told by whoever else waits on it
+                    coming.exception()  # taken, so that asyncio does not log it: others report the lost host
 
     @asynccontextmanager
     async def follow(self, host: Host, cursor: str | None) -> AsyncIterator[AsyncIterator[list[LogLine]]]:
@@ -154,23 +153,23 @@ class SystemdService:
         )
         return f"{answer['path']}: {shlex.join(launch.argv)}"
 
-    async def stop(self, host: Host) -> Called:
+    async def stop(self, host: Host) -> CallResult:
         return await self._action(host, "stop")
 
-    async def start(self, host: Host, launch: Launch, job_id: str) -> Called:
-        # Without it a unit that failed often is refused: a restart by the sweep counts against StartLimitBurst.
+    async def start(self, host: Host, launch: Launch, job_id: str) -> CallResult:
+        # A restart by the sweep counts against StartLimitBurst: without the reset a unit that failed often is refused.
         await self._action(host, "reset-failed")
         return await self._action(host, "start")
 
-    async def _action(self, host: Host, action: str) -> Called:
+    async def _action(self, host: Host, action: str) -> CallResult:
         words = f"systemctl {'--user ' if self.user else ''}{action} {self.unit}"
         try:
             answer = await host.call("unit-action", unit=self.unit, action=action, user=self.user)
         except AgentError as error:
-            return Called(
+            return CallResult(
                 rc=1, error=f"{error.what}\n{error.code.replace('-', ' ')}", what=words, do=error.do
             )
-        return Called(rc=answer["rc"], error=answer.get("stderr", ""), what=words)
+        return CallResult(rc=answer["rc"], error=answer.get("stderr", ""), what=words)
 
     def owns(self, listener: Mapping[str, Any], unit: UnitReading | None) -> bool | None:
         if unit is not None and unit.container:
@@ -199,8 +198,8 @@ class SystemdService:
     def activity_args(self, unit: UnitReading) -> dict[str, Any] | None:
         return {"unit": self.unit, "user": self.user} if unit.running else None
 
-    async def keep(self, host: Host, run_id: str) -> None:
-        """Nothing: the unit's own file stays."""
+    async def save_for_restore(self, host: Host, run_id: str) -> None:
+        """Saves nothing: the unit's own file is not changed."""
 
     async def restore(self, host: Host, original: OriginalState) -> list[str]:
         left: list[str] = []
@@ -211,7 +210,7 @@ class SystemdService:
             left.append(f"the override of {self.unit} could not be removed: {error.what}")
         now = await self.read(host)
         action = None
-        # What the sweep started runs on with the sweep's arguments, though an earlier try has removed the override.
+        # A start by the sweep keeps the sweep's arguments, even if an earlier try removed the override.
         if original.active and (removed or not now.running or now.generation in original.ours):
             action = "restart" if now.running else "start"
         elif not original.active and (now.running or now.active == "activating"):
@@ -236,57 +235,3 @@ def lines_of(batch: list[dict[str, Any]]) -> list[LogLine]:
         elif (line := journal_line(item)) is not None:
             found.append(line)
     return found
-
-
-def exec_argv(shown: str | None) -> list[str]:
-    """The argv of `ExecStart` as `systemctl show` prints it.
-
-    >>> exec_argv("{ path=/usr/bin/docker ; argv[]=/usr/bin/docker run --name x img ; ignore_errors=no ; }")[1:4]
-    ['run', '--name', 'x']
-    """
-    match = _ARGV.search((shown or "").rsplit("\n", 1)[-1])
-    return match["argv"].split() if match else []
-
-
-def runs_container(argv: list[str]) -> bool:
-    """Whether a command is `docker run` or `podman run`."""
-    return len(argv) > 1 and argv[0].rsplit("/", 1)[-1] in ("docker", "podman") and "run" in argv[1:3]
-
-
-def lacks_container(unit: UnitReading) -> bool:
-    """Whether a unit is the client of a container that is not known (yet)."""
-    return unit.running and unit.container is None and runs_container(exec_argv(unit.argv))
-
-
-def container_name(argv: list[str]) -> tuple[str, str] | None:
-    """(program, container name) where a command is `docker run --name X` or `podman run`; None otherwise."""
-    if not runs_container(argv):
-        return None
-    for i, word in enumerate(argv):
-        if word == "--name" and i + 1 < len(argv):
-            return argv[0], argv[i + 1]
-        if word.startswith("--name="):
-            return argv[0], word[7:]
-    return None
-
-
-async def inspect_container(host: Host, program: str, name: str) -> str | None:
-    """`ID@StartedAt@IP,IP` of a container that is there; None when there is none (yet), or it may not be looked at."""
-    answer = await host.call("exec", argv=[program, "inspect", name], timeout_s=5)
-    return container_id(answer["stdout"]) if answer["rc"] == 0 else None
-
-
-def container_id(shown: str) -> str | None:
-    """`ID@StartedAt@IP,IP` of the JSON of `docker inspect`; None where that cannot be read.
-
-    >>> container_id('[{"Id": "ab", "State": {"StartedAt": "t"}, "NetworkSettings": {"Networks": {"n": {"IPAddress": "10.1.1.2"}}}}]')
-    'ab@t@10.1.1.2'
-    """
-    try:
-        value = json.loads(shown)[0]
-        ident, started = str(value["Id"]), str(value["State"]["StartedAt"])
-        networks = (value.get("NetworkSettings") or {}).get("Networks") or {}
-        addresses = [str(n["IPAddress"]) for n in networks.values() if n and n.get("IPAddress")]
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return None
-    return f"{ident}@{started}@{','.join(addresses)}" if ident else None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.services.journald.json_form import parse_journal_json
+from ddtop.services.journald.entries import parse_journal_json
 from ddtop.services.unit.diagnosis import diagnose_unit
 from tests.sources.case_files import files, folders, wrong
 

@@ -1,4 +1,4 @@
-"""A container that ddtop did not make is neither stopped nor replaced; what can come back does. `docker` is SIMULATED."""
+"""A container that ddtop did not make is neither stopped nor replaced, and what can be restored is. `docker` is SIMULATED."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAUNCH = Launch(
 
 
 class Docker:
-    """One container of the name, or none."""
+    """A host with one container of that name, or none."""
 
     def __init__(self, ident: str | None, *, label: str = "", running: bool = True) -> None:
         self.ident, self.label, self.running = ident, label, running
@@ -39,15 +39,15 @@ class Docker:
         return {"rc": 0, "stdout": "", "stderr": ""}
 
 
-def former(ident: str, active: bool = True) -> OriginalState:
+def original(ident: str, active: bool = True) -> OriginalState:
     return OriginalState(
         unit="qwen", kind="docker", active=active, generation=f"{ident}@2026" if active else None
     )
 
 
-async def test_somebody_elses_container_is_refused_before_it_is_stopped() -> None:
+async def test_another_container_of_the_name_is_refused_before_it_is_stopped() -> None:
     docker = Docker("aaa")
-    with pytest.raises(AgentError, match="ddtop did not make"):
+    with pytest.raises(AgentError, match="was not made by ddtop"):
         await DockerService("qwen").configure(cast(Host, docker), LAUNCH, "run1", 0.0)
     assert docker.said == [] and docker.running
     await DockerService("qwen").configure(cast(Host, Docker("aaa", label="run0")), LAUNCH, "run1", 0.0)
@@ -57,12 +57,12 @@ async def test_somebody_elses_container_is_refused_before_it_is_stopped() -> Non
 @pytest.mark.parametrize(
     ("docker", "was", "said", "left"),
     [
-        (Docker("aaa"), former("aaa"), [], 0),
-        (Docker("aaa", label="run0"), former("aaa"), [], 0),
-        (Docker("aaa", label="run0", running=False), former("aaa"), ["start"], 0),
-        (Docker("bbb", label="run1"), former("aaa"), ["rm"], 1),
-        (Docker("bbb", label="run1"), former("", active=False), ["rm"], 0),
-        (Docker(None), former("", active=False), [], 0),
+        (Docker("aaa"), original("aaa"), [], 0),
+        (Docker("aaa", label="run0"), original("aaa"), [], 0),
+        (Docker("aaa", label="run0", running=False), original("aaa"), ["start"], 0),
+        (Docker("bbb", label="run1"), original("aaa"), ["rm"], 1),
+        (Docker("bbb", label="run1"), original("", active=False), ["rm"], 0),
+        (Docker(None), original("", active=False), [], 0),
     ],
 )
 async def test_putting_a_container_back(

@@ -10,10 +10,12 @@ from dataclasses import replace
 import pytest
 
 from ddtop.services.command import CommandService, script_result
+from ddtop.services.containers import container_id, container_name
 from ddtop.services.docker import DockerService, read_container, stamped_lines
 from ddtop.services.process import ProcessService, exit_code, read_proc, split_cursor
 from ddtop.services.readings import UnitReading
-from ddtop.services.systemd import SystemdService, container_id, container_name, exec_argv, lines_of
+from ddtop.services.systemd import SystemdService, lines_of
+from ddtop.services.unit.systemctl_show import exec_argv
 
 UNIT = UnitReading(
     unit="s.service", at=0.0, active="active", main_pid=9, generation="g", cgroup="/system.slice/s.service"

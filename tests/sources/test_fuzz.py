@@ -15,9 +15,9 @@ from ddtop.engines import ENGINES
 from ddtop.engines.log.grammar import guess_engine, parse_line
 from ddtop.engines.log.server_args import is_complete, parse_server_args
 from ddtop.services.causes import load_causes
-from ddtop.services.journald.json_form import parse_journal_json
+from ddtop.services.journald.entries import parse_journal_json
 from ddtop.services.unit.diagnosis import diagnose_unit
-from ddtop.services.unit.show import parse_units, span_s, stamp_s
+from ddtop.services.unit.systemctl_show import parse_units, span_s, stamp_s
 from ddtop.sources.figures.diagnosis import log_metrics
 from ddtop.sources.kernel.log_lines import parse_kernel_line
 from ddtop.sources.log.diagnosis import diagnose_log

@@ -1,1 +1,1 @@
-"""The forms journalctl prints."""
+"""What journalctl prints, read into entries: JSON, export and verbose form."""

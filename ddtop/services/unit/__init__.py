@@ -1,1 +1,1 @@
-"""What the state of a systemd unit or container means."""
+"""What the output of systemctl, docker inspect and ss says of a unit, and the verdict on it."""

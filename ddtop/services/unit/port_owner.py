@@ -1,11 +1,11 @@
-"""Who listens on a port: lines of `ss -ltnpe`, judged against the unit that should."""
+"""Who listens on a port, from `ss -ltnpe`, and whether that is the unit. (During a sweep: `services.base.read_listener`.)"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from ddtop.services.unit.show import UnitProps
+from ddtop.services.unit.systemctl_show import UnitProps
 
 _LISTEN = re.compile(
     r"^[^\S\n]*(?:tcp[^\S\n]+)?LISTEN[^\S\n]+\d+[^\S\n]+\d+[^\S\n]+(?P<addr>\S+):(?P<port>\d+)[^\S\n]+\S+(?P<rest>.*)$",
@@ -27,7 +27,7 @@ class Listener:
     text: str = ""
 
     def belongs_to(self, props: UnitProps) -> bool | None:
-        """Whether the socket is the unit's; None when its owner cannot be seen."""
+        """Whether the socket belongs to the unit; None if its owner cannot be seen."""
         if self.cgroup is not None and props.id:
             return (
                 f"/{props.id}" in f"{self.cgroup}/".replace("//", "/")
@@ -57,8 +57,8 @@ def parse_listeners(text: str) -> list[Listener]:
 
 
 def port_slug(listeners: list[Listener], props: UnitProps) -> tuple[str, Listener] | None:
-    """What is wrong with the owners of the port: ``port-owned-by-other`` or ``two-listeners``; None when nothing is
-    known to be wrong. Several sockets of one process (IPv4 and IPv6) are one listener."""
+    """The fault in the port's owners: ``port-owned-by-other`` or ``two-listeners``; None if none is known.
+    Several sockets of one process (IPv4 and IPv6) are one listener."""
     owners = {(ln.pid, ln.cgroup): ln for ln in listeners}
     foreign = [ln for ln in owners.values() if ln.belongs_to(props) is False]
     if not foreign:

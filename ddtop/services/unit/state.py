@@ -1,8 +1,8 @@
 """What one reading of a systemd unit means. Pure.
 
-Facts measured on systemd 252: `systemctl start` of a Type=simple unit returns 0 although ExecStart is not there; after
-the start limit `Result` stays `exit-code`, only the journal tells; `activating/auto-restart` with MainPID 0 runs nothing;
-a stop that timed out leaves `failed` with Result=timeout and is no crash.
+Measured on systemd 252: `systemctl start` of a Type=simple unit returns 0 although ExecStart does not exist; after the
+start limit `Result` stays `exit-code`, only the journal shows the limit; `activating/auto-restart` with MainPID 0 runs
+nothing; a stop that timed out leaves `failed` with Result=timeout and is not a crash.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ddtop.services.unit.show import EXIT_NAMES, SIGNAL_NAMES, UnitProps
+from ddtop.services.unit.systemctl_show import EXIT_NAMES, SIGNAL_NAMES, UnitProps
 
 LOOP_RESTARTS = 2
 
@@ -44,14 +44,19 @@ _DENIED = re.compile(
 )
 _ENV_FILE = re.compile(r"Failed to load environment files: ")
 BOOT_MARK = re.compile(r"-- (?:Boot \w{1,64}|Reboot) --")
-"""What journalctl prints between the lines of two boots."""
+"""What journalctl prints between two boots."""
 _LEFTOVER = re.compile(r"Found left-over process \d+")
 _PRE = re.compile(r"Control process exited, code=(?P<code>\w+),? status=(?P<st>\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class UnitState:
-    """What one reading means. slug: a cause of causes.toml. why: the readings or lines it rests on."""
+    """What one reading means.
+
+    slug  a cause of causes.toml
+    why   the readings or journal lines it rests on
+    path  the path that an unmet condition names
+    """
 
     slug: str
     why: tuple[str, ...] = ()
@@ -79,7 +84,7 @@ def since_last_start(lines: Sequence[str]) -> list[str]:
 
 
 def exit_slug(props: UnitProps, lines: Sequence[str] = ()) -> UnitState:
-    """The cause of a unit that has failed, from its result, its exit status and its journal."""
+    """The cause of a failed unit, from its result, its exit status and its journal."""
     if hit := _first(_LIMIT, lines):
         return UnitState("start-limit-hit", (hit[0],))
     if props.result == "start-limit-hit":
@@ -110,7 +115,7 @@ def exit_slug(props: UnitProps, lines: Sequence[str] = ()) -> UnitState:
     by_result = {"watchdog": "watchdog-killed", "core-dump": "core-dumped", "signal": "main-process-killed"}
     stopped = any(re.search(r"(?:^|: |\] )Stopping \S", line) for line in recent)
     if stopped and (result == "signal" or status in (143, 137, 130)):
-        return UnitState("stopped-cleanly", ("the stop was asked for; the process ended itself by a signal",))
+        return UnitState("stopped-cleanly", ("a stop was requested, and the process exited by a signal",))
     if result in by_result:
         return UnitState(by_result[result], (f"Result={result}, ExecMainStatus={status}",))
     if hit := _first(_PRE, recent):
@@ -135,7 +140,7 @@ def exit_slug(props: UnitProps, lines: Sequence[str] = ()) -> UnitState:
 
 
 def worker_killed(lines: Sequence[str]) -> UnitState | None:
-    """`oom-killed`, where the OOM killer ended a process of a unit that goes on (OOMPolicy=continue)."""
+    """`oom-killed` if the OOM killer killed a process of a unit that runs on (OOMPolicy=continue)."""
     hit = _first(_OOM, since_last_start(lines))
     return UnitState("oom-killed", (hit[0],)) if hit else None
 
@@ -150,7 +155,7 @@ def _step_slug(name: str) -> str:
 
 
 def condition_state(lines: Sequence[str]) -> UnitState:
-    """`condition-not-met`, with the path that the condition names where the journal tells it."""
+    """`condition-not-met`, with the path that the condition names if the journal has it."""
     hits = [(line, match) for line in lines if (match := _CONDITION.search(line))]
     if not hits:
         return UnitState("condition-not-met", ("ConditionResult=no",))
@@ -159,7 +164,7 @@ def condition_state(lines: Sequence[str]) -> UnitState:
 
 
 def refusal(text: str) -> UnitState | None:
-    """Why `systemctl` refused, from what it printed; None when it does not say one of the known reasons."""
+    """Why `systemctl` refused, from what it printed; None if that is not a known reason."""
     for pattern, slug in (
         (_NO_BUS, "systemd-unreachable"),
         (_MASKED, "unit-masked"),
@@ -179,7 +184,7 @@ def unit_state(props: UnitProps, lines: Sequence[str] = (), *, start_asked: bool
     """What one reading of a unit means.
 
     lines        the journal of the unit (systemd's own lines count), oldest first; may be empty
-    start_asked  whether a start was asked for before this reading (then an unmet condition is a failure)
+    start_asked  whether a start was requested before this reading (then an unmet condition is a failure)
     """
     load, active, sub = props.load_state, props.active_state, props.sub_state
     if load == "masked":
@@ -222,7 +227,7 @@ def unit_state(props: UnitProps, lines: Sequence[str] = (), *, start_asked: bool
 def _inactive(props: UnitProps, lines: Sequence[str], start_asked: bool) -> UnitState:
     recent = since_last_start(lines)
     if (hit := _first(_DEPENDENCY, recent)) and not _first(_CONDITION, recent):
-        # ConditionResult=no is also the value of a unit whose conditions were never looked at
+        # ConditionResult=no is also the value of a unit whose conditions were never tested
         return UnitState("dependency-failed", (hit[0],))
     if props.condition_result is False and (start_asked or props.condition_at or _first(_CONDITION, lines)):
         return condition_state(lines)
@@ -242,7 +247,7 @@ def _counters(lines: Sequence[str]) -> list[int]:
 
 
 def _from_journal(lines: Sequence[str]) -> UnitState:
-    """The state as systemd's own lines tell it, when there is no `systemctl show`."""
+    """The state from systemd's own journal lines, without `systemctl show`."""
     props = UnitProps()
     if _first(_LIMIT, lines):
         return exit_slug(props, lines)
@@ -292,7 +297,7 @@ def _from_journal(lines: Sequence[str]) -> UnitState:
 
 
 def state_fields(props: UnitProps, lines: Sequence[str] = ()) -> dict[str, Any]:
-    """Everything one reading tells, under the names of the answers. What it does not tell is absent."""
+    """The fields of one reading, as `ddtop inspect unit` prints them. What is not known is absent."""
     found: dict[str, Any] = {}
     told = (
         ("unit", props.id),

@@ -1,4 +1,4 @@
-"""Read a timeline of a unit: readings in order, as a person or a script notes them, and judge the whole.
+"""Judge a timeline of a unit: readings in order, as a person or a script noted them.
 
 Two forms, both with `Key=value` anywhere: `t0+0.5  show: ActiveState=active MainPID=267 …` among commands and HTTP
 answers, or `unit.service: failed (Result=exit-code, NRestarts=0)` line by line.
@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 from ddtop.services.causes import verdict_fields
-from ddtop.services.unit.show import UnitProps, unit_props
 from ddtop.services.unit.state import UnitState, exit_slug, state_fields, unit_state
+from ddtop.services.unit.systemctl_show import UnitProps, unit_props
 
 _STATES = "active|activating|deactivating|inactive|failed|reloading"
 _TIME = re.compile(r"^\s*(?:t0|T|t)? ?(?P<t>[+-]? ?\d+(?:\.\d+)?)? ?(?:s\b)?[:\s]+")
@@ -146,7 +146,7 @@ def _generations(
     before: UnitProps,
     command_at: int,
 ) -> bool:
-    """Who was who around a restart. Returns whether the old process answered HTTP after the restart was asked for."""
+    """Fields on the old and the new process. Returns whether the old one answered HTTP after the restart was requested."""
     after = [p for e, p in zip(shows, readings, strict=True) if e.number > command_at]
     fields["old_pid"] = before.main_pid
     new = [p for p in after if p.invocation_id and p.invocation_id != before.invocation_id]

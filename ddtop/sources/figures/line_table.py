@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddtop.engines.log.grammar import LogFact, parse_line
-from ddtop.services.journald.json_form import join_split_lines, looks_like_journal_json, parse_journal_json
+from ddtop.services.journald.entries import join_split_lines, looks_like_journal_json, parse_journal_json
 
 _DIGITS = b"0123456789"
 _RUN = (

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ddtop.engines.log.grammar import load_phase_rules
-from ddtop.services.journald.json_form import join_split_lines, looks_like_journal_json, parse_journal_json
+from ddtop.services.journald.entries import join_split_lines, looks_like_journal_json, parse_journal_json
 from ddtop.sources.log.scanner import LogEntry
 from ddtop.sources.log.signatures import anchor_table
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from ddtop.hosts.base import Host
 from ddtop.services.base import Service, read_listener
+from ddtop.services.containers import container_name, inspect_container
+from ddtop.services.kinds import OUTSIDE_SYSTEMD
 from ddtop.services.readings import UnitReading, read_unit
-from ddtop.services.systemd import container_name, exec_argv, inspect_container
+from ddtop.services.unit.systemctl_show import exec_argv
 from ddtop.sources.kernel.fault import quiet
 from ddtop.sweep.shared.plan import Sweep
 
@@ -34,9 +36,7 @@ def probe_args(sweep: Sweep | None) -> dict[str, Any]:
 
 def is_outside_systemd(sweep: Sweep, unit: str) -> bool:
     """Whether `unit` is no unit of the system's manager, so that systemctl cannot be asked about it."""
-    return any(
-        x.unit == unit and (x.kind in ("process", "docker") or x.user) for x in sweep.launches.values()
-    )
+    return any(x.unit == unit and (x.kind in OUTSIDE_SYSTEMD or x.user) for x in sweep.launches.values())
 
 
 async def probe(host: Host, sweep: Sweep | None, services: Iterable[Service] = ()) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def asking(gpus: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _any_outside_systemd(sweep: Sweep) -> bool:
-    return any(x.kind in ("process", "docker") for x in sweep.launches.values())
+    return any(x.kind in OUTSIDE_SYSTEMD for x in sweep.launches.values())
 
 
 def foreign_on_port(answer: Mapping[str, Any], service: Service, unit: UnitReading | None) -> str | None:

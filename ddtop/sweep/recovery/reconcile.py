@@ -13,6 +13,7 @@ from typing import Any
 from ddtop.events import Generation, Step
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import RestartView
+from ddtop.services.kinds import OUTSIDE_SYSTEMD
 from ddtop.services.readings import UnitReading, read_unit
 from ddtop.sweep.recovery.probe import is_ours
 from ddtop.sweep.shared.plan import Sweep, next_key, open_cells
@@ -242,7 +243,7 @@ def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
             or str(row.get("unit", "")).startswith("ddtop-")
         ):
             continue
-        if any(launch.kind in ("process", "docker") for launch in sweep.launches.values()):
+        if any(launch.kind in OUTSIDE_SYSTEMD for launch in sweep.launches.values()):
             continue
         who = f"{row.get('comm') or 'process'} (pid {row.get('pid')}{', ' + row['unit'] if row.get('unit') else ''})"
         steps.append(
@@ -257,7 +258,7 @@ def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
         )
     listeners = probe.get("listeners")
     # Of a plain process or a container the probe knows no pids but the main one: what listens while it runs may be its.
-    plain = {x.unit for x in sweep.launches.values() if x.kind in ("process", "docker")}
+    plain = {x.unit for x in sweep.launches.values() if x.kind in OUTSIDE_SYSTEMD}
     plain_runs = any(unit in plain and reading.running for unit, reading in units_of(probe).items())
     for row in listeners if isinstance(listeners, list) else []:
         unit = row.get("unit")

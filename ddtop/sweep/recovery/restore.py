@@ -14,8 +14,9 @@ from ddtop.events import StepTaken
 from ddtop.hosts.base import Host
 from ddtop.journal.fold.state import State
 from ddtop.services.base import OriginalState, Service
-from ddtop.services.systemd import exec_argv
-from ddtop.sweep.shared.context import SweepContext, service_for
+from ddtop.services.kinds import service_for
+from ddtop.services.unit.systemctl_show import exec_argv
+from ddtop.sweep.shared.context import SweepContext
 
 PREFIX = "former:"
 BACK = "restore:"
@@ -69,7 +70,7 @@ async def remember_original(ctx: SweepContext, host: Host, unit: str, *, run_id:
     now = await service.read(host)
     launch = ctx.launch_of(unit)
     if now.running:
-        await service.keep(host, run_id)
+        await service.save_for_restore(host, run_id)
     argv = shlex.split(now.argv) if now.argv and service.kind == "process" else []
     if service.kind == "command":  # to see at the end whether the user's script has rewritten the unit
         argv = exec_argv(now.argv)

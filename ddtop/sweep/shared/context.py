@@ -18,11 +18,8 @@ from ddtop.events import AlertRaised, Event, GpuReading, LogLine, Note
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.services.base import Launch, Service
-from ddtop.services.command import CommandService
-from ddtop.services.docker import DockerService
-from ddtop.services.process import ProcessService
+from ddtop.services.kinds import service_for
 from ddtop.services.readings import UnitReading
-from ddtop.services.systemd import SystemdService
 from ddtop.sweep.shared.host_state import HostState
 from ddtop.sweep.shared.limits import Limits
 from ddtop.sweep.shared.plan import Sweep
@@ -201,14 +198,3 @@ class SweepContext:
         feed.reading = reading
         feed.changes += 1
         self.wake()
-
-
-def service_for(unit: str, kind: str, *, user: bool = False) -> Service:
-    """The service of a kind. A unit that must only be down is a systemd unit."""
-    if kind == "process":
-        return ProcessService(unit)
-    if kind == "docker":
-        return DockerService(unit)
-    if kind == "command":
-        return CommandService(unit, user=user)
-    return SystemdService(unit, user=user)

@@ -12,7 +12,7 @@ from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch, Service, read_listener
 from ddtop.services.readings import ListenerReading, UnitReading
-from ddtop.services.systemd import exec_argv
+from ddtop.services.unit.systemctl_show import exec_argv
 from ddtop.sweep.start.gate import ArgsReading, TokenReading
 from ddtop.sweep.start.readings import Answer
 

@@ -18,7 +18,7 @@ from ddtop.errors import AgentError
 from ddtop.events import CellSpec, Generation, RestartFailed, RestartReady, RestartStarted
 from ddtop.hosts.base import Host
 from ddtop.journal.fold.views import RestartView
-from ddtop.services.base import Called, Launch
+from ddtop.services.base import CallResult, Launch
 from ddtop.services.command import SCRIPT, end_scripts, scripts_run
 from ddtop.sweep.recovery.restore import remember_original
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
@@ -167,7 +167,7 @@ class Restarter:
         except AgentError as error:
             self._called(
                 a,
-                Called(
+                CallResult(
                     rc=1,
                     error=f"{error.what}\n{error.code.replace('-', ' ')}",
                     what="writing the override",
@@ -190,7 +190,7 @@ class Restarter:
                 return
             if not await self._cool_down(host, a):
                 # A stranger has the port: the start could only fail. The watchdog names him at once.
-                self._called(a, Called(rc=0, what="the restart"))
+                self._called(a, CallResult(rc=0, what="the restart"))
                 return
         called = await service.start(host, launch, a.id + SCRIPT)
         self._called(a, called)
@@ -207,7 +207,7 @@ class Restarter:
         except AgentError as error:
             self.ctx.note("warn", f"the reconfigure script could not be ended: {error.what}")
 
-    def _called(self, a: Attempt, called: Called) -> None:
+    def _called(self, a: Attempt, called: CallResult) -> None:
         a.call = CallReading(
             asked_at=a.began,
             returned_at=self.ctx.mono(),
@@ -220,13 +220,13 @@ class Restarter:
         )
         self.ctx.wake()
 
-    async def _stop(self, host: Host, feed: UnitFeed) -> Called:
+    async def _stop(self, host: Host, feed: UnitFeed) -> CallResult:
         """Stops a unit and waits until it is gone; the watchdog judges how long that may take."""
         ctx = self.ctx
         reading = await feed.service.read(host)
         ctx.take_reading(reading)
         if (reading.gone and not reading.job) or reading.load == "not-found":
-            return Called(rc=0)
+            return CallResult(rc=0)
         called = await feed.service.stop(host)
         if called.rc:
             return called
@@ -238,7 +238,7 @@ class Restarter:
             await ctx.wait(1.0)
             if feed.reading is now:
                 ctx.take_reading(await feed.service.read(host))
-        return Called(rc=1, error=f"{feed.unit} did not stop", what=called.what)
+        return CallResult(rc=1, error=f"{feed.unit} did not stop", what=called.what)
 
     async def _cool_down(self, host: Host, a: Attempt) -> bool:
         """Waits until the port is free and GPU memory is back, a few seconds at most; says what is not.

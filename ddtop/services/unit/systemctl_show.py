@@ -1,7 +1,7 @@
 """Read the output of `systemctl show`: KEY=VALUE lines in any order, one or several units, odd values.
 
-`[not set]`, `n/a`, an empty value and 2^64-1 mean *not there* and become None, never 0. `--value` output is refused
-by design: systemd prints it in its own order, not in the one asked for (measured).
+`[not set]`, `n/a`, an empty value and 2^64-1 become None, never 0. `--value` output is refused: systemd prints the
+values in its own order, not in the requested one (measured).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ EXIT_NAMES = {
     242: "NUMA_POLICY",
     243: "CREDENTIALS",
 }
-"""systemd's own exit codes (systemd.exec(5)): the program was never reached."""
+"""systemd's own exit codes (systemd.exec(5)): the program was never executed."""
 SIGNAL_NAMES = {
     1: "HUP",
     2: "INT",
@@ -93,7 +93,7 @@ SIGNAL_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class UnitProps:
-    """One unit's properties at one moment. None = systemd did not say.
+    """One unit's properties at one moment; None if systemd did not give one.
 
     exec_main_code    ``exited``, ``killed``, ``dumped`` or None (nothing ended yet)
     exec_main_status  exit code, or signal number when killed or dumped
@@ -239,7 +239,7 @@ def stamp_s(text: str | None) -> float | None:
 
 
 def unit_props(raw: Mapping[str, str]) -> UnitProps:
-    """Raw strings of one unit → typed properties. What is not there or not readable is None."""
+    """Raw strings of one unit → typed properties. What is missing or cannot be read is None."""
     code = _set(raw, "ExecMainCode")
     name = MAIN_CODES.get(int(code)) if code is not None and code.isdecimal() and len(code) < 4 else code
     return UnitProps(
@@ -280,48 +280,14 @@ def parse_units(text: str) -> list[UnitProps]:
     return [unit_props(raw) for raw in parse_show(text)]
 
 
-_ACTIVE = re.compile(r"^[^\S\n]*Active: (?P<a>[\w-]+)(?: \((?P<s>[^)]*)\))?", re.MULTILINE)
-_LOADED = re.compile(r"^[^\S\n]*Loaded: (?P<l>[\w-]+)(?: \((?P<d>[^)]*)\))?", re.MULTILINE)
-_MAIN = re.compile(
-    r"^[^\S\n]*(?:Main PID|Process): (?P<pid>\d+)(?P<what> \S*?=?[^\n(]*)?\((?:code=(?P<c>\w+), (?:status|signal)=(?P<st>\d+)?/?(?P<n>\w+)?|(?P<comm>[^)]+))\)",
-    re.MULTILINE,
-)
-_HEAD = re.compile(r"^[^\S\n]*[●○×*↻][^\S\n]+(?P<id>[\w@.\\:\-]+\.(?:service|scope))", re.MULTILINE)
+_ARGV = re.compile(r"argv\[\]=(?P<argv>.*?) ; ")
 
 
-def looks_like_status(text: str) -> bool:
-    """Whether text is what `systemctl status` prints."""
-    return bool(_LOADED.search(text[:20_000]) and _ACTIVE.search(text[:20_000]))
+def exec_argv(shown: str | None) -> list[str]:
+    """The argv of `ExecStart` as `systemctl show` prints it.
 
-
-def parse_status(text: str) -> UnitProps:
-    """`systemctl status` output → properties, as far as it tells them (it tells no InvocationID and no NRestarts)."""
-    raw: dict[str, str] = {}
-    if head := _HEAD.search(text):
-        raw["Id"] = head["id"]
-    if loaded := _LOADED.search(text):
-        raw["LoadState"] = loaded["l"]
-    if active := _ACTIVE.search(text):
-        raw["ActiveState"] = active["a"]
-        detail = active["s"] or ""
-        line = text[active.start() : active.end() + 200].lstrip("\n").split("\n", 1)[0]
-        result = re.search(
-            r"\(Result: ([\w-]+)", line
-        )  # `activating (auto-restart) (Result: exit-code)` has two
-        raw["Result"] = result[1] if result else "success"
-        sub = re.match(r"[\w-]+", detail)
-        raw["SubState"] = sub[0] if sub and not detail.startswith("Result") else active["a"]
-    for main in _MAIN.finditer(text):
-        is_main = "Main PID" in main[0]
-        if main["comm"] is not None:
-            if is_main:
-                raw["MainPID"] = raw["ExecMainPID"] = main["pid"]
-        elif is_main or "ExecStart=" in main[0]:
-            raw["ExecMainPID"], raw["ExecMainCode"] = main["pid"], main["c"]
-            raw.setdefault("MainPID", "0")
-            raw["ExecMainStatus"] = main["st"] or str(
-                next((k for k, v in SIGNAL_NAMES.items() if v == main["n"]), "")
-            )
-    if re.search(r"changed on disk\. Run 'systemctl daemon-reload'", text):
-        raw["NeedDaemonReload"] = "yes"
-    return unit_props(raw)
+    >>> exec_argv("{ path=/usr/bin/docker ; argv[]=/usr/bin/docker run --name x img ; ignore_errors=no ; }")[1:4]
+    ['run', '--name', 'x']
+    """
+    match = _ARGV.search((shown or "").rsplit("\n", 1)[-1])
+    return match["argv"].split() if match else []

@@ -1,4 +1,4 @@
-"""Read `docker inspect` / `podman inspect` of one container in the words of a unit, so that one judge serves both."""
+"""Read `docker inspect` or `podman inspect` of one container as properties of a unit, so that one judge serves both."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ddtop.services.unit.show import UnitProps, unit_props
+from ddtop.services.unit.systemctl_show import UnitProps, unit_props
 
 _STATE = re.compile(r'"State"\s*:\s*\{')
 
@@ -23,7 +23,7 @@ def looks_like_inspect(text: str) -> bool:
 
 
 def container_props(text: str) -> UnitProps:
-    """`docker inspect` output → properties; generation is `Id@StartedAt`. An unreadable text gives empty properties."""
+    """`docker inspect` output → properties; generation is `Id@StartedAt`. Text that cannot be read gives empty properties."""
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):

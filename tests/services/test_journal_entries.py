@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ddtop.services.journald.json_form import (
+from ddtop.services.journald.entries import (
     entry_from,
     join_split_lines,
     looks_like_journal_json,

@@ -1,4 +1,4 @@
-"""`journalctl -o export` and `-o verbose`: the same fields as in JSON, in two other dresses. Pure.
+"""Read `journalctl -o export` and `-o verbose`, which print the same fields as the JSON form. Pure.
 
 export   KEY=value lines; a value with odd bytes as KEY, newline, its length in 8 bytes (little-endian), the value,
          newline; an empty line ends the entry (systemd's JOURNAL_EXPORT_FORMATS)
@@ -22,7 +22,7 @@ _KEY = re.compile(rb"[A-Z_][A-Z0-9_]{0,63}$")
 
 
 def journal_form(data: bytes) -> str | None:
-    """`export` or `verbose`, by the first entry; None for all else."""
+    """`export` or `verbose`, by the first entry; None for anything else."""
     head = data[:8_192].replace(b"\r\n", b"\n")
     if _EXPORT.match(head):
         return "export"
@@ -30,7 +30,7 @@ def journal_form(data: bytes) -> str | None:
 
 
 def journal_fields(data: bytes) -> list[dict[str, Any]]:
-    """The fields of every entry; a cut entry is taken as far as it goes."""
+    """The fields of every entry; of a truncated entry those that are complete."""
     return _export(data) if journal_form(data) == "export" else _verbose(data)
 
 

@@ -1,8 +1,8 @@
-"""Decode `journalctl -o json` (also json-pretty and json-seq): MESSAGE as text, byte values or null.
+"""Journal entries, from `journalctl -o json` (also json-pretty and json-seq), export or verbose output.
 
-Facts (measured on systemd 252): MESSAGE is a list of byte values as soon as the text holds control characters (a
-progress bar's carriage return, colour) or is not UTF-8; null when longer than 4096 bytes without `--all`; lines
-above 48 KiB are split with `_LINE_BREAK=line-max`; systemd's own lines carry `UNIT`, not the unit's `_SYSTEMD_UNIT`.
+Measured on systemd 252: MESSAGE is a list of byte values if the text has control characters (a progress bar's carriage
+return, colour) or is not UTF-8, and null if it is longer than 4096 bytes and `--all` is not given. Lines above 48 KiB
+are split with `_LINE_BREAK=line-max`. systemd's own lines carry `UNIT`, not the unit's `_SYSTEMD_UNIT`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ddtop.services.journald.other_forms import journal_fields, journal_form
+from ddtop.services.journald.export_verbose import journal_fields, journal_form
 
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 
@@ -109,7 +109,7 @@ def entry_from(fields: Mapping[str, Any]) -> Entry:
 
 
 def parse_entry(line: bytes | str) -> Entry | None:
-    """One line of `-o json` → Entry; None when it is no JSON object."""
+    """One line of `-o json` → Entry; None if it is not a JSON object."""
     raw = line.encode("utf-8", "replace") if isinstance(line, str) else line
     raw = raw.strip().lstrip(b"\x1e")
     if not raw.startswith(b"{"):
@@ -125,8 +125,7 @@ def parse_entry(line: bytes | str) -> Entry | None:
 
 
 def looks_like_journal_json(data: bytes) -> bool:
-    """Whether the data begin as a journal with its fields: JSON (an object with one of journald's own field names),
-    `-o export` or `-o verbose`."""
+    """Whether the data begin as JSON (an object with one of journald's field names), `-o export` or `-o verbose`."""
     if journal_form(data) is not None:
         return True
     head = data[:16_384].lstrip(b"\xef\xbb\xbf \t\r\n\x1e[")
@@ -139,7 +138,7 @@ def parse_journal_json(data: bytes) -> list[Entry]:
     """All entries of a journal in JSON, one object a line, pretty-printed, in a list, or with record separators;
     or in journalctl's export or verbose form.
 
-    A line that is cut or damaged is left out.
+    A truncated or damaged line is left out.
     """
     if journal_form(data) is not None:
         return [entry_from(fields) for fields in journal_fields(data)]
@@ -169,7 +168,7 @@ def parse_journal_json(data: bytes) -> list[Entry]:
 def join_split_lines(entries: Iterable[Entry]) -> list[Entry]:
     """Join entries that journald split at its line limit (`_LINE_BREAK=line-max`) with the next one of their process.
 
-    A part without text (null) makes the whole line null: half a line is not a line.
+    If one part has no text (null), the whole line is null.
     """
     found: list[Entry] = []
     open_at: dict[tuple[int | None, str | None, str | None], int] = {}

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ddtop.services.unit.show import looks_like_show, parse_show, parse_units, span_s, stamp_s, unit_props
+from ddtop.services.unit.systemctl_show import (
+    looks_like_show,
+    parse_show,
+    parse_units,
+    span_s,
+    stamp_s,
+    unit_props,
+)
 
 SHOW = """\
 Id=llm-server.service

@@ -1,0 +1,53 @@
+"""Read what `systemctl status` prints: properties as far as it tells them (no InvocationID, no NRestarts)."""
+
+from __future__ import annotations
+
+import re
+
+from ddtop.services.unit.systemctl_show import SIGNAL_NAMES, UnitProps, unit_props
+
+_ACTIVE = re.compile(r"^[^\S\n]*Active: (?P<a>[\w-]+)(?: \((?P<s>[^)]*)\))?", re.MULTILINE)
+_LOADED = re.compile(r"^[^\S\n]*Loaded: (?P<l>[\w-]+)(?: \((?P<d>[^)]*)\))?", re.MULTILINE)
+_MAIN = re.compile(
+    r"^[^\S\n]*(?:Main PID|Process): (?P<pid>\d+)(?P<what> \S*?=?[^\n(]*)?\((?:code=(?P<c>\w+), (?:status|signal)=(?P<st>\d+)?/?(?P<n>\w+)?|(?P<comm>[^)]+))\)",
+    re.MULTILINE,
+)
+_HEAD = re.compile(r"^[^\S\n]*[●○×*↻][^\S\n]+(?P<id>[\w@.\\:\-]+\.(?:service|scope))", re.MULTILINE)
+
+
+def looks_like_status(text: str) -> bool:
+    """Whether text is what `systemctl status` prints."""
+    return bool(_LOADED.search(text[:20_000]) and _ACTIVE.search(text[:20_000]))
+
+
+def parse_status(text: str) -> UnitProps:
+    """`systemctl status` output → properties; what it does not print stays None."""
+    raw: dict[str, str] = {}
+    if head := _HEAD.search(text):
+        raw["Id"] = head["id"]
+    if loaded := _LOADED.search(text):
+        raw["LoadState"] = loaded["l"]
+    if active := _ACTIVE.search(text):
+        raw["ActiveState"] = active["a"]
+        detail = active["s"] or ""
+        line = text[active.start() : active.end() + 200].lstrip("\n").split("\n", 1)[0]
+        result = re.search(
+            r"\(Result: ([\w-]+)", line
+        )  # `activating (auto-restart) (Result: exit-code)` has two
+        raw["Result"] = result[1] if result else "success"
+        sub = re.match(r"[\w-]+", detail)
+        raw["SubState"] = sub[0] if sub and not detail.startswith("Result") else active["a"]
+    for main in _MAIN.finditer(text):
+        is_main = "Main PID" in main[0]
+        if main["comm"] is not None:
+            if is_main:
+                raw["MainPID"] = raw["ExecMainPID"] = main["pid"]
+        elif is_main or "ExecStart=" in main[0]:
+            raw["ExecMainPID"], raw["ExecMainCode"] = main["pid"], main["c"]
+            raw.setdefault("MainPID", "0")
+            raw["ExecMainStatus"] = main["st"] or str(
+                next((k for k, v in SIGNAL_NAMES.items() if v == main["n"]), "")
+            )
+    if re.search(r"changed on disk\. Run 'systemctl daemon-reload'", text):
+        raw["NeedDaemonReload"] = "yes"
+    return unit_props(raw)
