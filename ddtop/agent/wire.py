@@ -184,7 +184,7 @@ OPS = {
         "stream",
         '{"job", "known": [cell ids]}',
         '{"progress": {...}} | RESULT | {"state": JOB}, and the end state last. RESULT is {"id": cell, "result": {...}}, or'
-        ' {"id", "file": path, "size_b"} if a line cannot hold it (hosts/jobs.py reads it then)',
+        ' {"id", "file": path, "size_b"} if a line cannot hold it: the client reads that file',
     ),
     "job-collect": ("request", '{"job", "known": [..]}', '{"results": [RESULT], "more": bool, "job": JOB}'),
     "job-stop": ("request", '{"job"}', "JOB"),

@@ -18,13 +18,13 @@ _SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
 
 def plan_from_host(host: str, ssh_config: Path | None) -> str:
     """TOML of a plan with one configuration, the present one. Raises HostError, RefusedError."""
-    from ddtop.hosts.inventory import probe
     from ddtop.runner import RunOptions, make_connector
 
     async def ask() -> dict[str, Any]:
         reached = await make_connector(RunOptions(host=host, ssh_config=ssh_config)).connect()
         try:
-            return await probe(reached, units=[])
+            found: dict[str, Any] = await reached.call("probe", timeout_s=10, units=[])
+            return found
         finally:
             await reached.close()
 

@@ -5,7 +5,7 @@ Everything above this room runs unchanged against an SSH host, the local machine
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ import msgspec
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent said of itself and its host when it started (see agent/wire.py HELLO)."""
+    """What the agent says of itself and its host when it starts (HELLO in agent/wire.py)."""
 
     agent: str
     python: str
@@ -24,6 +24,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     unknown: frozenset[str]
     hostname: str
     state_dir: str | None
+    state_why: str = ""
+    """Why there is no state folder, and so no detached jobs."""
     mono_s: float
     at_s: float
 
@@ -82,5 +84,3 @@ class Connector(Protocol):
 
 OnTry = Callable[[int, str, float | None], None]
 """Called with attempt, error text and seconds until the next try (None: now)."""
-
-Env = Mapping[str, str]

@@ -6,17 +6,14 @@ import asyncio
 import contextlib
 import itertools
 import json
-import secrets
 import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 from ddtop.agent.lines import LineSplitter, LineTooLongError
-from ddtop.agent.wire import MAX_LINE, PING_S, PROTOCOL, STREAM_CREDIT
-from ddtop.errors import AgentError, HostLostError, HostUnreachableError
-from ddtop.hosts.agent_zip import AgentZip
-from ddtop.hosts.base import Hello
-from ddtop.hosts.handshake import BootError, Handshake
+from ddtop.agent.wire import MAX_LINE, PING_S, STREAM_CREDIT
+from ddtop.errors import AgentError, HostLostError
+from ddtop.hosts.handshake import Handshake
 from ddtop.hosts.pipe import Pipe
 
 LOST_AFTER_S = 12.0
@@ -27,109 +24,6 @@ GRACE_S = 3.0
 """How much longer than the agent's own limit a call waits: its answer says more than our silence could."""
 
 Item = dict[str, Any]
-
-
-def new_nonce() -> str:
-    """16 hex characters."""
-    return secrets.token_hex(8)
-
-
-def read_hello(raw: Item) -> Hello:
-    """The agent's hello as a value. Raises KeyError or TypeError when something is missing."""
-    return Hello(
-        agent=raw["agent"],
-        python=raw["python"],
-        uid=raw["uid"],
-        user=raw["user"],
-        boot=raw["boot"],
-        can=frozenset(raw["can"]),
-        unknown=frozenset(raw["unknown"]),
-        hostname=raw["hostname"],
-        state_dir=raw["state_dir"],
-        mono_s=raw["mono_s"],
-        at_s=raw["at_s"],
-    )
-
-
-async def shake_hands(pipe: Pipe, zip_: AgentZip, nonce: str, *, send_zip: bool = True) -> Handshake:
-    """Starts the agent over `pipe`: waits for ready, sends the zip, waits for the hello. Raises BootError."""
-    shake = Handshake(nonce)
-    while shake.stage != "done":
-        chunk = await pipe.read()
-        if not chunk:
-            raise shake.eof()
-        if shake.feed(chunk) and send_zip:
-            pipe.write(zip_.data)
-            await pipe.drain()
-    return shake
-
-
-async def open_host(
-    name: str, pipe: Pipe, zip_: AgentZip, nonce: str, *, timeout_s: float = 20.0, send_zip: bool = True
-) -> AgentHost:
-    """A Host over a pipe whose program is BOOT. Raises HostUnreachableError or HostLostError, with remedies."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            shake = await shake_hands(pipe, zip_, nonce, send_zip=send_zip)
-    except TimeoutError:
-        tail = pipe.stderr_tail()
-        await pipe.close()
-        raise HostLostError(
-            f"the agent did not start within {timeout_s:g} s",
-            means="the login shell there may be waiting for something"
-            + (f"; it said: {tail}" if tail else ""),
-            do=f"try: ssh {name} true",
-            host=name,
-        ) from None
-    except BootError as error:
-        how = await pipe.ended() if error.reason == "eof" else ""
-        tail = pipe.stderr_tail()
-        await pipe.close()
-        raise _start_error(name, error, how, tail) from None
-    except asyncio.CancelledError:
-        await pipe.close()
-        raise
-    if shake.hello.get("protocol") != PROTOCOL:
-        await pipe.close()
-        raise HostUnreachableError(f"the agent speaks protocol {shake.hello.get('protocol')}", host=name)
-    return AgentHost(name, pipe, shake)
-
-
-def _start_error(name: str, error: BootError, how: str, stderr: str) -> HostLostError | HostUnreachableError:
-    said = "\n".join(part for part in (error.text, stderr) if part).strip()
-    if error.reason == "old-python":
-        return HostUnreachableError(
-            "its python3 is too old for the agent",
-            means="the agent runs on Python 3.8 or newer",
-            do="install a newer python3 there, or name one: [hosts." + name + '] python = "/path/to/python3"',
-            host=name,
-        )
-    if error.reason == "eof" and ("not found" in said or "No such file" in said or "127" in how):
-        return HostUnreachableError(
-            "there is no python3 in the login's PATH",
-            means=said[-500:],
-            do="install python3 (apt-get install python3-minimal), or name one: [hosts."
-            + name
-            + '] python = "/path/to/python3"',
-            host=name,
-        )
-    if error.reason == "eof" and "lost" in how:
-        return HostLostError(f"the connection was lost while the agent started ({how})", host=name)
-    if error.reason == "eof":
-        return HostUnreachableError(
-            f"the agent did not start: {how}",
-            means=(said[-1500:] or "it said nothing") + "  (what the login shell printed)",
-            do=f"try: ssh {name} python3 --version",
-            host=name,
-        )
-    if error.reason == "bad-zip":
-        return HostLostError(error.text, means="something between here and there changes bytes", host=name)
-    return HostUnreachableError(
-        f"the agent did not start: {error.text}",
-        means="a login script there prints or executes something else",
-        do=f"look at what `ssh {name} true` prints, and make rc files silent without a terminal",
-        host=name,
-    )
 
 
 class _Stream:
@@ -149,9 +43,8 @@ class AgentHost:
         self.noise = shake.noise
         """What the login shell printed before the agent started."""
         self._pipe = pipe
-        self._hello = read_hello(shake.hello)
-        self.state_why: str = shake.hello.get("state_why", "")
-        """Why there are no detached jobs, when hello.state_dir is None."""
+        assert shake.hello is not None, "the handshake is not done"
+        self.hello = shake.hello
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Item]] = {}
         self._streams: dict[int, _Stream] = {}
@@ -164,10 +57,6 @@ class AgentHost:
             asyncio.create_task(self._read(shake.rest), name=f"{name} reader"),
             asyncio.create_task(self._beat(), name=f"{name} heartbeat"),
         ]
-
-    @property
-    def hello(self) -> Hello:
-        return self._hello
 
     @property
     def rtt_ms(self) -> float | None:

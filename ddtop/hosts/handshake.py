@@ -1,21 +1,23 @@
 """From a login shell's noise to the agent's hello: a state machine without I/O.
 
 The client sends nothing before `ready` (rc files may read standard input), then the zip, then waits for `sync`;
-the next line is the hello. What comes before is noise, kept as evidence and bounded.
+the next line is the hello. What comes before it is noise: kept as evidence, up to MAX_NOISE bytes.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from ddtop.agent.wire import MAX_LINE
+import msgspec
+
+from ddtop.agent.wire import MAX_LINE, PROTOCOL
+from ddtop.hosts.base import Hello
 
 MAX_NOISE = 64 << 10
 
 
 class BootError(Exception):
-    """The agent did not start. `reason` is a word: old-python, bad-zip, noise, eof, no-python, hello."""
+    """The agent did not start. `reason` is a word: old-python, bad-zip, noise, eof, hello, protocol."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -32,13 +34,14 @@ class Handshake:
         self._noise = bytearray()
         self.stage = "noise"
         """noise → ready → sync → done."""
-        self.hello: dict[str, Any] = {}
+        self.hello: Hello | None = None
+        """Set when `stage` is done."""
         self.rest = b""
         """Bytes after the hello's line: the protocol has begun."""
 
     @property
     def noise(self) -> str:
-        """What the login shell said before the agent, its last 4 kB."""
+        """What the login shell printed before the agent started: the last 4 kB."""
         return bytes(self._noise[-4096:]).decode("utf-8", "replace").strip()
 
     def feed(self, chunk: bytes) -> bool:
@@ -83,9 +86,11 @@ class Handshake:
     def _take_hello(self, line: bytes) -> None:
         try:
             hello = json.loads(line)["hello"]
+            if hello["protocol"] != PROTOCOL:
+                raise BootError("protocol", f"the agent speaks protocol {hello['protocol']}")
+            self.hello = msgspec.convert(hello, Hello)
         except (ValueError, KeyError, TypeError):
             raise BootError("hello", f"instead of a hello came {line[:300]!r}") from None
-        self.hello = hello
         self.stage = "done"
 
     def eof(self) -> BootError:

@@ -108,9 +108,3 @@ def connector_for(
         host_dir=folder,
         python=settings.python or "python3",
     )
-
-
-async def probe(host: Any, *, timeout_s: float = 10.0, **what: Any) -> dict[str, Any]:
-    """One round trip about everything: the op `probe` of agent/wire.py with its arguments by name."""
-    answer: dict[str, Any] = await host.call("probe", timeout_s=timeout_s, **what)
-    return answer

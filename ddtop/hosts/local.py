@@ -12,8 +12,8 @@ from pathlib import Path
 from ddtop.errors import HostUnreachableError
 from ddtop.hosts.agent_zip import BOOT_BY_PATH, AgentZip, agent_zip, start_argv
 from ddtop.hosts.base import Host
-from ddtop.hosts.client import new_nonce, open_host
 from ddtop.hosts.pipe import Tail
+from ddtop.hosts.start import new_nonce, open_host
 
 
 class ChildPipe:

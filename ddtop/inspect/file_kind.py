@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from ddtop.hosts.ssh.texts import find_hits, read_frame
+from ddtop.hosts.ssh.error_texts import find_hits
+from ddtop.hosts.ssh.probe_frame import read_frame
 from ddtop.inspect.inputs import is_ssh_config, text_of
 from ddtop.inspect.listing import parse_listing
 from ddtop.sources.gpu.diagnosis import diagnose_gpu

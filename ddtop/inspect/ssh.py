@@ -10,9 +10,10 @@ from typing import Any
 
 from ddtop.errors import HostUnreachableError
 from ddtop.hosts.ssh.causes import CAUSES, fill
-from ddtop.hosts.ssh.config import SshTarget, resolve_target
-from ddtop.hosts.ssh.config_parser import ExecRule, harmless_exec, run_exec
-from ddtop.hosts.ssh.texts import find_hits
+from ddtop.hosts.ssh.error_texts import find_hits
+from ddtop.hosts.ssh.match_exec import ExecRule, harmless_exec, run_exec
+from ddtop.hosts.ssh.resolve import resolve_target
+from ddtop.hosts.ssh.target import SshTarget
 from ddtop.inspect.inputs import NotJudgedError, evidence, input_number, is_ssh_config, result, text_of
 from ddtop.inspect.ssh_texts import is_speech, judge_texts
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddtop.hosts.ssh.causes import CAUSES, fill
-from ddtop.hosts.ssh.texts import Hit, find_hits, key_facts, read_frame
+from ddtop.hosts.ssh.error_texts import Hit, find_hits, key_facts
+from ddtop.hosts.ssh.probe_frame import read_frame
 from ddtop.inspect.inputs import NotJudgedError, evidence, input_number, result
 
 

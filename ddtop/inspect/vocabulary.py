@@ -14,7 +14,7 @@ from ddtop.agent.model.judge import judge
 from ddtop.agent.model.shards import Entry
 from ddtop.agent.model.weight_files import Head
 from ddtop.hosts.ssh.causes import CAUSES, fill
-from ddtop.hosts.ssh.config import Note, SshTarget
+from ddtop.hosts.ssh.target import Note, SshTarget
 from ddtop.inspect.ssh import config_cause
 from ddtop.sources.gpu.process_rows import XIDS
 from ddtop.sources.gpu.sample import GpuSample

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from ddtop.hosts.agent_zip import AgentZip, agent_zip, pack, start_argv
-from ddtop.hosts.client import AgentHost, new_nonce, open_host
+from ddtop.hosts.client import AgentHost
 from ddtop.hosts.local import ChildPipe
+from ddtop.hosts.start import new_nonce, open_host
 
 PYENV = Path.home() / ".pyenv" / "versions"
 FLOOR = (3, 8)

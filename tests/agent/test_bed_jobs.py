@@ -9,9 +9,9 @@ import pytest
 
 from ddtop.errors import HostLostError
 from ddtop.hosts.base import Host
-from ddtop.hosts.jobs import collect_job, watch_job
 from ddtop.hosts.reconnect import Backoff, connect_forever
 from tests.agent.bedhost import connector, reached
+from tests.agent.job_results import collect_job, watch_job
 from tests.bed import trouble
 
 

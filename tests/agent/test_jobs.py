@@ -18,8 +18,8 @@ from ddtop.agent.loadgen.records import unpack
 from ddtop.errors import AgentError
 from ddtop.hosts.agent_zip import agent_zip
 from ddtop.hosts.client import AgentHost
-from ddtop.hosts.jobs import collect_job, watch_job
 from tests.agent.helpers import agent, agent_pythons, runs
+from tests.agent.job_results import collect_job, watch_job
 from tests.bench.conftest import lying
 
 __all__ = ["lying"]
@@ -154,7 +154,7 @@ async def test_a_newer_state_folder_is_refused(state_dir: Path) -> None:
     (state_dir / "schema").write_text("99\n")
     async with agent(state_dir) as host:
         assert host.hello.state_dir is None
-        assert "newer ddtop" in host.state_why
+        assert "newer ddtop" in host.hello.state_why
 
 
 def facts(**found: Any) -> Facts:

@@ -13,7 +13,6 @@ from ddtop.agent.host.facts import pressure
 from ddtop.agent.host.logind import setting
 from ddtop.agent.host.servers import engine_of, option
 from ddtop.agent.host.state_folder import filesystem_of, find_state_dir, read_json, write_whole
-from ddtop.hosts.inventory import probe
 from tests.agent.helpers import agent, agent_pythons
 
 
@@ -26,8 +25,9 @@ async def test_everything_in_one_answer(python: str, state_dir: Path, tmp_path: 
         sock.listen()
         port = sock.getsockname()[1]
         async with agent(state_dir, python=python) as host:
-            found = await probe(
-                host,
+            found = await host.call(
+                "probe",
+                timeout_s=10,
                 port=port,
                 model=str(tmp_path / "no-model"),
                 sources=[str(tmp_path)],

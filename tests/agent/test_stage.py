@@ -13,8 +13,8 @@ from ddtop.agent.model.check import MANIFEST, boot_id
 from ddtop.agent.model.download import announced_size, download_words, parse_source
 from ddtop.agent.model.progress import Meter
 from ddtop.agent.model.stage import PARTIAL, list_files, space_problem, stage
-from ddtop.hosts.jobs import collect_job
 from tests.agent.helpers import agent
+from tests.agent.job_results import collect_job
 
 SHARD_B = 300_000
 

@@ -14,8 +14,8 @@ from ddtop.commands.endpoint import in_words
 from ddtop.config import describe, load_settings
 from ddtop.errors import UsageError
 from ddtop.hosts.inventory import check_name
-from ddtop.hosts.ssh.config import resolve_target
 from ddtop.hosts.ssh.diagnosis import classify_ssh_error
+from ddtop.hosts.ssh.resolve import resolve_target
 from tests.terminal import Terminal
 
 from .conftest import Cli

@@ -26,7 +26,7 @@ def test_everything_is_in_it_and_stored() -> None:
         "agent/wire.py",
         "agent/loadgen/__init__.py",
         "agent/loadgen/corpus.txt",
-        "agent/model/folder.py",
+        "agent/model/check.py",
     } <= set(infos)
     assert not [name for name in infos if "__pycache__" in name or name.endswith(".pyc")]
     assert {info.compress_type for info in infos.values()} == {zipfile.ZIP_STORED}, (

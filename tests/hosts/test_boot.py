@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ddtop.hosts.agent_zip import agent_zip, start_argv, start_command
-from ddtop.hosts.client import new_nonce, open_host, shake_hands
 from ddtop.hosts.handshake import BootError
 from ddtop.hosts.local import ChildPipe
+from ddtop.hosts.start import new_nonce, open_host, shake_hands
 from tests.agent.helpers import disk_folder, pythons
 
 SHELLS = ["sh", "dash", "bash", "zsh", "fish", "csh", "tcsh", "mksh", "ksh"]

@@ -212,7 +212,7 @@ async def test_the_hello_says_what_this_login_can(state_dir: Path) -> None:
 async def test_a_tmpfs_is_no_state_folder() -> None:
     async with agent("/dev/shm/ddtop-test-state") as host:
         assert host.hello.state_dir is None
-        assert "tmpfs" in host.state_why
+        assert "tmpfs" in host.hello.state_why
         assert "jobs" not in host.hello.can
         with pytest.raises(AgentError) as caught:
             await host.call("job-start", job="x", kind="exec", spec={"argv": ["true"]})

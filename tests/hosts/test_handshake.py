@@ -7,7 +7,21 @@ import pytest
 from ddtop.hosts.handshake import MAX_NOISE, BootError, Handshake
 
 NONCE = "00112233445566ff"
-HELLO = b'{"hello":{"protocol":1}}\n'
+SAID = {
+    "protocol": 1,
+    "agent": "ab",
+    "python": "3.11.2",
+    "uid": 0,
+    "user": "root",
+    "boot": "b/1",
+    "can": ["jobs"],
+    "unknown": [],
+    "hostname": "gpu7",
+    "state_dir": None,
+    "mono_s": 1,
+    "at_s": 2.5,
+}
+HELLO = json.dumps({"hello": SAID}).encode() + b"\n"
 
 
 def mark(word: str) -> bytes:
@@ -18,7 +32,8 @@ def test_clean_start() -> None:
     shake = Handshake(NONCE)
     assert shake.feed(mark("ready")) is True
     assert shake.feed(mark("sync") + HELLO + b'{"id":1') is False
-    assert (shake.stage, shake.hello, shake.rest) == ("done", {"protocol": 1}, b'{"id":1')
+    assert (shake.stage, shake.rest) == ("done", b'{"id":1')
+    assert shake.hello is not None and shake.hello.hostname == "gpu7" and shake.hello.can == {"jobs"}
 
 
 def test_noise_without_newline_and_fake_hello() -> None:
@@ -74,7 +89,15 @@ def test_eof_keeps_the_noise_as_evidence() -> None:
     assert "not available" in shake.eof().text
 
 
-@pytest.mark.parametrize("line", [b"garbage\n", b"[]\n", json.dumps({"id": 1}).encode() + b"\n"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage\n",
+        b"[]\n",
+        json.dumps({"id": 1}).encode() + b"\n",
+        json.dumps({"hello": {**SAID, "can": 1}}).encode() + b"\n",
+    ],
+)
 def test_no_hello_after_sync(line: bytes) -> None:
     shake = Handshake(NONCE)
     shake.feed(mark("ready"))

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddtop.errors import HostUnreachableError
-from ddtop.hosts.ssh.config import SshTarget, resolve_target, split_jump
-from ddtop.hosts.ssh.config_parser import harmless_exec
+from ddtop.hosts.ssh.match_exec import harmless_exec
+from ddtop.hosts.ssh.resolve import resolve_target, split_jump
+from ddtop.hosts.ssh.target import SshTarget
 
 CASES = Path(__file__).parents[1] / "cases"
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh here")

@@ -15,9 +15,11 @@ import asyncssh
 import pytest
 
 from ddtop.errors import HostLostError, HostUnreachableError
-from ddtop.hosts.ssh.config import SshTarget, resolve_target
-from ddtop.hosts.ssh.diagnosis import classify_ssh_error, connect_options, explain_ssh_error
+from ddtop.hosts.ssh.connection import connect_options
+from ddtop.hosts.ssh.diagnosis import classify_ssh_error, explain_ssh_error
 from ddtop.hosts.ssh.known_keys import KeyFinding, decide_key, find_key, load_known_hosts, write_key
+from ddtop.hosts.ssh.resolve import resolve_target
+from ddtop.hosts.ssh.target import SshTarget
 
 
 class Session(asyncssh.SSHServerSession):

@@ -6,13 +6,12 @@ import socket
 from pathlib import Path
 
 import asyncssh
-import msgspec
 import pytest
 
 from ddtop.errors import HostLostError, HostUnreachableError
 from ddtop.hosts.ssh.causes import CAUSES, fill
-from ddtop.hosts.ssh.config import SshTarget
-from ddtop.hosts.ssh.diagnosis import agent_words, classify_ssh_error, explain_ssh_error, first_fault
+from ddtop.hosts.ssh.diagnosis import agent_words, classify_ssh_error, explain_ssh_error
+from ddtop.hosts.ssh.target import SshTarget
 
 
 @pytest.mark.parametrize(
@@ -124,10 +123,3 @@ def test_every_cause_has_its_words() -> None:
         assert cause.verdict in {"ok", "partial", "degraded", "refused", "disconnected", "error"}
         assert cause.severity in {"info", "warn", "error", "critical"}
         assert "{" not in fill(cause.means + cause.do + cause.what)
-
-
-def test_the_gravest_fault_first() -> None:
-    target = SshTarget(alias="x", hostname="x", user="u")
-    mild = classify_ssh_error(asyncssh.ChannelOpenError(2, "open failed"), target)
-    grave = msgspec.structs.replace(mild, severity="critical", cause="c")
-    assert first_fault([mild, grave]) is grave and first_fault([]) is None

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddtop.hosts.ssh.texts import find_hits, key_facts, read_frame
+from ddtop.hosts.ssh.error_texts import find_hits, key_facts
+from ddtop.hosts.ssh.probe_frame import read_frame
 
 CASES = Path(__file__).parents[1] / "cases"
 

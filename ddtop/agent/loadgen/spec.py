@@ -19,21 +19,21 @@ class SpecError(ValueError):
 class LoadSpec:
     """One cell's load. Times in seconds, lengths in tokens. See docs/measuring.md for every field's meaning.
 
-    Where it goes: `url` (base, http or https), `endpoint` (chat, completions, generate, or a path beginning with /),
-    `path_kind` (which of the three a path speaks), `api_key_env` (NAME of an environment variable), `headers`.
-    What is asked: `prompts` (the ordered set; request i uses prompt i mod n; a string, or {"prompt"|"messages",
-    "output_tokens"}), `output_tokens`, `exact_tokens` (ignore_eos: fewer tokens is class "short"), `temperature`,
-    `extra_body`, `nonce` (seed of a leading nonce, equal for the same request index; "" = none), `context` (tokens
-    of text before each prompt), `context_kind` natural (shipped prose) or random (words in random order: they destroy
-    what speculative decoding accepts).
-    How: `mode` closed (`concurrency` streams, `requests` in all) or open (`rate` per second, `arrival` poisson or
-    constant, `seed`); `connections` keep-alive, fresh (a new one each, opened before the clock), cold (a new one
-    each, connect inside TTFT) or cold-start (so for the first request of a stream, then keep-alive); `request_timeout_s`, `time_limit_s` of the window, `give_up_after` requests that all gave 0 tokens
-    (0 = `concurrency`), `warmup` requests before (apart), `processes` (0 = by the load).
-    Around it: `engine`, `flush_cache`, `metrics_url` ("auto" = /metrics where the engine is known, "" = none),
-    `server_pids`, `gpus` ("auto", "none" or a list of indices), `keep_texts`, `usage` (each, final, none),
-    `again` (with keep_texts: after the window so many of its first requests are asked once more, apart from the result:
-    how far the server agrees with itself).
+    Where it goes: `url` (base, http or https), `endpoint` (chat, completions, generate, or a path beginning
+    with /), `path_kind` (which of the three a path speaks), `api_key_env` (NAME of an environment variable),
+    `headers`. What is asked: `prompts` (the ordered set; request i uses prompt i mod n; a string, or
+    {"prompt"|"messages", "output_tokens"}), `output_tokens`, `exact_tokens` (ignore_eos: fewer tokens is class
+    "short"), `temperature`, `extra_body`, `nonce` (seed of a leading nonce, equal for the same request index;
+    "" = none), `context` (tokens of text before each prompt), `context_kind` natural (shipped prose) or random
+    (words in random order: they destroy what speculative decoding accepts). How: `mode` closed (`concurrency`
+    streams, `requests` in all) or open (`rate` per second, `arrival` poisson or constant, `seed`);
+    `connections` keep-alive, fresh (a new one each, opened before the clock), cold (a new one each, connect
+    inside TTFT) or cold-start (so for the first request of a stream, then keep-alive); `request_timeout_s`,
+    `time_limit_s` of the window, `give_up_after` requests that all gave 0 tokens (0 = `concurrency`), `warmup`
+    requests before (apart), `processes` (0 = by the load). Around it: `engine`, `flush_cache`, `metrics_url`
+    ("auto" = /metrics where the engine is known, "" = none), `server_pids`, `gpus` ("auto", "none" or a list of
+    indices), `keep_texts`, `usage` (each, final, none), `again` (with keep_texts: after the window so many of
+    its first requests are asked once more, apart from the result: how far the server agrees with itself).
     """
 
     url: str

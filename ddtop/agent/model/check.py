@@ -134,15 +134,13 @@ def check_model_dir(
     """The verdict on the model at `path` of this host, as plain data.
 
     Keys: verdict (complete, incomplete, staging, restage-needed, inconsistent), cause, severity, advice,
-    evidence
-    (list of {"text"}), ready_to_start, path, exists, layout, fs, available_bytes, total_bytes, weight_files,
-    expected_shards, present_shards, present, missing, truncated, ok, sparse, corrupt, incomplete_markers,
-    resumable_bytes, present_bytes, tensor_bytes, index_present, index_total_size, config_present,
-    tokenizer_present, manifest (what staging wrote, if it did) and manifest_this_boot, and for `sources` a
-    list
-    of {"path", "verdict", "bytes", "files"}. What does not apply is left out. `hashes`: also sha256 by file
-    name
-    (about 1 GB/s). Never raises for what it finds; unreadable things are named in `unknown`.
+    evidence (list of {"text"}), ready_to_start, path, exists, layout, fs, available_bytes, total_bytes,
+    weight_files, expected_shards, present_shards, present, missing, truncated, ok, sparse, corrupt,
+    incomplete_markers, resumable_bytes, present_bytes, tensor_bytes, index_present, index_total_size,
+    config_present, tokenizer_present, manifest (what staging wrote, if it did) and manifest_this_boot, and for
+    `sources` a list of {"path", "verdict", "bytes", "files"}. What does not apply is left out. `hashes`: also
+    sha256 by file name (about 1 GB/s). Never raises for what it finds; unreadable things are named in
+    `unknown`.
     """
     path = os.path.expanduser(path)
     space = free_space(path)

@@ -17,8 +17,7 @@ _MARKER = re.compile(
 
 
 class Entry(NamedTuple):
-    """One entry of a model directory. `path` as listed; `kind` f, d or l; `size` in bytes (of a link: its
-    own);
+    """One entry of a model directory. `path` as listed; `kind` f, d or l; `size` in bytes (of a link: its own);
     `blocks` 512-byte blocks allocated; `age_s` since the last write; `head` what the first bytes say."""
 
     path: str
@@ -94,8 +93,7 @@ def expected_names(
 ) -> Tuple[List[str], List[Tuple[str, int]]]:
     """Every shard there must be, and the (stem, count) families that the names tell.
 
-    From the index where there is one, else from `-of-N` in the names (the index may not have been fetched
-    yet),
+    From the index where there is one, else from `-of-N` in the names (the index may not have been fetched yet),
     else just what is there.
     """
     families: Dict[Tuple[str, str, int], Tuple[int, int]] = {}

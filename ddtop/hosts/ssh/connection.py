@@ -17,11 +17,12 @@ import asyncssh
 from ddtop.errors import HostUnreachableError
 from ddtop.hosts.agent_zip import agent_zip, start_command
 from ddtop.hosts.base import Host
-from ddtop.hosts.client import new_nonce, open_host
 from ddtop.hosts.pipe import Tail
-from ddtop.hosts.ssh.config import SshTarget, resolve_target
-from ddtop.hosts.ssh.diagnosis import connect_options, explain_ssh_error
-from ddtop.hosts.ssh.known_keys import KeyFinding, decide_key, write_key
+from ddtop.hosts.ssh.diagnosis import explain_ssh_error
+from ddtop.hosts.ssh.known_keys import KeyFinding, decide_key, load_known_hosts, write_key
+from ddtop.hosts.ssh.resolve import resolve_target
+from ddtop.hosts.ssh.target import SshTarget
+from ddtop.hosts.start import new_nonce, open_host
 
 KEEPALIVE_S = 3
 KEEPALIVE_COUNT = 3
@@ -239,3 +240,50 @@ def _quick_ack(connections: list[asyncssh.SSHClientConnection]) -> None:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
             except OSError:
                 pass
+
+
+def connect_options(target: SshTarget) -> dict[str, Any]:
+    """Keyword arguments for `asyncssh.connect` that mean what ssh would do, with `config=None` so that asyncssh
+    does not read the config again. Jumps are not in it: connect hop by hop and give the last as `tunnel=`.
+
+    A proxy is in it only for a target without jumps; for a hop pass the hop's own target.
+    """
+    out: dict[str, Any] = {
+        "host": target.hostname,
+        "port": target.port,
+        "username": target.user,
+        "config": None,
+        "known_hosts": load_known_hosts(target),
+        "ignore_encrypted": True,
+        "encoding": None,
+    }
+    if target.host_key_alias:
+        out["host_key_alias"] = target.host_key_alias
+    if target.identity_files:
+        out["client_keys"] = list(target.identity_files)
+    if target.certificate_files:
+        out["client_certs"] = list(target.certificate_files)
+    if target.identities_only and target.identity_files:
+        out["agent_identities"] = list(target.identity_files)
+    if target.agent_path is not None:
+        out["agent_path"] = target.agent_path or None
+    if target.identities_only and not target.identity_files:
+        out["agent_path"] = (
+            None  # ssh then offers its default key files, and nothing else that the agent holds
+        )
+    if target.proxy_command and not target.jumps:
+        out["proxy_command"] = list(target.proxy_command)
+    for option, name in _PASSED_ON.items():
+        if target.options.get(option):
+            out[name] = target.options[option]
+    return out
+
+
+# Options that asyncssh takes by another name, and that only narrow or name something.
+_PASSED_ON = {
+    "Ciphers": "encryption_algs",
+    "KexAlgorithms": "kex_algs",
+    "MACs": "mac_algs",
+    "HostKeyAlgorithms": "server_host_key_algs",
+    "PreferredAuthentications": "preferred_auth",
+}

@@ -7,9 +7,8 @@ import os
 import re
 import shlex
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import asyncssh
 import msgspec
@@ -17,56 +16,8 @@ from asyncssh.config import ConfigParseError
 
 from ddtop.errors import HostError, HostLostError, HostUnreachableError
 from ddtop.hosts.ssh.causes import CAUSES, SshCause, fill
-from ddtop.hosts.ssh.config import SshTarget
-from ddtop.hosts.ssh.known_keys import KeyFinding, load_known_hosts, remove_commands, ssh_command
-
-
-def connect_options(target: SshTarget) -> dict[str, Any]:
-    """Keyword arguments for `asyncssh.connect` that mean what ssh would do, with `config=None` so that
-    asyncssh
-    does not read the config again. Jumps are not in it: connect hop by hop and give the last as `tunnel=`.
-
-    A proxy is in it only for a target without jumps; for a hop pass the hop's own target.
-    """
-    out: dict[str, Any] = {
-        "host": target.hostname,
-        "port": target.port,
-        "username": target.user,
-        "config": None,
-        "known_hosts": load_known_hosts(target),
-        "ignore_encrypted": True,
-        "encoding": None,
-    }
-    if target.host_key_alias:
-        out["host_key_alias"] = target.host_key_alias
-    if target.identity_files:
-        out["client_keys"] = list(target.identity_files)
-    if target.certificate_files:
-        out["client_certs"] = list(target.certificate_files)
-    if target.identities_only and target.identity_files:
-        out["agent_identities"] = list(target.identity_files)
-    if target.agent_path is not None:
-        out["agent_path"] = target.agent_path or None
-    if target.identities_only and not target.identity_files:
-        out["agent_path"] = (
-            None  # ssh then offers its default key files, and nothing else that the agent holds
-        )
-    if target.proxy_command and not target.jumps:
-        out["proxy_command"] = list(target.proxy_command)
-    for option, name in _PASSED_ON.items():
-        if target.options.get(option):
-            out[name] = target.options[option]
-    return out
-
-
-# Options that asyncssh takes by another name, and that only narrow or name something.
-_PASSED_ON = {
-    "Ciphers": "encryption_algs",
-    "KexAlgorithms": "kex_algs",
-    "MACs": "mac_algs",
-    "HostKeyAlgorithms": "server_host_key_algs",
-    "PreferredAuthentications": "preferred_auth",
-}
+from ddtop.hosts.ssh.known_keys import KeyFinding, remove_commands, ssh_command
+from ddtop.hosts.ssh.target import SshTarget
 
 
 class SshFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,8 +75,7 @@ def classify_ssh_error(
     """What an exception of asyncssh (or the socket below it) stands for.
 
     `presented` is what `find_key` said about the key the host showed: without it, "changed" and "unknown"
-    cannot
-    be told apart and "unknown" is said. `hop` is the jump host that was being contacted, if it was one.
+    cannot be told apart and "unknown" is said. `hop` is the jump host that was being contacted, if it was one.
     """
     at = hop or target
     name = _cause_of(exc, at, presented)
@@ -314,9 +264,3 @@ def _os_cause(exc: BaseException, target: SshTarget | None, proxied: bool) -> st
         if errno.ETIMEDOUT in numbers:
             return "connect-timeout"
     return None
-
-
-def first_fault(faults: Sequence[SshFault]) -> SshFault | None:
-    """The gravest of several (critical before error before warn), the first among equals."""
-    order = {"critical": 0, "error": 1, "warn": 2, "info": 3}
-    return min(faults, key=lambda fault: order.get(fault.severity, 4), default=None)

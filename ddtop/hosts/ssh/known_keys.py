@@ -11,7 +11,7 @@ from typing import Literal
 import asyncssh
 import msgspec
 
-from ddtop.hosts.ssh.config import SshTarget
+from ddtop.hosts.ssh.target import SshTarget
 
 KeyState = Literal["known", "changed", "unknown", "revoked"]
 
@@ -27,8 +27,7 @@ class KeyFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What ddtop does about it: accept or not, and write the key down or not. `auto_accept` of a changed key
-    is
+    """What ddtop does about it: accept or not, and write the key down or not. `auto_accept` of a changed key is
     never true, whatever the config says."""
 
     accept: bool

@@ -11,16 +11,18 @@ from __future__ import annotations
 import gc
 import heapq
 import time
-from typing import Any
+from collections import deque
+from typing import Any, Callable
 
 from ..answer.exchange import Exchange
 from ..machine.pressure import own_wait_ns
-from ..request_builder import arrival_times
+from ..request_builder import RequestBuilder, arrival_times
+from ..spec import LoadSpec
 from .clock import suspended_ns
 from .connection import CONNECTING, HANDSHAKE, IDLE, READING, SENDING, Connection
 from .poller import READ, WRITE
-from .quality import quality
-from .reading import Reading
+from .quality import clock_kind, max_rss_mib, thin
+from .traffic import COLD, Traffic
 
 now = time.monotonic_ns
 TICK_NS = 250_000_000
@@ -29,17 +31,52 @@ SETTLE_NS = 50_000_000  # the kernel turns receive stamps on some ms after the f
 CONNECT_S = 10.0
 LAZY_FROM = 16  # streams
 LAZY_S = 0.0002
-COLD = ("cold", "cold-start")
+Progress = Callable[[int, int, int], None]
 
 
-class Window(Reading):
-    """Runs requests `indices` of a spec once; then `exchanges` and `quality()` say what happened."""
+class Window:
+    """Runs requests `indices` of a spec once; then `exchanges` and `quality()` say what happened.
+
+    It decides what is sent when; its `traffic` holds the connections and reads from them.
+    """
+
+    def __init__(
+        self,
+        spec: LoadSpec,
+        builder: RequestBuilder,
+        indices: list[int],
+        concurrency: int,
+        progress: Progress | None = None,
+        start_at_ns: int = 0,
+    ) -> None:
+        self.spec, self.builder = spec, builder
+        self.queue = deque(indices)
+        self.total = len(indices)
+        self.concurrency = concurrency
+        self.open_loop = spec.mode == "open"
+        self.progress = progress
+        self.start_at_ns = start_at_ns
+        self.on_start: Callable[[], None] | None = None
+        self.traffic = Traffic(spec, self)
+        self.exchanges: list[Exchange] = []
+        self.in_flight = 0
+        self.zero_ns = self.end_ns = 0
+        self.schedule: list[tuple[int, int]] = []
+        self.waiting: deque[tuple[int, int]] = deque()  # due, but over max_in_flight
+        self.stopping = ""
+        self.zeros = 0
+        self.seen_token = False
+        self.polls = 0
+        self.start_lags: list[int] = []
+        self.cpu_s = 0.0
+        self.wait_ns: int | None = None
+        self.suspended_ns = 0
 
     # ---- the run
 
     def run(self) -> None:
         """Open, wait for the clock, run, close. OSError from name resolution is the caller's."""
-        spec = self.spec
+        spec, traffic = self.spec, self.traffic
         self._open_ahead()
         frozen = gc.isenabled()
         gc.collect()
@@ -49,7 +86,7 @@ class Window(Reading):
             if self.start_at_ns:
                 while now() < self.start_at_ns:
                     time.sleep(min(0.01, max(0.0, (self.start_at_ns - now()) / 1e9)))
-            self.clock.refresh()
+            traffic.clock.refresh()
             if self.on_start is not None:
                 self.on_start()
             waited = own_wait_ns()
@@ -64,35 +101,37 @@ class Window(Reading):
             self.suspended_ns = suspended_ns() - slept
             if frozen:
                 gc.enable()
-            for conn in list(self.conns.values()):
-                self._drop(conn)
-            self.poller.close()
+            for conn in list(traffic.conns.values()):
+                traffic.drop(conn)
+            traffic.poller.close()
 
     def _open_ahead(self) -> None:
         """Connections before the clock; what cannot be opened is tried again by the request that needs it."""
+        traffic = self.traffic
         if self.spec.connections in COLD:
             return
         begun = now()
-        for attempt in range(len(self.address.choices)):
+        for attempt in range(len(traffic.address.choices)):
             want = min(self.concurrency, self.total) if not self.open_loop else self.spec.streams
             for _ in range(want):
-                if self._new_connection() is None:
+                if traffic.open() is None:
                     break
             limit = now() + int(CONNECT_S * 1e9)
             while (
-                any(conn.state in (CONNECTING, HANDSHAKE) for conn in self.conns.values()) and now() < limit
+                any(conn.state in (CONNECTING, HANDSHAKE) for conn in traffic.conns.values())
+                and now() < limit
             ):
-                for fd, bits in self.poller.poll(0.1):
-                    self._event(self.conns.get(fd), bits)
-            if self.idle:
+                for fd, bits in traffic.poller.poll(0.1):
+                    traffic.event(traffic.conns.get(fd), bits)
+            if traffic.idle:
                 break
-            self.address.best = attempt + 1
+            traffic.address.best = attempt + 1
         rest = begun + SETTLE_NS - now()
-        if rest > 0 and self.idle:
+        if rest > 0 and traffic.idle:
             time.sleep(rest / 1e9)
 
     def _loop(self, limit_ns: int) -> None:
-        spec = self.spec
+        spec, traffic = self.spec, self.traffic
         if self.open_loop:
             times = arrival_times(spec.requests, spec.rate, spec.arrival, spec.seed)
             self.schedule = [(self.zero_ns + times[index], index) for index in self.queue]
@@ -102,8 +141,8 @@ class Window(Reading):
             for _ in range(min(self.concurrency, self.total)):
                 self._next()
         tick = self.zero_ns + TICK_NS
-        poll, conns, event = self.poller.poll, self.conns, self._event
-        recv_fast = self._readable
+        poll, conns, event = traffic.poller.poll, traffic.conns, traffic.event
+        readable = traffic.readable
         while self.in_flight or ((self.schedule or self.waiting or self.queue) and not self.stopping):
             moment = now()
             if moment >= tick:
@@ -126,50 +165,52 @@ class Window(Reading):
             if (
                 ready
                 and self.in_flight >= LAZY_FROM
-                and self.stamped == self.reads > 100
+                and traffic.stamped == traffic.reads > 100
                 and wait > 5_000_000
             ):
                 # The kernel has stamped what arrived, so reading it a little later moves no time; it saves a wake-up for
                 # each chunk of a batch that the server sends one by one.
                 time.sleep(LAZY_S)
                 ready = poll(0.0)
-            self.woke_ns = now()
+            traffic.woke_ns = now()
             for fd, bits in ready:
                 conn = conns.get(fd)
                 if conn is None:
                     continue
                 if conn.state == READING and conn.tls is None:
-                    recv_fast(conn)
+                    readable(conn)
                 else:
                     event(conn, bits)
-            if self.bytes_held > self.byte_cap:
-                self._relieve()
+            if traffic.bytes_held > traffic.byte_cap:
+                traffic.relieve()
 
     def _tick(self, moment: int) -> None:
-        self.clock.refresh()
+        traffic = self.traffic
+        traffic.clock.refresh()
         timeout = int(self.spec.request_timeout_s * 1e9)
-        for conn in list(self.conns.values()):
+        for conn in list(traffic.conns.values()):
             exchange = conn.exchange
             if exchange is None:
                 if conn.state in (CONNECTING, HANDSHAKE) and moment - conn.begun_ns > CONNECT_S * 1e9:
-                    self._lost(conn, "no connection within %.0f s" % CONNECT_S)
+                    traffic.lost(conn, "no connection within %.0f s" % CONNECT_S)
             elif conn.done_ns and moment - conn.done_ns > DONE_GRACE_NS:
-                self._end(conn, "complete", conn.done_ns, keep=False)
+                traffic.end(conn, "complete", conn.done_ns, keep=False)
             elif moment - (exchange.start_ns or conn.begun_ns) > timeout:
-                self._end(conn, "timeout", moment, keep=False)
+                traffic.end(conn, "timeout", moment, keep=False)
             elif conn.state in (CONNECTING, HANDSHAKE) and moment - conn.begun_ns > CONNECT_S * 1e9:
-                self._lost(conn, "no connection within %.0f s" % CONNECT_S)
+                traffic.lost(conn, "no connection within %.0f s" % CONNECT_S)
         if self.progress is not None:
-            self.progress(len(self.exchanges) - self.in_flight, self.in_flight, self.reads)
+            self.progress(len(self.exchanges) - self.in_flight, self.in_flight, traffic.reads)
 
     def _stop(self, why: str) -> None:
+        traffic = self.traffic
         self.stopping = why
         self.queue.clear()
         self.schedule = []
         self.waiting.clear()
-        for conn in list(self.conns.values()):
+        for conn in list(traffic.conns.values()):
             if conn.exchange is not None:
-                self._end(conn, "time-limit", now(), keep=False)
+                traffic.end(conn, "time-limit", now(), keep=False)
 
     # ---- starting requests
 
@@ -191,20 +232,22 @@ class Window(Reading):
         exchange = Exchange(index, asked, sched_ns, self.spec.keep_texts)
         self.exchanges.append(exchange)
         self.in_flight += 1
-        self._carry(exchange)
+        self.carry(exchange)
 
-    def _carry(self, exchange: Exchange) -> None:
+    def carry(self, exchange: Exchange) -> None:
         """Send the exchange on a standing connection, or on a new one as soon as that stands."""
-        while self.idle:
-            conn = self.idle.popleft()
+        while self.traffic.idle:
+            conn = self.traffic.idle.popleft()
             if conn.state == IDLE:
-                self._send(conn, exchange)
+                self.send(conn, exchange)
                 return
-        if self._new_connection(exchange) is None:
-            exchange.error = self.last_error
-            self._finish(exchange, "refused", now())
+        if self.traffic.open(exchange) is None:
+            exchange.error = self.traffic.last_error
+            self.finish(exchange, "refused", now())
 
-    def _send(self, conn: Connection, exchange: Exchange) -> None:
+    def send(self, conn: Connection, exchange: Exchange) -> None:
+        """Send the request on a connection that is up."""
+        traffic = self.traffic
         conn.exchange = exchange
         conn.done_ns = 0
         if conn.connect_ns and not conn.used:
@@ -221,41 +264,23 @@ class Window(Reading):
                 conn.state, exchange.sent_ns = READING, now()
             else:
                 conn.state = SENDING
-                self.poller.modify(conn.fd, READ | WRITE)
+                traffic.poller.modify(conn.fd, READ | WRITE)
         except OSError as error:
-            self._broken(conn, "reset", str(error))
+            traffic.broken(conn, "reset", str(error))
             return
         if self.spec.connections == "fresh" and self.queue and not self.stopping:
-            self._new_connection()
-        elif self.open_loop and self.schedule and len(self.idle) < min(16, len(self.schedule)):
-            self._new_connection()
+            traffic.open()
+        elif self.open_loop and self.schedule and len(traffic.idle) < min(16, len(self.schedule)):
+            traffic.open()
 
-    def _new_connection(self, exchange: Exchange | None = None) -> Connection | None:
-        try:
-            conn = Connection(self.address, not self.spec.loopback)
-        except OSError as error:  # no more file descriptors
-            self.last_error = str(error)
-            return None
-        conn.exchange = exchange
-        if exchange is not None and self.spec.connections in COLD:
-            exchange.start_ns = conn.begun_ns  # connecting is part of TTFT, because it was asked to be
-        self.conns[conn.fd] = conn
-        if exchange is not None and conn.is_up() and conn.connected():
-            # Over loopback a connection stands at once: send now, not after all others have connected.
-            self.poller.register(conn.fd, READ)
-            self.connects.append(conn.connect_ns)
-            self._send(conn, exchange)
-        else:
-            self.poller.register(conn.fd, READ if conn.state == HANDSHAKE else WRITE)
-        return conn
-
-    def _finish(self, exchange: Exchange, how: str, stamp: int) -> None:
+    def finish(self, exchange: Exchange, how: str, stamp: int) -> None:
+        """A response has ended: note it, and start the request that takes its place."""
         exchange.ended, exchange.end_ns = how, stamp
         if not exchange.start_ns:
             exchange.start_ns = stamp
         exchange.walker = None
         self.in_flight -= 1
-        self.backlog.append(exchange)
+        self.traffic.backlog.append(exchange)
         if not self.seen_token and not self.stopping:
             self._look_for_tokens(exchange)
         if self.stopping:
@@ -272,8 +297,9 @@ class Window(Reading):
 
     def _look_for_tokens(self, exchange: Exchange) -> None:
         """A server that gives no tokens is found out after the first few requests, not after all of them."""
+        traffic = self.traffic
         exchange.finish()
-        self.bytes_held = max(0, self.bytes_held - exchange.raw_bytes)
+        traffic.bytes_held = max(0, traffic.bytes_held - exchange.raw_bytes)
         if exchange.account.text_chunks or exchange.account.tokens:
             self.seen_token = True
             return
@@ -282,5 +308,26 @@ class Window(Reading):
             self._stop("no-tokens")
 
     def quality(self) -> dict[str, Any]:
-        """How well the client did: clock, stamped share, lag of reads behind their arrival, utilisation."""
-        return quality(self)
+        """How well the client did: clock, share of reads with a kernel stamp, lag of reads, utilisation, waiting.
+
+        Lists are sorted and thinned, in ns; `utilisation` and `wait_share` are shares of the window's wall time.
+        """
+        traffic = self.traffic
+        wall_s = max(1e-9, (self.end_ns - self.zero_ns) / 1e9)
+        share = traffic.stamped / traffic.reads if traffic.reads else None
+        return {
+            "clock": clock_kind(share),
+            "stamped_share": share,
+            "reads": traffic.reads,
+            "polls": self.polls,
+            "cpu_s": self.cpu_s,
+            "wall_s": wall_s,
+            "utilisation": self.cpu_s / wall_s,
+            "lags_ns": thin(traffic.lags),
+            "start_lags_ns": thin(self.start_lags),
+            "connects_ns": thin(traffic.connects),
+            "clock_moved_ns": traffic.clock.moved_ns,
+            "suspended_ns": self.suspended_ns,
+            "wait_share": None if self.wait_ns is None else self.wait_ns / 1e9 / wall_s,
+            "max_rss_mib": max_rss_mib(),
+        }

@@ -1,17 +1,16 @@
-"""What happens on the connections of a window: reads, ends, losses. The base class that `Window` builds on.
+"""The connections of a window and all that arrives on them: reads, ends, losses.
 
-The hot path is `_readable`: one recvmsg, one stamp, two appends, and a look at the last bytes for the end.
+The hot path is `readable`: one recvmsg, one stamp, two appends, and a look at the last bytes for the end.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Callable
+from typing import Protocol
 
 from ..answer.exchange import Exchange
 from ..http.http1 import HttpError, ResponseReader
-from ..request_builder import RequestBuilder
 from ..spec import LoadSpec
 from .clock import ANCILLARY, STAMP, ClockMap
 from .connection import (
@@ -30,76 +29,69 @@ from .poller import READ, WRITE, Poller
 
 now = time.monotonic_ns
 END = b"\r\n0\r\n\r\n"
-Progress = Callable[[int, int, int], None]
+COLD = ("cold", "cold-start")
 
 
-class Reading:
-    """The state of a window and all that its connections bring; `Window` starts requests and keeps the time."""
+class Requests(Protocol):
+    """What is told of the traffic: `Window`, which decides what is sent when."""
 
-    def __init__(
-        self,
-        spec: LoadSpec,
-        builder: RequestBuilder,
-        indices: list[int],
-        concurrency: int,
-        progress: Progress | None = None,
-        start_at_ns: int = 0,
-    ) -> None:
-        self.spec, self.builder = spec, builder
-        self.queue = deque(indices)
-        self.total = len(indices)
-        self.concurrency = concurrency
-        self.open_loop = spec.mode == "open"
-        self.progress = progress
-        self.start_at_ns = start_at_ns
-        self.exchanges: list[Exchange] = []
+    def send(self, conn: Connection, exchange: Exchange) -> None:
+        """`conn` is up: send the request it was opened for."""
+
+    def carry(self, exchange: Exchange) -> None:
+        """Send a request again, on another connection."""
+
+    def finish(self, exchange: Exchange, how: str, stamp: int) -> None:
+        """A response has ended, at `stamp`; `how` is a word of `request_class`."""
+
+
+class Traffic:
+    """All connections of one window: opens them, reads from them, closes them, and counts what it reads."""
+
+    def __init__(self, spec: LoadSpec, requests: Requests) -> None:
+        self.spec, self.requests = spec, requests
+        self.address = Address(spec.host, spec.port, tls_context(spec.tls_verify) if spec.tls else None)
         self.clock = ClockMap()
         self.poller = Poller()
         self.conns: dict[int, Connection] = {}
         self.idle: deque[Connection] = deque()
-        self.in_flight = 0
-        self.zero_ns = self.end_ns = 0
-        self.schedule: list[tuple[int, int]] = []
-        self.waiting: deque[tuple[int, int]] = deque()  # due, but over max_in_flight
-        self.stopping = ""
-        self.last_error = ""
-        self.on_start: Callable[[], None] | None = None
-        self.wait_ns: int | None = None
+        self.backlog: deque[Exchange] = deque()  # ended, not parsed yet
         self.bytes_held = 0
         self.byte_cap = spec.raw_mib << 20
-        self.backlog: deque[Exchange] = deque()
-        self.zeros = 0
-        self.seen_token = False
-        self.reads = self.stamped = self.polls = 0
-        self.lags: list[int] = []
-        self.cpu_s = 0.0
-        self.connects: list[int] = []
-        self.start_lags: list[int] = []
-        self.suspended_ns = 0
+        self.last_error = ""
+        self.reads = self.stamped = 0
         self.woke_ns = 0
-        self.address = Address(spec.host, spec.port, tls_context(spec.tls_verify) if spec.tls else None)
+        self.lags: list[int] = []
+        self.connects: list[int] = []
 
-    # ---- what Window does
+    def open(self, exchange: Exchange | None = None) -> Connection | None:
+        """A new connection, for `exchange` if one is given; None (see `last_error`) where none can be opened."""
+        try:
+            conn = Connection(self.address, not self.spec.loopback)
+        except OSError as error:  # no more file descriptors
+            self.last_error = str(error)
+            return None
+        conn.exchange = exchange
+        if exchange is not None and self.spec.connections in COLD:
+            exchange.start_ns = conn.begun_ns  # connecting is part of TTFT, because it was asked to be
+        self.conns[conn.fd] = conn
+        if exchange is not None and conn.is_up() and conn.connected():
+            # Over loopback a connection stands at once: send now, not after all others have connected.
+            self.poller.register(conn.fd, READ)
+            self.connects.append(conn.connect_ns)
+            self.requests.send(conn, exchange)
+        else:
+            self.poller.register(conn.fd, READ if conn.state == HANDSHAKE else WRITE)
+        return conn
 
-    def _send(self, conn: Connection, exchange: Exchange) -> None:
-        raise NotImplementedError
-
-    def _carry(self, exchange: Exchange) -> None:
-        raise NotImplementedError
-
-    def _finish(self, exchange: Exchange, how: str, stamp: int) -> None:
-        raise NotImplementedError
-
-    # ---- events of connections
-
-    def _event(self, conn: Connection | None, bits: int) -> None:
+    def event(self, conn: Connection | None, bits: int) -> None:
         if conn is None or conn.state == CLOSED:
             return
         if conn.state in (CONNECTING, HANDSHAKE):
             if conn.connected():
                 self._stands(conn)
             elif conn.why:
-                self._lost(conn, conn.why)
+                self.lost(conn, conn.why)
             else:
                 self.poller.modify(conn.fd, READ)
         elif conn.state == SENDING and bits & WRITE:
@@ -108,17 +100,17 @@ class Reading:
                     conn.state, conn.exchange.sent_ns = READING, now()
                     self.poller.modify(conn.fd, READ)
             except OSError as error:
-                self._broken(conn, "reset", str(error))
+                self.broken(conn, "reset", str(error))
         elif conn.state == IDLE:
             self._idle_readable(conn)
         else:
-            self._readable(conn)
+            self.readable(conn)
 
     def _stands(self, conn: Connection) -> None:
         self.poller.modify(conn.fd, READ)
         self.connects.append(conn.connect_ns)
         if conn.exchange is not None:
-            self._send(conn, conn.exchange)
+            self.requests.send(conn, conn.exchange)
         else:
             self.idle.append(conn)
 
@@ -131,31 +123,31 @@ class Reading:
         except OSError:
             data = b""
         if data is not None:
-            self._drop(conn)
+            self.drop(conn)
 
-    def _lost(self, conn: Connection, why: str) -> None:
+    def lost(self, conn: Connection, why: str) -> None:
         """A connection that never stood."""
         exchange, conn.exchange = conn.exchange, None
-        self._drop(conn)
+        self.drop(conn)
         if exchange is not None:
             exchange.error = why
-            self._finish(exchange, "refused", now())
+            self.requests.finish(exchange, "refused", now())
 
-    def _broken(self, conn: Connection, how: str, why: str) -> None:
+    def broken(self, conn: Connection, how: str, why: str) -> None:
         """The connection ended under a request. One that was kept alive and died before a byte is sent again once."""
         exchange, conn.exchange = conn.exchange, None
-        self._drop(conn)
+        self.drop(conn)
         if exchange is None:
             return
         if conn.used > 1 and not exchange.reads and not exchange.retried:
             exchange.restart()
             exchange.start_ns = exchange.sent_ns = 0
-            self._carry(exchange)
+            self.requests.carry(exchange)
             return
         exchange.error = why
-        self._finish(exchange, how, now())
+        self.requests.finish(exchange, how, now())
 
-    def _readable(self, conn: Connection) -> None:
+    def readable(self, conn: Connection) -> None:
         """The hot path: one read, stamped, kept; see whether the answer is over."""
         exchange = conn.exchange
         if exchange is None:
@@ -204,7 +196,7 @@ class Reading:
             if data.endswith(END):
                 # "\n\n" before it is the end of an event: no doubt. Else the chunks are counted to be sure.
                 if data[-9:-7] == b"\n\n":
-                    self._end(conn, "complete", stamp, keep=conn.reusable)
+                    self.end(conn, "complete", stamp, keep=conn.reusable)
                 else:
                     self._walk(conn, exchange, stamp)
             elif len(data) < 7 or data.endswith(b"\r\n\r\n"):
@@ -226,13 +218,13 @@ class Reading:
             for place in range(exchange.walked, len(exchange.datas)):
                 walker.feed(exchange.datas[place])
         except HttpError:
-            self._end(conn, "not-http", stamp, keep=False)
+            self.end(conn, "not-http", stamp, keep=False)
             return
         exchange.walked = len(exchange.datas)
         if walker.head_done:
             conn.reusable = walker.keep_alive and self.spec.connections in ("keep-alive", "cold-start")
         if walker.complete:
-            self._end(conn, "complete", stamp, keep=conn.reusable and not walker.excess)
+            self.end(conn, "complete", stamp, keep=conn.reusable and not walker.excess)
         elif exchange.datas and b"[DONE]" in exchange.datas[-1]:
             conn.done_ns = stamp
 
@@ -242,25 +234,25 @@ class Reading:
         """EOF or reset under a request: the end of a close-delimited body, or a cut."""
         exchange = conn.exchange
         if exchange is not None and not exchange.reads:
-            self._broken(conn, "no-answer", why or "the connection closed before any answer")
+            self.broken(conn, "no-answer", why or "the connection closed before any answer")
             return
         if exchange is not None:
             exchange.error = why
         # EOF has no stamp of its own; the read that found it is the best there is
-        self._end(conn, how, now(), keep=False)
+        self.end(conn, how, now(), keep=False)
 
-    def _end(self, conn: Connection, how: str, stamp: int, keep: bool) -> None:
+    def end(self, conn: Connection, how: str, stamp: int, keep: bool) -> None:
         exchange, conn.exchange = conn.exchange, None
         conn.done_ns = 0
         if keep and conn.state == READING:
             conn.state = IDLE
             self.idle.appendleft(conn)
         else:
-            self._drop(conn)
+            self.drop(conn)
         if exchange is not None:
-            self._finish(exchange, how, stamp)
+            self.requests.finish(exchange, how, stamp)
 
-    def _relieve(self) -> None:
+    def relieve(self) -> None:
         """Too many bytes held: parse some, oldest first; running answers only when nothing else is left."""
         budget = 20 if self.bytes_held < 2 * self.byte_cap else 400
         while self.backlog and not self.backlog[0].datas:
@@ -285,7 +277,7 @@ class Reading:
         freed = victim.consume(budget)
         self.bytes_held = max(0, self.bytes_held - freed - 80 * min(before, budget))
 
-    def _drop(self, conn: Connection) -> None:
+    def drop(self, conn: Connection) -> None:
         if conn.state != CLOSED:
             self.conns.pop(conn.fd, None)
             self.poller.forget(conn.fd)

@@ -1,95 +1,31 @@
-"""asyncssh's own reader of `~/.ssh/config`, taught what it leaves out.
+"""asyncssh's reader of `~/.ssh/config`, with what it leaves out.
+
+`ssh -G` cannot take its place: it runs `Match exec` commands (not allowed for another person's file), does not tell
+set values from defaults, answers nothing about a file with one unknown option, and resolves one hop of a ProxyJump.
 
 asyncssh passes over every option it does not act on (`StrictHostKeyChecking`, `ControlMaster` …). ddtop must
-know
-them: to translate the ones that matter and to say which it ignores. Differences from asyncssh 2.24, each on
-purpose:
+know them: to translate the ones that matter and to say which it ignores. Differences from asyncssh 2.24, each
+on purpose:
 
 - all options are kept, the first value wins, as in OpenSSH;
 - ProxyJump and ProxyCommand: the one named first wins;
-- tokens are expanded once, after the last file, so that an included `IdentityFile %h` sees a later
-`HostName`;
+- tokens are expanded once, after the last file, so that an included `IdentityFile %h` sees a later `HostName`;
 - `Match exec` goes through a function that may refuse (a colleague's file must not run commands here).
 """
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
 import re
-import shlex
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from asyncssh.config import ConfigParseError, SSHClientConfig
 
-from ddtop.hosts.ssh.config_lines import is_named, is_taken, option_word, split_words
+from ddtop.hosts.ssh.config_words import IGNORED_OPTIONS, is_named, is_taken, option_word, split_words
+from ddtop.hosts.ssh.match_exec import ExecRule, expand_home
 
-ExecRule = Callable[[str], "bool | None"]
-"""Decides a `Match exec` command: True/False as if run, None when it was not run (then the block is
-skipped)."""
-
-# Options of ssh_config(5) that asyncssh has no handler for, as people write them.
-IGNORED_OPTIONS = (
-    "AddKeysToAgent",
-    "BatchMode",
-    "BindInterface",
-    "ChannelTimeout",
-    "CheckHostIP",
-    "ClearAllForwardings",
-    "ConnectionAttempts",
-    "ControlMaster",
-    "ControlPath",
-    "ControlPersist",
-    "DynamicForward",
-    "EnableEscapeCommandline",
-    "EscapeChar",
-    "ExitOnForwardFailure",
-    "FingerprintHash",
-    "ForkAfterAuthentication",
-    "ForwardX11",
-    "ForwardX11Timeout",
-    "GatewayPorts",
-    "HashKnownHosts",
-    "HostbasedAcceptedAlgorithms",
-    "IgnoreUnknown",
-    "IPQoS",
-    "KbdInteractiveDevices",
-    "KnownHostsCommand",
-    "LocalCommand",
-    "LocalForward",
-    "LogLevel",
-    "LogVerbose",
-    "NoHostAuthenticationForLocalhost",
-    "NumberOfPasswordPrompts",
-    "ObscureKeystrokeTiming",
-    "PermitLocalCommand",
-    "PermitRemoteOpen",
-    "ProxyUseFdpass",
-    "PubkeyAcceptedAlgorithms",
-    "PubkeyAcceptedKeyTypes",
-    "RemoteForward",
-    "RequiredRSASize",
-    "RevokedHostKeys",
-    "SecurityKeyProvider",
-    "SessionType",
-    "StdinNull",
-    "StreamLocalBindMask",
-    "StreamLocalBindUnlink",
-    "StrictHostKeyChecking",
-    "SyslogFacility",
-    "Tunnel",
-    "TunnelDevice",
-    "UpdateHostKeys",
-    "UseKeychain",
-    "VerifyHostKeyDNS",
-    "VersionAddendum",
-    "VisualHostKey",
-    "XAuthLocation",
-)
 _TOKEN_OPTIONS = (
     "CertificateFile",
     "ControlPath",
@@ -296,63 +232,6 @@ _handlers["match"] = ("Match", TeachableConfig._match)
 _handlers["proxyjump"] = ("ProxyJump", TeachableConfig._set_proxy)
 _handlers["proxycommand"] = ("ProxyCommand", TeachableConfig._set_proxy)
 TeachableConfig._handlers = _handlers
-
-
-def expand_home(text: str) -> Path:
-    """A path with `~` and `~user` expanded; a user that does not exist is left as written, as in ssh."""
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        return Path(text)
-
-
-def run_exec(command: str, *, timeout_s: float = 5.0) -> bool | None:
-    """Run a `Match exec` command as ssh does (by the user's shell). For the user's own config only."""
-    shell = os.environ.get("SHELL") or "/bin/sh"
-    try:
-        done = subprocess.run(
-            [shell, "-c", command],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.returncode == 0
-
-
-def harmless_exec(command: str) -> bool | None:
-    """Answer `true`, `false` and `test -X PATH` without running anything; None for every other command.
-
-    >>> harmless_exec("test -d /"), harmless_exec("! test -d /"), harmless_exec("curl evil | sh")
-    (True, False, None)
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return None
-    negate = words[:1] == ["!"]
-    words = words[1:] if negate else words
-    answer: bool | None = None
-    if words in (["true"], [":"]):
-        answer = True
-    elif words == ["false"]:
-        answer = False
-    else:
-        if words[:1] == ["["] and words[-1:] == ["]"]:
-            words = ["test", *words[1:-1]]
-        checks: dict[str, Callable[[Path], bool]] = {
-            "-d": Path.is_dir,
-            "-f": Path.is_file,
-            "-e": Path.exists,
-            "-S": Path.is_socket,
-            "-L": Path.is_symlink,
-        }
-        if len(words) == 3 and words[0] in {"test", "/usr/bin/test", "/bin/test"} and words[1] in checks:
-            with contextlib.suppress(OSError, ValueError):
-                answer = checks[words[1]](expand_home(words[2]))
-    return answer if answer is None else answer != negate
 
 
 def read_config(

@@ -1,9 +1,7 @@
 """What ddtop makes of `~/.ssh/config` for one host: a frozen `SshTarget` with every hop resolved.
 
-asyncssh resolves only the first level of a nested ProxyJump, gives up on a missing IdentityFile or
-known_hosts
-file, and does not know StrictHostKeyChecking. So ddtop resolves all of it here, and hands asyncssh final
-values
+asyncssh resolves only the first level of a nested ProxyJump, gives up on a missing IdentityFile or known_hosts
+file, and does not know StrictHostKeyChecking. So ddtop resolves all of it here, and hands asyncssh final values
 with `config=None`. `notes` says in plain words what was dropped, translated or left undone.
 """
 
@@ -13,99 +11,19 @@ import getpass
 import os
 import re
 import shlex
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from asyncssh.config import ConfigParseError
 from asyncssh.misc import IllegalUserName
 
 from ddtop.errors import HostUnreachableError
-from ddtop.hosts.ssh.config_parser import ExecRule, TeachableConfig, expand_home, read_config, run_exec
-
-Strict = Literal["yes", "ask", "accept-new", "no"]
-"""`no`: the key is not checked. `accept-new`: a new key is written down, a changed one refused. `yes` and
-`ask`
-(the default): an unknown key is refused and its fingerprint shown (ddtop never prompts)."""
-
-
-class Note(msgspec.Struct, frozen=True):
-    """Something of the config that does not act as under ssh: a slug, the words, and the option it is
-    about."""
-
-    slug: str
-    text: str
-    option: str = ""
-
-
-class SshTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything needed to reach one host, all paths absolute and all tokens expanded.
-
-    `jumps` are the hops in the order in which they are contacted, each with empty `jumps` of its own; only
-    the
-    first may have a `proxy_command`. `identity_files` exist; `missing_identity_files` were named but do not.
-    `known_hosts` exist; `known_hosts_new` is where an accepted key is written (its folder may not exist).
-    `agent_path` is the agent's socket, None for SSH_AUTH_SOCK's, "" when the config turns the agent off.
-    """
-
-    alias: str
-    hostname: str
-    port: int = 22
-    user: str
-    user_given: bool = False
-    identity_files: tuple[str, ...] = ()
-    missing_identity_files: tuple[str, ...] = ()
-    identity_files_named: tuple[str, ...] = ()
-    certificate_files: tuple[str, ...] = ()
-    identities_only: bool = False
-    agent_path: str | None = None
-    jumps: tuple[SshTarget, ...] = ()
-    proxy_jump: str | None = None
-    proxy_command: tuple[str, ...] | None = None
-    host_key_alias: str | None = None
-    strict: Strict = "ask"
-    known_hosts: tuple[str, ...] = ()
-    known_hosts_new: str | None = None
-    options: dict[str, Any] = {}
-    notes: tuple[Note, ...] = ()
-    included: tuple[str, ...] = ()
-    proxy_from: str | None = None
-    used_match: bool = False
-    nested_jump: bool = False
-
-    @property
-    def hop(self) -> str:
-        """As in `user@alias(10.0.0.5):22`: the user only where config or jump names one, brackets for
-        IPv6."""
-        user = f"{self.user}@" if self.user_given else ""
-        where = self.alias if self.alias == self.hostname else f"{self.alias}({self.hostname})"
-        return f"{user}{where}:{self.port}"
-
-    @property
-    def route(self) -> tuple[str, ...]:
-        """All hops in order, the host itself last."""
-        return (*(jump.hop for jump in self.jumps), self.hop)
-
-    @property
-    def tcp_target(self) -> str:
-        """`host:port` of the host itself, `[…]` around an IPv6 address."""
-        return f"[{self.hostname}]:{self.port}" if ":" in self.hostname else f"{self.hostname}:{self.port}"
-
-    @property
-    def shown(self) -> str:
-        """As in `root@10.0.0.5:22 via bastion`, for people."""
-        via = " via " + ", ".join(j.alias for j in self.jumps) if self.jumps else ""
-        if self.proxy_command:
-            via = f" via ProxyCommand {self.proxy_command[0]}"
-        return f"{self.user}@{self.tcp_target}{via}"
-
-    @property
-    def key_name(self) -> str:
-        """The name this host's key has in known_hosts."""
-        name = self.host_key_alias or self.hostname
-        return name if self.port == 22 or self.host_key_alias else f"[{name}]:{self.port}"
+from ddtop.hosts.ssh.config_reader import TeachableConfig, read_config
+from ddtop.hosts.ssh.match_exec import ExecRule, expand_home, run_exec
+from ddtop.hosts.ssh.option_notes import option_notes
+from ddtop.hosts.ssh.target import Note, SshTarget, Strict
 
 
 def default_config_paths() -> tuple[Path, ...]:
@@ -127,11 +45,10 @@ def resolve_target(
 ) -> SshTarget:
     """What `ssh HOST` would do, for ddtop. `host` may be `[user@]name[:port]` or an ssh:// URI.
 
-    `config_paths` None means the user's own (a missing one is fine). `lookup` says whether a name resolves;
-    it is
-    needed for CanonicalizeHostname, and without it names are left as they are. Reads files, runs `Match exec`
-    commands by `exec_rule`; opens no connection.
-    Raises HostUnreachableError for a config that ssh would refuse, with file, line and reason.
+    `config_paths` None means the user's own (a missing one is fine). `lookup` says whether a name resolves; it
+    is needed for CanonicalizeHostname, and without it names are left as they are. Reads files, runs `Match
+    exec` commands by `exec_rule`; opens no connection. Raises HostUnreachableError for a config that ssh would
+    refuse, with file, line and reason.
     """
     given_user, name, given_port = split_jump(host)
     paths = tuple(config_paths) if config_paths is not None else default_config_paths()
@@ -367,50 +284,3 @@ def _agent(got: dict[str, Any]) -> str | None:
     if str(value).startswith("$"):
         return os.environ.get(str(value)[1:]) or ""
     return _path(str(value))
-
-
-_INERT = {
-    "ControlMaster": "ddtop keeps one connection of its own and does not use ssh's shared one",
-    "RemoteCommand": "ddtop runs its own command; the host's RemoteCommand is passed over",
-    "RequestTTY": "ddtop asks for no terminal: a pty would turn line ends into CRLF and mix stderr into stdout",
-    "LocalForward": "ddtop sets up the forwards it needs itself",
-    "RemoteForward": "ddtop sets up no remote forwards",
-    "DynamicForward": "ddtop sets up no SOCKS forwards",
-    "PermitLocalCommand": "ddtop runs no LocalCommand",
-    "KnownHostsCommand": "ddtop does not run KnownHostsCommand: only the known_hosts files are read",
-    "VerifyHostKeyDNS": "ddtop does not look host keys up in DNS",
-    "UseKeychain": "ddtop does not use the macOS keychain; use the agent",
-    "AddKeysToAgent": "ddtop adds no keys to the agent",
-}
-
-
-def option_notes(
-    raw: dict[str, Any], missing: Sequence[str], strict: Strict, skipped_exec: Sequence[str]
-) -> list[Note]:
-    """What of this config does not act as under ssh, in words."""
-    notes = [
-        Note("identity-file-missing", f"{path} does not exist and is left out, as ssh does", "IdentityFile")
-        for path in missing
-    ]
-    if strict == "no":
-        text = "StrictHostKeyChecking no: the host key is NOT checked; anyone on the way could change all"
-        notes.append(Note("host-key-not-checked", text, "StrictHostKeyChecking"))
-    elif strict == "accept-new":
-        text = "StrictHostKeyChecking accept-new: a new host key is written down, a changed one refused"
-        notes.append(Note("host-key-accept-new", text, "StrictHostKeyChecking"))
-    for option, text in _INERT.items():
-        if raw.get(option) not in (None, False, "no"):
-            notes.append(Note(f"{option.lower()}-ignored", text, option))
-    notes += [
-        Note("match-exec-not-run", f"Match exec {command!r} was not run here: its block is skipped", "Match")
-        for command in dict.fromkeys(skipped_exec)
-    ]
-    return notes
-
-
-def dns_lookup(name: str) -> bool:
-    """Whether a name resolves here. Blocks; call it in a thread."""
-    try:
-        return bool(socket.getaddrinfo(name, None))
-    except OSError:
-        return False
