@@ -163,10 +163,9 @@ def export_results(recording: Path, form: str) -> str:
 
 def _judged(event: CellMeasured) -> CellJudgement:
     """The judgement as it was recorded: a recording keeps the figures, not every lag they were made from."""
-    from ddtop.bench.judge.cell import CellJudgement
-    from ddtop.bench.judge.validity import judge_reasons
+    from dataclasses import replace
 
-    again = judge_reasons(event.reasons)
-    return CellJudgement(
-        event.validity, event.reasons, again.fault, again.state, again.cause, dict(event.metrics)
-    )
+    from ddtop.bench.judge.cell import judgement
+
+    again = judgement(dict.fromkeys(event.reasons, ""), dict(event.metrics))
+    return replace(again, validity=event.validity)

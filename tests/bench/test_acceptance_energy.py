@@ -8,7 +8,6 @@ import pytest
 
 from ddtop.bench.figures.acceptance import (
     acceptance,
-    check_bounds,
     counter_deltas,
     duplicates,
     from_draft_counters,
@@ -19,6 +18,7 @@ from ddtop.bench.figures.acceptance import (
 )
 from ddtop.bench.figures.energy import cell_energy, integrate
 from ddtop.bench.judge.accuracy import compare_outputs, divergence, garbage
+from ddtop.bench.judge.sanity import acceptance_problems
 
 
 def counters(before: dict[str, float], after: dict[str, float]) -> dict[str, Any]:
@@ -38,9 +38,11 @@ def test_sglang_counters_come_first_and_sum_over_ranks() -> None:
         ),
         "requests": [{"class": "ok", "tokens": 90, "spec": {"spec_verify_ct": 30}}],
     }
-    got = acceptance(raw, draft_tokens=4)
+    got = acceptance(raw)
     assert got is not None and got.length == pytest.approx(600 / 150) and got.source == "sglang counters"
-    assert got.exact and got.problems == () and got.others == {"sglang per request": 3.0}
+    assert (
+        got.exact and acceptance_problems(got.length, 4) == () and got.others == {"sglang per request": 3.0}
+    )
 
 
 def test_a_counter_that_fell_is_no_delta() -> None:
@@ -110,8 +112,8 @@ def test_log_is_weighted_and_marked() -> None:
 
 
 def test_bounds() -> None:
-    assert check_bounds(3.0, 4) == [] and check_bounds(5.0, 4) == []
-    assert "above 4" in check_bounds(5.2, 4)[0] and "below 1" in check_bounds(0.9, None)[0]
+    assert acceptance_problems(3.0, 4) == () and acceptance_problems(5.0, 4) == ()
+    assert "above 4" in acceptance_problems(5.2, 4)[0] and "below 1" in acceptance_problems(0.9, None)[0]
 
 
 def test_duplicates() -> None:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-INACTIVE = 1.05
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
     """`length` with `source`; `exact` is False for log lines and estimates. `per_position`: share of steps in which the
-    draft at that position was accepted. `histogram`: steps by number of accepted drafts. `problems`: bounds broken."""
+    draft at that position was accepted. `histogram`: steps by number of accepted drafts. `problems`: what
+    `judge.sanity.acceptance_problems` found in `length`."""
 
     length: float
     source: str
@@ -164,9 +164,7 @@ def from_log(lines: Sequence[tuple[float, float]]) -> Acceptance | None:
     return Acceptance(sum(length * one for length, one in good) / weight, "log lines", False)
 
 
-def acceptance(
-    raw: Mapping[str, Any], *, draft_tokens: int | None = None, log: Sequence[tuple[float, float]] = ()
-) -> Acceptance | None:
+def acceptance(raw: Mapping[str, Any], *, log: Sequence[tuple[float, float]] = ()) -> Acceptance | None:
     """The best source that a result has; the others' figures beside it. None where nothing speculates or nothing says so."""
     deltas = counter_deltas(raw.get("counters"))
     records = raw.get("requests") or []
@@ -193,19 +191,8 @@ def acceptance(
         best.steps,
         best.per_position or (shape.per_position if near else ()),
         best.histogram or (shape.histogram if near else ()),
-        tuple(check_bounds(best.length, draft_tokens)),
-        {one.source: one.length for one in good[1:]},
+        others={one.source: one.length for one in good[1:]},
     )
-
-
-def check_bounds(length: float, draft_tokens: int | None) -> list[str]:
-    """1 ≤ length ≤ draft tokens + 1 (the bonus token); what is broken, in words."""
-    problems = []
-    if length < 0.995:
-        problems.append(f"{length:.3f} is below 1: the counters do not belong to this cell")
-    if draft_tokens and length > draft_tokens + 1.005:
-        problems.append(f"{length:.3f} is above {draft_tokens} draft tokens + 1")
-    return problems
 
 
 def duplicates(effective: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:

@@ -6,10 +6,9 @@ import re
 from typing import Any, NamedTuple
 
 from ddtop.bench.importers.common import Fields
+from ddtop.bench.judge.sanity import NOT_COMPARABLE, Figures, failed_share, found, speculates
 
-ERROR_SHARE = 0.1  # more failed requests than this: the result is not usable for comparison
 PER_CHUNK_TOOLS = ("sglang", "vllm")
-SPECULATIVE = 1.05
 RATES = re.compile(r"(_tps|_ms|^rps|^effective_concurrency|^goodput_rps)$")
 
 SERVER_CAUSES = (
@@ -52,7 +51,8 @@ def judge_record(fields: Fields, planned: int | None = None) -> Opinion:
         fields["requests_planned"] = planned
         if failed is None and ok is not None:
             failed = fields["requests_failed"] = max(0, planned - ok - fields.get("requests_incomplete", 0))
-    if ok == 0 or (ok is None and fields.get("output_tokens") == 0):
+    tokens = fields.get("output_tokens") if ok is None else ok
+    if found(Figures(tokens=tokens), "no-tokens"):
         kept = {key: value for key, value in fields.items() if not RATES.search(key) and key != "accept_len"}
         return Opinion(
             "failed", "no-request-completed", "error", kept, "no request ended: zeros are no measurement"
@@ -62,8 +62,7 @@ def judge_record(fields: Fields, planned: int | None = None) -> Opinion:
     missing = (planned - ok - (failed or 0) - incomplete) if planned is not None and ok is not None else 0
     if failed or missing > 0 or fields.get("cancelled"):
         lost = (failed or 0) + max(0, missing)
-        share = lost / (lost + ok) if ok else 1.0
-        severity = "error" if share > ERROR_SHARE else "warn"
+        severity = "error" if failed_share(Figures(ok=ok, failed=lost)) > NOT_COMPARABLE else "warn"
         why = f"{lost} of {lost + (ok or 0)} requests failed or are missing"
         return Opinion("partial", "requests-failed-or-missing", severity, fields, why)
     if doubt:
@@ -82,18 +81,24 @@ def _believable(fields: Fields) -> tuple[Fields, tuple[str, str] | None]:
         ):  # with one token a request there is no gap to time
             for key in times:
                 fields.pop(key)
-    output, tps, peak = fields.get("output_tokens"), fields.get("output_tps"), fields.get("peak_output_tps")
-    retokenized = fields.get("retokenized_tokens")
-    if retokenized is not None and output and retokenized < 0.5 * output:
-        why = f"{retokenized} of {output} tokens were seen as text: TTFT and ITL are those of a buffer"
-        return fields, ("tokens-not-visible-to-client", why)
+    tps = fields.get("output_tps")
+    figures = Figures(
+        output_tokens=fields.get("output_tokens"),
+        output_tok_s=tps,
+        peak_tok_s=fields.get("peak_output_tps"),
+        retokenized_tokens=fields.get("retokenized_tokens"),
+        itl_ms=_reported_itl_ms(fields),
+        streams=_streams_for_gaps(fields),
+    )
+    doubts = found(figures, "tokens-not-visible", "peak-below-mean", "chunks-as-tokens")
+    if "tokens-not-visible" in doubts:
+        return fields, ("tokens-not-visible-to-client", doubts["tokens-not-visible"])
     doubt: tuple[str, str] | None = None
-    if tps and peak is not None and peak < 0.98 * tps:
+    if "peak-below-mean" in doubts:
         fields["peak_reported"] = fields.pop("peak_output_tps")
-        doubt = ("chunks-counted-as-tokens", f"the peak ({peak}) is below the mean ({tps})")
-    factor = _tokens_per_gap(fields)
-    speculative = fields.get("tool") == "vllm" and fields.get("accept_len", 1.0) > SPECULATIVE
-    if doubt or speculative or (factor is not None and factor > 1.2):
+        doubt = ("chunks-counted-as-tokens", doubts["peak-below-mean"])
+    speculative = fields.get("tool") == "vllm" and speculates(fields.get("accept_len", 1.0))
+    if doubt or speculative or "chunks-as-tokens" in doubts:
         itl = {key: fields.pop(key) for key in list(fields) if key.startswith("itl_")}
         if itl:
             fields["itl_reported"] = itl.get("itl_p50_ms", itl.get("itl_mean_ms"))
@@ -116,19 +121,18 @@ def _streams(fields: Fields) -> float | None:
     return None
 
 
-def _tokens_per_gap(fields: Fields) -> float | None:
-    """How many tokens each reported gap brought, by throughput: ITL × tok/s / streams. Nothing says how many streams a
-    bare excerpt had: one, unless requests or a rate are named."""
+def _reported_itl_ms(fields: Fields) -> float | None:
+    """The ITL of a tool that may report the gaps between chunks under this name."""
     itl = fields.get("itl_p50_ms", fields.get("itl_mean_ms"))
-    tps = fields.get("output_tps")
-    if itl is None or not tps or fields.get("tool") not in PER_CHUNK_TOOLS:
-        return None
+    return float(itl) if itl is not None and fields.get("tool") in PER_CHUNK_TOOLS else None
+
+
+def _streams_for_gaps(fields: Fields) -> float | None:
+    """Streams at a time. A bare excerpt does not say how many: one, unless it names requests or a rate."""
     streams = _streams(fields)
-    if streams is None:
-        if "requests_ok" in fields or "request_rate" in fields:
-            return None
-        streams = 1.0
-    return float(itl) * float(tps) / 1e3 / streams
+    if streams is None and "requests_ok" not in fields and "request_rate" not in fields:
+        return 1.0
+    return streams
 
 
 def advice(cause: str) -> str:

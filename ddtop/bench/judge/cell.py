@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddtop.agent.loadgen.records import unpack
-from ddtop.bench.figures.acceptance import INACTIVE, Acceptance, acceptance, counter_deltas, total
+from ddtop.bench.figures.acceptance import Acceptance, acceptance, counter_deltas, total
 from ddtop.bench.figures.energy import CAP_SHARE, CellEnergy, cell_energy
 from ddtop.bench.figures.metrics import Slo, cell_metrics
 from ddtop.bench.figures.requests import Request, read_request
 from ddtop.bench.figures.stats import percentile
 from ddtop.bench.judge.accuracy import garbage_share
+from ddtop.bench.judge.sanity import Figures, acceptance_problems, found
 from ddtop.bench.judge.validity import Fault, State, judge_reasons
 
-FEW = 5
 PSI_SHARE = 0.05
 SHORT_S = 0.25  # of a shorter window, shares of time say nothing
 
@@ -47,20 +47,28 @@ def judge_cell(
     open_loop = asked.get("mode") == "open"
     concurrency = 0 if open_loop else int(asked.get("concurrency") or 1)
     metrics = cell_metrics(requests, concurrency=concurrency, bins=result.get("bins"), slo=slo)
-    found = acceptance(result, draft_tokens=known.get("draft_tokens"), log=known.get("acceptance_log") or ())
+    accepted = acceptance(result, log=known.get("acceptance_log") or ())
+    if accepted is not None:
+        accepted = replace(accepted, problems=acceptance_problems(accepted.length, known.get("draft_tokens")))
     energy = cell_energy(result, gpus=known.get("gpus"))
     if metrics["requests_ok"]:
-        if found is not None:
-            metrics["acceptance_length"] = found.length
-            metrics["acceptance"] = found.as_metrics()
+        if accepted is not None:
+            metrics["acceptance_length"] = accepted.length
+            metrics["acceptance"] = accepted.as_metrics()
         metrics.update(energy.as_metrics(metrics.get("output_tokens"), metrics.get("output_tok_s")))
     metrics["client"] = client_figures(result)
     details: dict[str, str] = {}
     _outside(result, known, details)
     _requests(result, requests, metrics, details)
     _client(result, metrics, asked, details)
-    _server(result, metrics, known, found, details)
+    _server(result, metrics, known, accepted, details)
     _gpu(energy, details)
+    return judgement(details, metrics)
+
+
+def judgement(details: dict[str, str], metrics: dict[str, Any]) -> CellJudgement:
+    """What `details` (reason → what was found) amount to, for a result with these metrics. Raises KeyError on a reason
+    that is not in validity.TABLE."""
     judged = judge_reasons(details)
     return CellJudgement(
         judged.validity, tuple(details), judged.fault, judged.state, judged.cause, metrics, details
@@ -121,24 +129,26 @@ def _outside(result: Mapping[str, Any], known: Mapping[str, Any], details: dict[
 def _requests(
     result: Mapping[str, Any], requests: list[Request], metrics: Mapping[str, Any], details: dict[str, str]
 ) -> None:
-    ok, failed = metrics["requests_ok"], metrics["requests_failed"]
-    judged = ok + failed
+    ok = metrics["requests_ok"]
+    share, why = garbage_share(result.get("texts") or {})
+    came = ok or any(r.tokens or r.chunks for r in requests)
     words = ", ".join(f"{n} {name}" for name, n in metrics["failures"].items())
-    if requests and not ok and not any(r.tokens or r.chunks for r in requests):
-        details.setdefault(
-            "no-tokens", words or "every request was cut by the time limit before its first token"
-        )
-    elif failed and failed * 2 >= judged:
-        details["most-failed"] = f"{failed} of {judged}: {words}"
-    elif failed:
-        details["some-failed"] = f"{failed} of {judged}: {words}"
+    figures = Figures(
+        tokens=float(bool(came)) if requests else None,
+        failures=words or "every request was cut by the time limit before its first token",
+        ok=ok,
+        failed=metrics["requests_failed"] if came else 0,
+        garbage_share=share,
+        garbage_why=why,
+    )
+    for slug, text in found(figures, "no-tokens", "most-failed", "some-failed").items():
+        details.setdefault(slug, text)
     stopped = (result.get("window") or {}).get("stopped")
     if metrics["requests_unfinished"] and stopped == "time-limit":
         details["time-limit"] = f"{metrics['requests_unfinished']} requests were under way at the end"
         if not ok:
             details.setdefault("few-samples", "no request ended within the time limit")
-    if ok and ok < FEW:
-        details["few-samples"] = f"{ok} requests"
+    details.update(found(figures, "few-samples"))
     good = [request for request in requests if request.ok]
     if good and any(request.tokens is None for request in good):
         details["no-usage"] = f"{sum(r.tokens is None for r in good)} of {ok} answers carry no token count"
@@ -149,9 +159,7 @@ def _requests(
     )
     if bad:
         details["bad-events"] = f"{bad} events"
-    share, why = garbage_share(result.get("texts") or {})
-    if share >= 0.5:
-        details["garbage-output"] = f"{share:.0%} of the answers: {why}"
+    details.update(found(figures, "garbage-output"))
 
 
 def _client(
@@ -190,7 +198,7 @@ def _server(
     result: Mapping[str, Any],
     metrics: dict[str, Any],
     known: Mapping[str, Any],
-    found: Acceptance | None,
+    accepted: Acceptance | None,
     details: dict[str, str],
 ) -> None:
     pressure = result.get("pressure") or {}
@@ -226,28 +234,6 @@ def _server(
     if lost:
         metrics["retractions"] = lost
         details["retractions"] = f"{lost:.0f}"
-    _own_throughput(metrics, known, deltas, details)
-    if found is not None and found.problems:
-        details["acceptance-out-of-bounds"] = "; ".join(found.problems)
-    if (
-        found is not None
-        and found.length <= INACTIVE
-        and known.get("speculative", True)
-        and metrics["requests_ok"]
-    ):
-        details["speculation-inactive"] = f"acceptance length {found.length:.3f} by {found.source}"
-    ours, others = metrics.get("output_tok_s"), [one for one in known.get("neighbours") or [] if one]
-    if ours and others:
-        middle = percentile(sorted(others), 50)
-        if not 0.5 <= ours / middle <= 2:
-            details["far-off-neighbours"] = f"{ours:.1f} tok/s, its neighbours {middle:.1f}"
-
-
-def _own_throughput(
-    metrics: dict[str, Any], known: Mapping[str, Any], deltas: Mapping[str, float], details: dict[str, str]
-) -> None:
-    """The server's own count of generated tokens beside ours."""
-    ours = metrics.get("output_tokens")
     counted = total(
         deltas,
         "sglang:generation_tokens_total",
@@ -256,14 +242,31 @@ def _own_throughput(
     )
     if counted:
         metrics["server_output_tokens"] = counted
-    all_ours = not metrics["requests_failed"] and not metrics["requests_unfinished"]
-    if ours and counted and all_ours and abs(counted / ours - 1) > 0.05:
-        details["server-disagrees"] = f"the server counts {counted:.0f} tokens, we {ours}"
-    rate, mine = known.get("server_tok_s"), metrics.get("output_tok_s")
-    if rate:
-        metrics["server_tok_s"] = rate
-        if mine and not 0.8 <= rate / mine <= 1.25:
-            details["server-disagrees"] = f"the server says {rate:.1f} tok/s, we measure {mine:.1f}"
+    if known.get("server_tok_s"):
+        metrics["server_tok_s"] = known["server_tok_s"]
+    # The server counts the tokens of failed and cut requests too.
+    all_ok = not metrics["requests_failed"] and not metrics["requests_unfinished"]
+    figures = Figures(
+        ok=metrics["requests_ok"],
+        output_tokens=metrics.get("output_tokens"),
+        output_tok_s=metrics.get("output_tok_s"),
+        server_tokens=counted if all_ok else None,
+        server_tok_s=known.get("server_tok_s"),
+        acceptance_length=accepted.length if accepted is not None else None,
+        acceptance_source=accepted.source if accepted is not None else "",
+        draft_tokens=known.get("draft_tokens"),
+        speculative=known.get("speculative", True),
+        neighbours=tuple(one for one in known.get("neighbours") or () if one),
+    )
+    details.update(
+        found(
+            figures,
+            "server-disagrees",
+            "acceptance-out-of-bounds",
+            "speculation-inactive",
+            "far-off-neighbours",
+        )
+    )
 
 
 def _gpu(energy: CellEnergy, details: dict[str, str]) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddtop.bench.importers import diagnose_results
-from ddtop.bench.judge.cell import CellJudgement
-from ddtop.bench.judge.validity import judge_reasons
+from ddtop.bench.judge.cell import CellJudgement, judgement
+from ddtop.bench.judge.sanity import Figures, found
 from ddtop.bench.metric_paths import MetricPathError, evaluate
 from ddtop.engines import ENGINES
 from ddtop.engines.base import AcceptanceCounters
@@ -226,17 +226,13 @@ def read_metrics(data: bytes | None, form: str, paths: Mapping[str, str]) -> tup
 
 def judge_command(metrics: dict[str, Any], problem: str, job: Mapping[str, Any]) -> CellJudgement:
     """The verdict on a benchmark's result: 0 tok/s is the server's fault, a failed benchmark is not."""
-    details: dict[str, str] = {}
     speed = metrics.get("output_tok_s")
-    if isinstance(speed, int | float) and speed <= 0:
-        details["no-tokens"] = "the benchmark's result says 0 tok/s"
-    elif job.get("state") != "done":
+    tokens = speed if isinstance(speed, int | float) else None
+    details = found(Figures(tokens=tokens, failures="the benchmark's result says 0 tok/s"), "no-tokens")
+    if not details and job.get("state") != "done":
         details["generator-failed"] = str(job.get("why") or f"the benchmark ended {job.get('state')}")
-    elif problem:
+    elif not details and problem:
         details["generator-failed"] = problem
-    elif "output_tok_s" not in metrics:
+    elif not details and "output_tok_s" not in metrics:
         details["no-usage"] = "the result names no output_tok_s: give its path in [bench] metrics"
-    judged = judge_reasons(details)
-    return CellJudgement(
-        judged.validity, tuple(details), judged.fault, judged.state, judged.cause, metrics, details
-    )
+    return judgement(details, metrics)

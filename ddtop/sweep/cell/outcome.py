@@ -15,7 +15,7 @@ import msgspec
 from ddtop.agent.loadgen.records import unpack
 from ddtop.bench.figures.metrics import Slo
 from ddtop.bench.judge.accuracy import AccuracyReport
-from ddtop.bench.judge.cell import CellJudgement, judge_cell
+from ddtop.bench.judge.cell import CellJudgement, judge_cell, judgement
 from ddtop.bench.judge.validity import judge_reasons
 from ddtop.events import (
     AlertRaised,
@@ -146,15 +146,7 @@ def commit(
             number = begin_cell(ctx, cell, job, generation)
             ctx.emit(CellOutputs, cell_id=cell.id, attempt=number, **found.packed())
     except (ValueError, KeyError, TypeError) as error:
-        judged = CellJudgement(
-            "INVALID",
-            ("generator-failed",),
-            "not-server",
-            "rerun",
-            "generator-failed",
-            {},
-            {"generator-failed": f"its result cannot be read: {error}"},
-        )
+        judged = judgement({"generator-failed": f"its result cannot be read: {error}"}, {})
     return commit_judged(
         ctx,
         cell,
@@ -181,7 +173,7 @@ def keep_without_verdict(ctx: SweepContext, cell_id: str, raw: Mapping[str, Any]
     try:
         judged = judge_cell(unpack(dict(raw)), slo=slo_of(ctx), spec={"server_gone": why})
     except (ValueError, KeyError, TypeError):  # no figures then; that it was cut off is known all the same
-        judged = CellJudgement("INVALID", ("server-gone",), "not-server", "rerun", "server-gone", {}, {})
+        judged = judgement({"server-gone": why}, {})
     generation = generation_of(ctx.state, job, cell.spec.restart_key)
     launch = ctx.sweep.launches.get(cell.spec.restart_key) if ctx.sweep is not None else None
     number = begin_cell(ctx, cell, job, generation)
