@@ -114,7 +114,7 @@ def test_agent_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         agent.bind(str(tmp_path / "sock"))
         agent.listen()
         monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "sock"))
-        assert "answers" in agent_words(None)
+        assert "responds" in agent_words(None)
 
 
 def test_every_cause_has_its_words() -> None:

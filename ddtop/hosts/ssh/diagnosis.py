@@ -34,19 +34,19 @@ class SshFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def agent_words(target: SshTarget | None) -> str:
-    """What is known of the ssh agent here; PermissionDenied never says that it could not be reached."""
+    """Whether an SSH agent can be reached here: asyncssh's PermissionDenied does not say it."""
     if target is not None and target.agent_path == "":
-        return "the config turns the agent off (IdentityAgent none)"
+        return "the config turns the SSH agent off (IdentityAgent none)"
     path = (target.agent_path if target else None) or os.environ.get("SSH_AUTH_SOCK")
     if not path:
-        return "no agent: SSH_AUTH_SOCK is not set"
+        return "no SSH agent: SSH_AUTH_SOCK is not set"
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(0.5)
         try:
             probe.connect(path)
         except OSError:
-            return f"the agent does not answer: its socket {path} is gone"
-    return f"the agent at {path} answers"
+            return f"the SSH agent does not respond: its socket {path} is gone"
+    return f"the SSH agent at {path} responds"
 
 
 def locked_keys(target: SshTarget) -> tuple[str, ...]:
@@ -106,16 +106,16 @@ def make_fault(
         "host": target.hostname if target else "the host",
         "port": str(target.port) if target else "22",
         "user": target.user if target else "",
-        "keys": ", ".join(keys) or "no key file; the defaults in ~/.ssh and the agent's",
+        "keys": ", ".join(keys) or "no key file named: the default keys in ~/.ssh and the agent's",
         "key": shlex.quote(keys[0]) if keys else "~/.ssh/id_ed25519",
         "agent": agent,
         "ssh": f"`{ssh_command(target)}`" if target else "`ssh HOST true`",
         "forget": " and ".join(f"`{c}`" for c in remove_commands(target, presented))
         if target
         else "`ssh-keygen -R HOST`",
-        "looked": "so known_hosts was looked into: there is none for this host"
+        "looked": "known_hosts holds none for this host, so this one is new"
         if target
-        else "only known_hosts on the machine that connected tells which it is",
+        else "only known_hosts on the machine that connected tells which of the two it is",
         "fingerprint": print_
         + (f"Known: {', '.join(presented.where)}. " if presented and presented.where else ""),
         "via": via,

@@ -9,16 +9,16 @@ from ddtop.hosts.ssh.target import Note, Strict
 
 _INERT = {
     "ControlMaster": "ddtop keeps one connection of its own and does not use ssh's shared one",
-    "RemoteCommand": "ddtop runs its own command; the host's RemoteCommand is passed over",
+    "RemoteCommand": "ddtop runs its own command and ignores RemoteCommand",
     "RequestTTY": "ddtop asks for no terminal: a pty would turn line ends into CRLF and mix stderr into stdout",
     "LocalForward": "ddtop sets up the forwards it needs itself",
     "RemoteForward": "ddtop sets up no remote forwards",
     "DynamicForward": "ddtop sets up no SOCKS forwards",
     "PermitLocalCommand": "ddtop runs no LocalCommand",
-    "KnownHostsCommand": "ddtop does not run KnownHostsCommand: only the known_hosts files are read",
+    "KnownHostsCommand": "ddtop does not run KnownHostsCommand; it reads the known_hosts files only",
     "VerifyHostKeyDNS": "ddtop does not look host keys up in DNS",
-    "UseKeychain": "ddtop does not use the macOS keychain; use the agent",
-    "AddKeysToAgent": "ddtop adds no keys to the agent",
+    "UseKeychain": "ddtop does not use the macOS keychain; add the key to the SSH agent",
+    "AddKeysToAgent": "ddtop adds no keys to the SSH agent",
 }
 
 
@@ -27,20 +27,20 @@ def option_notes(
 ) -> list[Note]:
     """What of this config does not act as under ssh, in words."""
     notes = [
-        Note("identity-file-missing", f"{path} does not exist and is left out, as ssh does", "IdentityFile")
+        Note("identity-file-missing", f"{path} does not exist: it is left out, as under ssh", "IdentityFile")
         for path in missing
     ]
     if strict == "no":
-        text = "StrictHostKeyChecking no: the host key is NOT checked; anyone on the way could change all"
+        text = "StrictHostKeyChecking no: the host key is NOT checked; the connection could be intercepted unseen"
         notes.append(Note("host-key-not-checked", text, "StrictHostKeyChecking"))
     elif strict == "accept-new":
-        text = "StrictHostKeyChecking accept-new: a new host key is written down, a changed one refused"
+        text = "StrictHostKeyChecking accept-new: a new host key is saved, a changed one refused"
         notes.append(Note("host-key-accept-new", text, "StrictHostKeyChecking"))
     for option, text in _INERT.items():
         if raw.get(option) not in (None, False, "no"):
             notes.append(Note(f"{option.lower()}-ignored", text, option))
     notes += [
-        Note("match-exec-not-run", f"Match exec {command!r} was not run here: its block is skipped", "Match")
+        Note("match-exec-not-run", f"Match exec {command!r} was not run: its block is skipped", "Match")
         for command in dict.fromkeys(skipped_exec)
     ]
     return notes

@@ -73,8 +73,8 @@ def resolve_target(
         )
         raise HostUnreachableError(
             f"{host}: the ssh config cannot be used: {what}",
-            means="ssh does not get through with it either; nothing was contacted",
-            do=f"correct the line named above, then try `ssh -G {shlex.quote(name)}`",
+            means="ssh refuses it too; no host was contacted",
+            do=f"correct that line, then check with `ssh -G {shlex.quote(name)}`",
             host=name,
         ) from error
 
@@ -160,7 +160,9 @@ class _Scope:
         if host.count(".") > dots or ":" in host:
             return host, []
         if self.lookup is None:
-            text = "CanonicalizeHostname needs name resolution, not done here: the name is used as given"
+            text = (
+                "CanonicalizeHostname is not done here (it needs name resolution): the name is used as given"
+            )
             return host, [Note("canonicalize-not-done", text, "CanonicalizeHostname")]
         for domain in raw.get("CanonicalDomains") or ():
             if self.lookup(f"{host}.{domain}"):
