@@ -13,7 +13,7 @@ Units are in the names. A value that is not known is `None`, never zero.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -70,6 +70,8 @@ Phase = Literal[
     "answering",
     "ready",
 ]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+"""The phases of a start, in their usual order."""
 
 GatePartName = Literal["generation", "listener", "mark", "arguments", "token"]
 """The five parts of the readiness gate, in the order of READINESS."""

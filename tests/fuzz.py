@@ -31,7 +31,8 @@ from ddtop.services.unit.systemctl_show import parse_status, parse_units
 from ddtop.sources.gpu.smi.dmon import dmon_head, guess_columns, parse_apps, parse_dmon, parse_pmon
 from ddtop.sources.gpu.smi.query_stream import QUERY_FIELDS, parse_loop_line
 from ddtop.sources.kernel.log_lines import parse_kernel_line
-from ddtop.sources.log.scanner import LogEntry, LogScanner
+from ddtop.sources.log.scan_snapshot import LogEntry
+from ddtop.sources.log.scanner import LogScanner
 from ddtop.sources.log.signatures import load_catalogue, match_line
 from tests.sources.test_fuzz import mutated
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ddtop.engines.base import Engine
 from ddtop.engines.llamacpp import LlamaCpp
+from ddtop.engines.log.grammar import LogFact
 from ddtop.engines.sglang import SGLang
 from ddtop.engines.vllm import VLLM
 
@@ -13,6 +12,6 @@ ENGINES: dict[str, Engine] = {"sglang": SGLang(), "vllm": VLLM(), "llamacpp": Ll
 """Every engine by its name in a plan."""
 
 
-def engine_of(argv: Sequence[str]) -> Engine | None:
-    """The engine whose server a process with this argv is; None for any other process."""
-    return next((engine for engine in ENGINES.values() if engine.is_engine_cmdline(argv)), None)
+def is_ready_mark(engine: str | None, fact: LogFact) -> bool:
+    """Whether a fact is the ready mark of the engine with this name; of an unknown one only a line that says so."""
+    return fact.phase == "ready" or (engine in ENGINES and ENGINES[engine].ready_mark(fact))

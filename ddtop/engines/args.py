@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddtop.engines.log.literal import literal_eval
+from ddtop.engines.log.server_args import literal_eval
 
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 _NEGATIVE_NUMBER = re.compile(r"^-\d+(?:\.\d+)?$|^-\.\d+$")

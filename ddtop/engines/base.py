@@ -16,44 +16,6 @@ from typing import Any, Protocol
 
 from ddtop.engines.log.grammar import LogFact
 
-STALL_LIMIT_S: Mapping[str, float] = {
-    "": 180.0,
-    "launch": 180.0,
-    "init": 120.0,
-    "download": 600.0,
-    "load": 600.0,
-    "post-load": 900.0,
-    "kv": 180.0,
-    "compile": 1200.0,
-    "jit": 1800.0,
-    "capture": 900.0,
-    "sched": 180.0,
-    "http": 180.0,
-    "warmup": 600.0,
-}
-"""Seconds without progress in a phase of the log that count as stalled where this host has taught nothing better.
-
-Proposals from public logs and the engines' own limits; 1800 s for JIT (the line itself says 10 to 20 minutes)."""
-
-EVENT_PHASE: Mapping[str, str] = {
-    "launch": "launching",
-    "init": "initialising",
-    "download": "loading",
-    "load": "loading",
-    "post-load": "loading",
-    "kv": "kv",
-    "compile": "capturing",
-    "jit": "capturing",
-    "capture": "capturing",
-    "sched": "capturing",
-    "http": "listening",
-    "warmup": "warming",
-    "ready": "answering",
-    "run": "ready",
-    "stop": "stopping",
-}
-"""Phase of the log grammar → phase of the readiness gate (`ddtop.events.Phase`)."""
-
 
 @dataclass(frozen=True, slots=True)
 class ArgMismatch:
@@ -101,36 +63,15 @@ class AcceptanceCounters:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class CmdlineGuess:
-    """What a server's command line tells. None = not told (then the engine's default holds)."""
-
-    engine: str
-    port: int
-    host: str | None = None
-    model: str | None = None
-    served_model: str | None = None
-    log_file: str | None = None
-    tp: int | None = None
-
-
 class Engine(Protocol):
     """One inference engine. All members are pure."""
 
     name: str
-    default_port: int
     health_path: str
-    ready_path: str | None
-    """Path that is 503 before and 200 after the warm-up, where the engine has one."""
     info_path: str | None
     metrics_path: str
     models_path: str
     version_path: str | None
-    flush_path: str | None
-    flush_method: str
-    phases: tuple[str, ...]
-    """Phases of the log expected in a start, in their usual order."""
-    stall_limit_s: Mapping[str, float]
     logs_ready_mark: bool
     """The ready mark is a line of the log; else `/health` turning from 503 to 200 is it."""
 
@@ -144,10 +85,6 @@ class Engine(Protocol):
 
     def is_engine_cmdline(self, argv: Sequence[str]) -> bool:
         """Whether a process's argv starts this engine's server."""
-        ...
-
-    def guess(self, argv: Sequence[str]) -> CmdlineGuess:
-        """Port, model and the like from a command line, with the engine's defaults."""
         ...
 
     def resolved_args(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddtop.engines import base
-from ddtop.engines.args import ArgTable, folded_argv, text_of, whole_int
+from ddtop.engines.args import ArgTable, folded_argv, text_of
 from ddtop.engines.compare import compare
 from ddtop.engines.log.grammar import LogFact
 
@@ -51,17 +51,11 @@ class LlamaCpp:
     """The llama.cpp server's answers to the `Engine` protocol."""
 
     name = "llamacpp"
-    default_port = 8080
     health_path = "/health"
-    ready_path: str | None = "/health"
     info_path: str | None = "/props"
     metrics_path = "/metrics"
     models_path = "/v1/models"
     version_path: str | None = None
-    flush_path: str | None = None
-    flush_method = "POST"
-    phases: tuple[str, ...] = ("launch", "load", "kv", "warmup", "http", "ready")
-    stall_limit_s: Mapping[str, float] = base.STALL_LIMIT_S
     logs_ready_mark = False
 
     def ready_mark(self, fact: LogFact) -> bool:
@@ -79,19 +73,6 @@ class LlamaCpp:
         if names & {"llama-server", "llama-server.exe"} or "llama_cpp.server" in words:
             return True
         return "server.py" in names and any(w.endswith(".gguf") for w in words)
-
-    def guess(self, argv: Sequence[str]) -> base.CmdlineGuess:
-        """Port 8080 when the command line does not say (9931 in the newest versions: give the port)."""
-        args = folded_argv(argv, LAUNCHERS, TABLE)
-        return base.CmdlineGuess(
-            self.name,
-            whole_int(args.get("port")) or self.default_port,
-            text_of(args.get("host")),
-            text_of(args.get("model")) or text_of(args.get("hf_repo")),
-            text_of(args.get("alias")) or text_of(args.get("model")),
-            text_of(args.get("log_file")),
-            None,
-        )
 
     def resolved_args(
         self, server_info: str | bytes | Mapping[str, Any] | None, argv: Sequence[str]

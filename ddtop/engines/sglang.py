@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddtop.engines import base
-from ddtop.engines.args import ArgTable, folded_argv, split_command, text_of, whole_int
+from ddtop.engines.args import ArgTable, folded_argv, split_command, whole_int
 from ddtop.engines.compare import compare
 from ddtop.engines.log.grammar import LogFact
 
@@ -51,18 +51,12 @@ class SGLang:
     """SGLang's answers to the `Engine` protocol."""
 
     name = "sglang"
-    default_port = 30000
     health_path = "/health"
-    ready_path: str | None = "/ready"
     info_path: str | None = "/server_info"
     old_info_path = "/get_server_info"
     metrics_path = "/metrics"
     models_path = "/v1/models"
     version_path: str | None = None
-    flush_path: str | None = "/flush_cache"
-    flush_method = "POST"
-    phases: tuple[str, ...] = ("launch", "init", "load", "kv", "capture", "sched", "http", "warmup", "ready")
-    stall_limit_s: Mapping[str, float] = base.STALL_LIMIT_S
     logs_ready_mark = True
 
     def ready_mark(self, fact: LogFact) -> bool:
@@ -84,19 +78,6 @@ class SGLang:
             if base.base_name(word) == "sglang" and words[i + 1 : i + 2] == ["serve"]:
                 return True
         return False
-
-    def guess(self, argv: Sequence[str]) -> base.CmdlineGuess:
-        """Port 30000 when the command line does not say."""
-        args = folded_argv(argv, LAUNCHERS, TABLE)
-        return base.CmdlineGuess(
-            self.name,
-            whole_int(args.get("port")) or self.default_port,
-            text_of(args.get("host")),
-            text_of(args.get("model_path")),
-            text_of(args.get("served_model_name")) or text_of(args.get("model_path")),
-            None,
-            whole_int(args.get("tp_size")),
-        )
 
     def resolved_args(
         self, server_info: str | bytes | Mapping[str, Any] | None, argv: Sequence[str]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddtop.engines import base
-from ddtop.engines.args import ArgTable, folded_argv, text_of, whole_int
+from ddtop.engines.args import ArgTable, folded_argv
 from ddtop.engines.compare import compare
 from ddtop.engines.log.grammar import LogFact
 
@@ -43,17 +43,11 @@ class VLLM:
     """vLLM's answers to the `Engine` protocol."""
 
     name = "vllm"
-    default_port = 8000
     health_path = "/health"
-    ready_path: str | None = None
     info_path: str | None = "/server_info?config_format=json"
     metrics_path = "/metrics"
     models_path = "/v1/models"
     version_path: str | None = "/version"
-    flush_path: str | None = "/reset_prefix_cache"
-    flush_method = "POST"
-    phases: tuple[str, ...] = ("launch", "init", "load", "compile", "kv", "capture", "sched", "http", "ready")
-    stall_limit_s: Mapping[str, float] = base.STALL_LIMIT_S
     logs_ready_mark = True
 
     def ready_mark(self, fact: LogFact) -> bool:
@@ -77,21 +71,6 @@ class VLLM:
             ):
                 return True
         return False
-
-    def guess(self, argv: Sequence[str]) -> base.CmdlineGuess:
-        """Port 8000 when the command line does not say."""
-        args = folded_argv(argv, LAUNCHERS, TABLE)
-        served = args.get("served_model_name")
-        name = served[0] if isinstance(served, list) and served else served
-        return base.CmdlineGuess(
-            self.name,
-            whole_int(args.get("port")) or self.default_port,
-            text_of(args.get("host")),
-            text_of(args.get("model")),
-            text_of(name) or text_of(args.get("model")),
-            None,
-            whole_int(args.get("tensor_parallel_size")),
-        )
 
     def resolved_args(
         self, server_info: str | bytes | Mapping[str, Any] | None, argv: Sequence[str]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ddtop.engines import ENGINES, engine_of
+from ddtop.engines import ENGINES
 from ddtop.engines.base import AcceptanceCounters
 from ddtop.engines.log.grammar import parse_line
 
@@ -47,26 +47,23 @@ BED = [
     ],
 )
 def test_servers_are_known_by_their_command_line(argv: list[str], engine: str | None) -> None:
-    found = engine_of(argv)
-    assert (found.name if found else None) == engine
+    found = [name for name, one in ENGINES.items() if one.is_engine_cmdline(argv)]
+    assert found == ([engine] if engine else [])
 
 
-def test_guesses_from_the_command_line() -> None:
-    guess = SGL.guess(BED)
-    assert (guess.port, guess.model, guess.served_model, guess.tp, guess.host) == (
-        30000,
+def test_arguments_of_a_command_line_under_their_canonical_names() -> None:
+    args = SGL.resolved_args(None, BED)
+    assert [args[key] for key in ("port", "model_path", "served_model_name", "tp_size", "host")] == [
+        "30000",
         "/dev/shm/models/m",
         "fake",
-        8,
+        "8",
         "0.0.0.0",
-    )
-    assert SGL.guess(["python", "-m", "sglang.launch_server", "--model", "m"]).port == 30000
-    assert VLLM.guess(["vllm", "serve", "Qwen/Q", "-tp", "2"]).model == "Qwen/Q"
-    assert (VLLM.guess(["vllm", "serve", "m"]).port, LLAMA.guess(["llama-server", "-m", "x.gguf"]).port) == (
-        8000,
-        8080,
-    )
-    assert VLLM.guess(["vllm", "serve", "m", "--port=5000", "--tensor_parallel_size=4"]).tp == 4
+    ]
+    assert VLLM.resolved_args(None, ["vllm", "serve", "Qwen/Q", "-tp", "2"])["model"] == "Qwen/Q"
+    words = ["vllm", "serve", "m", "--port=5000", "--tensor_parallel_size=4"]
+    assert VLLM.resolved_args(None, words) == {"model": "m", "port": "5000", "tensor_parallel_size": "4"}
+    assert LLAMA.resolved_args(None, ["llama-server", "-m", "x.gguf"]) == {"model": "x.gguf"}
 
 
 INFO = {

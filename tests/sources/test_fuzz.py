@@ -21,7 +21,8 @@ from ddtop.services.unit.systemctl_show import parse_units, span_s, stamp_s
 from ddtop.sources.figures.diagnosis import log_metrics
 from ddtop.sources.kernel.log_lines import parse_kernel_line
 from ddtop.sources.log.diagnosis import diagnose_log
-from ddtop.sources.log.scanner import LogEntry, LogScanner
+from ddtop.sources.log.scan_snapshot import LogEntry
+from ddtop.sources.log.scanner import LogScanner
 from ddtop.sources.log.signatures import load_catalogue, match_line
 from tests.sources.case_files import files, folders
 from tests.sources.healthy import LOGS
@@ -152,7 +153,6 @@ def test_json(value: Any) -> None:
 def test_command_lines(argv: list[str], other: list[str]) -> None:
     for engine in ENGINES.values():
         engine.is_engine_cmdline(argv)
-        engine.guess(argv)
         engine.compare_args(argv, engine.resolved_args(None, other), other)
         engine.acceptance_counters("\n".join(argv))
 

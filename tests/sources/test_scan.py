@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from ddtop.engines.log.grammar import LogFact
-from ddtop.sources.log.diagnosis import first_cause, judge
-from ddtop.sources.log.scanner import Hit, LogEntry, LogScanner
+from ddtop.sources.log.scan_snapshot import Hit, LogEntry
+from ddtop.sources.log.scanner import LogScanner
+from ddtop.sources.log.verdict import first_cause, judge
+from tests.sources.case_files import folders
 from tests.sources.healthy import LLAMA, SGLANG, VLLM
 
 
@@ -164,3 +167,29 @@ def test_access_lines_with_an_error_status_are_no_failure_of_the_server() -> Non
             '127.0.0.1:1 - "GET /x HTTP/1.1" {}',
         ):
             assert LogScanner().feed(LogEntry(form.format(status))) == ()
+
+
+LOGS = [folder for folder in folders("B") if (folder / "input.log").exists()]
+
+
+@pytest.mark.parametrize("folder", LOGS, ids=lambda f: f.name)
+def test_a_live_log_is_numbered_and_judged_like_its_file(folder: Path) -> None:
+    lines = (folder / "input.log").read_bytes().decode("utf-8", "replace").split("\n")[:2_000]
+    live, file = LogScanner(), LogScanner()
+    for number, line in enumerate(lines, 1):
+        live.feed(LogEntry(line))
+        file.feed(LogEntry(line, number=number))
+    assert live.snapshot() == file.snapshot()
+    assert first_cause(live.snapshot()) == first_cause(file.snapshot())
+
+
+def test_numbers_go_on_over_a_restart_and_count_an_entry_of_several_lines_once() -> None:
+    scanner = LogScanner()
+    for line in (
+        "RuntimeError: CUDA error: out of memory",
+        "[x] server_args=ServerArgs(port=1)",
+        "a\nb",
+        "c",
+    ):
+        scanner.feed(LogEntry(line))
+    assert scanner.snapshot().tail == ((3, "a"), (3, "b"), (4, "c"))

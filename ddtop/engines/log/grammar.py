@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import tomli
 
 from ddtop.engines.log.line_prefix import Line, pieces, split_prefix
+from ddtop.engines.log.phases import phase_of_bar
 from ddtop.engines.log.run_lines import run_fact
 from ddtop.engines.log.server_args import MAX_CHARS, find_args, parse_server_args
 
@@ -25,14 +26,6 @@ HEAD_CHARS, TAIL_CHARS = 8_192, 4_096
 _BAR = re.compile(
     r"(?P<pct>\d{1,3})% ?(?:Completed )?\|(?:[^|]{0,300}\|)? ?(?:(?P<n>\d+(?:\.\d+)?[kMG]?)/(?P<of>\d+(?:\.\d+)?[kMG]?))?"
     r"(?: \[(?P<elapsed>[\d:]+)<(?P<eta>[\d:]+|\?)(?:, *(?P<rate>[^\]]{0,40}))?\]?)?"
-)
-_BAR_PHASES = (
-    ("jit", re.compile(r"DeepGEMM|JIT|[Aa]utotun|tuning", re.ASCII)),
-    ("capture", re.compile(r"Captur", re.ASCII)),
-    ("compile", re.compile(r"Compil|[Ii]nductor", re.ASCII)),
-    ("download", re.compile(r"^(?:Fetching|Downloading)|\.safetensors$", re.ASCII)),
-    ("load", re.compile(r"[Ll]oading|shards|checkpoint", re.ASCII)),
-    ("warmup", re.compile(r"[Ww]arm", re.ASCII)),
 )
 _NCCL_PATCH = re.compile(r"^[\d.]+\d")
 
@@ -43,8 +36,7 @@ class LogFact:
 
     kind      ``phase`` (a mark of a phase), ``progress`` (a bar), ``args``, ``decode``, ``prefill``, ``stats``,
               ``spec``, ``timing``, or ``note`` (true, but no progress)
-    phase     ``launch init download load kv compile jit capture sched http warmup ready run stop``; ``""`` = the bar
-              did not say (it belongs to whatever is going on)
+    phase     a name of `LOG_PHASES`; ``""`` = the bar did not say (it belongs to whatever is going on)
     engine    ``sglang``, ``vllm``, ``llamacpp`` or ``any``
     values    numbers and texts by name; seconds `s`, per cent `pct`, `n`/`of`, tokens `tok`, gibibytes `gb`
     rank      ``DP0 TP0`` and the like, ``""`` when the line did not say
@@ -150,8 +142,7 @@ def _bar(message: str) -> tuple[str, dict[str, Any]] | None:
     for key in ("elapsed", "eta"):
         if (seconds := clock_s(match[key])) is not None:
             values[f"{key}_s"] = seconds
-    phase = next((p for p, rule in _BAR_PHASES if rule.search(what)), "")
-    return phase, values
+    return phase_of_bar(what), values
 
 
 def _broken(rest: str) -> bool:
@@ -273,8 +264,13 @@ def guess_engine(text: str) -> str | None:
 
     SGLang imports parts of vLLM, so a line in vLLM's form alone is weak evidence.
     """
-    for scores in engine_scores(text):
-        best = max(scores, key=lambda name: scores[name])
-        if scores[best]:
+    return likeliest(engine_scores(text))
+
+
+def likeliest(scores: Iterable[Mapping[str, int]]) -> str | None:
+    """The engine with the highest score: strong evidence first, weak evidence only where there is no strong one."""
+    for counts in scores:
+        best = max(counts, key=lambda name: counts[name], default=None)
+        if best is not None and counts[best]:
             return best
     return None

@@ -6,16 +6,15 @@ have cut or dropped it), may have been wrapped at a fixed width, and may end any
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Iterator
 from typing import Any
-
-from ddtop.engines.log.literal import literal_eval
 
 _BEGIN = re.compile(r"(?:server_args=(?:\w+)?|non-default args: |(?:^|\s)args: Namespace)(?=[({])")
 _KEY = re.compile(r"""^\s*(?:(?P<k>[A-Za-z_]\w*)\s*=|(?P<q>['"])(?P<qk>[^'"]{1,80})(?P=q)\s*:)\s*""")
 MAX_CHARS = 65_536
-_OPEN = {"(": ")", "[": "]", "{": "}"}
 
 
 def find_args(text: str) -> int | None:
@@ -50,13 +49,22 @@ def _split_top(body: str) -> Iterator[tuple[str, bool]]:
     yield body[start:], False
 
 
+def literal_eval(text: str) -> Any:
+    """`ast.literal_eval` without the compiler's SyntaxWarning about odd literals (`0x7for`) on the user's screen.
+
+    Raises what it raises: ValueError, SyntaxError, MemoryError, RecursionError, TypeError.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return ast.literal_eval(text)
+
+
 def _literal(text: str) -> Any:
     text = text.strip()
     try:
-        value = literal_eval(text)
+        return literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return text  # an object's repr such as `<Enum.X: 1>` or `inf` is kept as written
-    return value
 
 
 def is_complete(text: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ddtop.engines.log.grammar import load_phase_rules
 from ddtop.services.journald.entries import join_split_lines, looks_like_journal_json, parse_journal_json
-from ddtop.sources.log.scanner import LogEntry
+from ddtop.sources.log.scan_snapshot import LogEntry
 from ddtop.sources.log.signatures import anchor_table
 
 _DIGITS = b"0123456789"

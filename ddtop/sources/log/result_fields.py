@@ -8,7 +8,7 @@ from typing import Any
 from ddtop.engines.log.line_prefix import iso_time
 from ddtop.sources.kernel.log_lines import parse_kernel_line
 from ddtop.sources.log.file_lines import ReadLog
-from ddtop.sources.log.scanner import Hit, ScanSnapshot
+from ddtop.sources.log.scan_snapshot import Hit, ScanSnapshot
 from ddtop.sources.log.tracebacks import Raised
 
 _MIB = {"KiB": 1 / 1024, "MiB": 1.0, "GiB": 1024.0, "TiB": 1024.0 * 1024}

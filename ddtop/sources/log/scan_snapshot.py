@@ -17,7 +17,7 @@ class LogEntry:
 
     realtime  seconds since 1970 by the host's clock (the journal's stamp), None when unknown
     cursor    the journal's cursor, or any text that finds the line again
-    number    1-based line number in its file, 0 when live
+    number    1-based line number in its file, 0 when live: the scanner then counts
     """
 
     line: str
@@ -118,10 +118,8 @@ class ScanSnapshot:
     causes: Mapping[str, Hit]
     raised: tuple[Raised, ...]
     run_after_failure: int
-    last_run: LogFact | None
     counts: Mapping[str, int]
     facts: Mapping[str, LogFact]
-    fact_numbers: Mapping[str, int]
     previous: tuple[str, ...]
     tail: tuple[tuple[int, str], ...]
     markers: tuple[Hit, ...] = ()

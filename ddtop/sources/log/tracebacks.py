@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+from ddtop.engines.log.phases import phase_of_frame
+
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line \d+(?:, in (?P<func>\S+))?')
 _END = re.compile(
     r"^(?P<name>(?:[A-Za-z_]\w*\.)*\w*?(?:Error|Exception|Interrupt|Exit|Timeout|Expired|OutOfResources|Warning|Refused|Reset|Iteration|NotFound|Failed|Denied|Fault)\w*)(?:: ?(?P<text>.*)|\(.*|)$"
@@ -12,45 +14,6 @@ _END = re.compile(
 _DOTTED_END = re.compile(r"^(?P<name>(?:[a-z_]\w*\.)+[A-Z]\w*)(?:: (?P<text>.*))?$")
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
 START = "Traceback (most recent call last):"
-
-_PLACES = (
-    (
-        "capture",
-        re.compile(
-            r"cuda_?graph|init_device_graphs|capture_model|_capture|capture_one|graph_runner|\bcapture\b"
-        ),
-    ),
-    (
-        "kv",
-        re.compile(
-            r"init_memory_pool|determine_available_memory|kv_cache_(?:config|planning)|_initialize_kv_caches|profile_(?:run|max_num_token)"
-        ),
-    ),
-    (
-        "load",
-        re.compile(
-            r"load_model|load_weights?\b|get_model\b|model_loader|weight_utils|default_loader|initialize_model\b|safetensors"
-        ),
-    ),
-    (
-        "init",
-        re.compile(
-            r"init_torch_distributed|init_distributed_environment|initialize_model_parallel|init_worker_distributed|init_process_group|parallel_state|init_device\b|new_group"
-        ),
-    ),
-    ("jit", re.compile(r"build_and_load|cpp_ext|deep_gemm|compile_utils|\bjit\b")),
-    ("warmup", re.compile(r"_wait_and_warmup|_execute_server_warmup|server_warmup")),
-    (
-        "run",
-        re.compile(
-            r"event_loop|process_batch_result|run_batch|forward_batch_generation|execute_model|sample_tokens|run_busy_loop|process_input_requests|busy_loop|forward_decode|forward_extend"
-        ),
-    ),
-    (
-        "launch",
-        re.compile(r"prepare_server_args|parse_args|from_cli_args|from_pretrained|get_config\b|ModelConfig"),
-    ),
-)
 
 FOLLOW_UPS = re.compile(
     r"^(?:asyncio\.)?(?:exceptions\.)?(?:CancelledError|SystemExit|KeyboardInterrupt|BrokenPipeError|ConnectionResetError|"
@@ -145,7 +108,7 @@ class Tracebacks:
         if indented or stripped[0] in "^~":
             frame = _FRAME.match(message)
             where = f"{frame['file']} {frame['func'] or ''}" if frame else stripped
-            phase = next((name for name, rule in _PLACES if rule.search(where)), "")
+            phase = phase_of_frame(where)
             # the deepest place decides; "serving" is only believed when nothing more exact was seen
             keep = (
                 phase and not (phase == "run" and current.phase) and not (phase == "launch" and current.phase)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections import deque
 
-from ddtop.engines.base import EVENT_PHASE, Engine
+from ddtop.engines.base import Engine
 from ddtop.engines.log.grammar import LogFact
-from ddtop.events import CauseKind, Evidence, LogLine, Phase
+from ddtop.engines.log.phases import START_PHASE
+from ddtop.events import CauseKind, Evidence, LogLine
 from ddtop.services.causes import cause as cause_row
-from ddtop.sources.log.diagnosis import first_cause
-from ddtop.sources.log.scanner import LogEntry, LogScanner, ScanSnapshot
+from ddtop.sources.log.scan_snapshot import LogEntry, ScanSnapshot
+from ddtop.sources.log.scanner import LogScanner
+from ddtop.sources.log.verdict import first_cause
 from ddtop.sweep.shared.verdict import CauseReading
 from ddtop.sweep.start.gate import MarkReading
-from ddtop.sweep.start.phases import ORDER, Phases, bar, enter
+from ddtop.sweep.start.phases import Phases, bar, enter
 from ddtop.sweep.start.progress import Progress, evidence, log_line, reset_gap
 
 KINDS: dict[str, CauseKind] = {
@@ -86,10 +88,9 @@ class StartLog:
             self.mark = MarkReading(generation=name or None, text=line.text, at=at, cursor=line.cursor)
         self.jit = self.jit or fact.phase == "jit"
         self.compile = self.compile or fact.phase == "compile"
-        word = EVENT_PHASE.get(fact.phase, "")
-        if word not in ORDER or word in ("ready", "stopping"):
+        phase = START_PHASE.get(fact.phase)
+        if phase is None or phase in ("ready", "stopping"):
             return progress, phases
-        phase: Phase = word
         if fact.kind == "progress":
             pct = float(fact.values.get("pct", 0))
             one = phases.of.get(phase)

@@ -9,21 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ddtop.events import Phase
-
-ORDER: tuple[Phase, ...] = (
-    "stopping",
-    "stopped",
-    "launching",
-    "initialising",
-    "loading",
-    "kv",
-    "capturing",
-    "listening",
-    "warming",
-    "answering",
-    "ready",
-)
+from ddtop.events import PHASES, Phase
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,4 +123,4 @@ def eta_s(p: Phases, now: float, usual: Mapping[Phase, float] | None = None) -> 
 
 def rank(phase: Phase | None) -> int:
     """Place of a phase in the usual order; -1 for none."""
-    return ORDER.index(phase) if phase else -1
+    return PHASES.index(phase) if phase else -1
