@@ -1,6 +1,6 @@
-"""Writes docs/diagnosis.md from the program's own tables and from real answers: `python -m tests.inspect.docs`.
+"""Write docs/diagnosis.md from the program's own tables and real output: `python -m tests.inspect.docs`.
 
-A test compares the file with what this gives, so that the page cannot say anything else than the program.
+A test compares the file with this, so the page says what the program says.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ EXAMPLES = (
     ),
 )
 
-INTRO = """# Why: what ddtop knows of failures
+INTRO = """# Diagnosis: what ddtop knows about failures
 
 <!-- Made by `python -m tests.inspect.docs` from the program's own tables; a test keeps it so. -->
 
-ddtop names a cause, the evidence it rests on (line, reading, cursor) and what to do: in the alert bar, in the headless
-output and in `ddtop inspect` in the same words. A cause has a *kind*, and the kind decides what happens without a
-person: `config` is never tried again, `transient` and `bug` once, `host` only after a probe of the host is clean.
+For each failure ddtop names the cause, the evidence (line, reading, cursor) and what to do. The alert bar, the headless
+output and `ddtop inspect` use the same words. A cause has a *kind*, which decides what happens without you: `config` is
+never retried, `transient` and `bug` once, `host` only after a probe of the host is clean.
 
-## `ddtop inspect`: the same judgement on a file
+## Judge a file: `ddtop inspect`
 
 ```
-ddtop inspect FILE                 the kind is guessed
+ddtop inspect FILE                 guesses the kind
 ddtop inspect KIND FILE [--json]   log gpu sse unit model results ssh
 ssh gpu7 journalctl -u sglang -b -o short-iso | ddtop inspect log -
 ssh gpu7 'systemctl status sglang --no-pager -l' | ddtop inspect unit -
@@ -66,59 +66,62 @@ ssh gpu7 nvidia-smi -q -x | ddtop inspect gpu -
 ssh gpu7 ls -lR /dev/shm/Qwen3.6-27B | ddtop inspect model -
 kubectl logs --timestamps pod/vllm-0 | ddtop inspect log -
 docker logs -t vllm 2>&1 | ddtop inspect log -
-ddtop inspect ssh gpu7             what your own ssh config makes of a host name
+ddtop inspect ssh gpu7             what your SSH configuration makes of a host name
 ```
 
-Exit status 0: it could be judged (whatever the verdict); 12: it could not, with the reason; 2: wrong usage. With `--json`
-one object with `schema`, `kind`, `verdict`, `cause`, `severity` (info, warn, error, critical), `advice`, `evidence[]`
-(`file`, `line`, `text`) and the fields of its kind. **What is not known is absent**, never 0. A log may be plain, from
-journald in any of its forms, from docker or kubectl, with or without colours; several ranks are told apart, and the
-first failing rank's first true cause wins over what followed from it ("Received sigquit", "Engine core initialization
-failed"). A folder with `input*` files is judged as one; `input.read1.sse`, `input.read2.sse` … are successive reads of one
-stream. What a server says when asked (`/metrics`, SGLang's `/server_info`, an answer's `meta_info`) is taken as `log`, too.
+Exit status: 0 the input was judged, whatever the verdict; 12 it could not be judged, with the reason; 2 wrong usage.
+`--json` prints one object with `schema`, `kind`, `verdict`, `cause`, `severity` (info, warn, error, critical), `advice`,
+`evidence[]` (`file`, `line`, `text`) and the fields of its kind. **What is unknown is absent**, never 0.
+
+A log may be plain text, any output form of journalctl, or from docker or kubectl, with or without colours. Ranks are
+told apart: the first true cause of the first failing rank wins over what followed from it ("Received sigquit", "Engine
+core initialization failed"). A folder with `input*` files is judged as one; `input.read1.sse`, `input.read2.sse` … are
+successive reads of one stream. Responses of a server (`/metrics`, SGLang's `/server_info`, the `meta_info` of a response)
+are judged as `log`.
 
 """
 
 BOUND = """## What limits the GPUs
 
 In order of trust: DRAM and tensor activity (GPM, by `nvidia-smi dmon --gpm-metrics` on Hopper and newer data-centre
-chips), `utilization.memory`, power. A verdict says how strong it is; `unknown` is an answer. It is told while ddtop
-watches (on change, at most every 2 s), and stands with each cell as `bound`, `bound_strength`, `bound_why`,
-`bound_meaning`.
+GPUs), `utilization.memory`, power. A verdict says how strong it is, and may be `unknown`. ddtop shows it live (on change,
+at most every 2 s) and stores it with each cell as `bound`, `bound_strength`, `bound_why` and `bound_meaning`.
 
 | verdict | what it means for the sweep |
 |---|---|
-| `memory-bound` | tensor cores have room: a larger tree budget or batch is nearly free |
-| `compute-bound` | a larger budget or batch costs time in full: fewer draft nodes, or more GPUs |
-| `balanced` | memory and arithmetic are both near their limit: about the best batch or budget |
-| `latency-bound` | neither is busy: kernel launches, the host or communication set the pace |
-| `throttled` | heat, power brake or hardware slowdown: results of this time are not comparable |
+| `memory-bound` | tensor cores have spare capacity: a larger tree budget or batch is nearly free |
+| `compute-bound` | a larger tree budget or batch costs its full time: use fewer draft nodes or more GPUs |
+| `balanced` | memory and arithmetic are both near their limit: this batch or budget is about the best |
+| `latency-bound` | neither is busy: kernel launches, the host or communication limit the speed |
+| `throttled` | heat, power brake or hardware slowdown: results from this time are not comparable |
 | `power-capped` | at the power limit with lowered clocks: compare only at the same limit |
-| `wedged-collective` | busy, low power, nothing moving: no result will come; restart, look at NCCL and the kernel log |
-| `idle` / `unknown` | no work / the readings do not decide |
+| `wedged-collective` | a collective hangs (busy, low power, no progress): restart; check NCCL_P2P_DISABLE=1 and `journalctl -k` |
+| `idle`, `unknown` | no work; the readings do not decide |
 
 ## The kernel log
 
-Xid errors, OOM kills, lost GPUs, link and disk errors are read as the kernel says them (`_TRANSPORT=kernel`), joined to the
-cell that ran at that moment of the host's own clock (also when the line is read only after a cut), and go before what
-the server's log says. Where nvidia-smi has `gpu_recovery_action`, that decides: an Xid after which the driver asks for
-nothing doubts one cell (`kernel-fault`); one after which it asks for a reset makes the cell invalid (`host-fault`), stops
-the job and waits until a probe of the host is clean.
+ddtop follows the kernel log (`_TRANSPORT=kernel`) for Xid errors, OOM kills, lost GPUs, link and disk errors. By the host's
+own clock it assigns each to the cell that ran at that moment, even if the line was read only after a lost connection. A
+kernel line wins over the server's log.
+
+If nvidia-smi has `gpu_recovery_action`, that decides: an Xid after which the driver asks for nothing makes one cell
+doubtful (`kernel-fault`); one after which it asks for a reset makes the cell invalid (`host-fault`), stops the job and
+waits until a probe of the host is clean.
 
 """
 
 ADDING = """## Adding a signature
 
-1. Take the real line (with its source) and find the words that no healthy log has.
+1. Take the real line, with its source, and find the words that no healthy log has.
 2. Add a row to `ddtop/sources/log/signatures.toml`: `id`, `engine`, `phase`, `kind`, `role` (`cause`, or `pointer` when it only
    says that something else failed), `anchors` (literal texts, one of which is in the line), `regex`, `cause` (what the
    line says), `sample` (that real line), `source`; `advice` only where it is more exact than that of its cause.
 3. Put the id into the `signatures` of a cause in `ddtop/services/causes.toml` (`id@phase` when it means that only in one
    phase), or add a `[[cause]]` with verdict, severity, kind, retryable, remedy, means and advice.
-4. Copy the input into `tests/cases/X99-short-name/` as `input.log`, with `expect.toml` (what you would have answered) and
-   `source.txt`.
-5. `pytest tests/sources tests/test_cases.py`: every row is tried on its sample, and must be silent on all healthy logs.
-6. `python -m tests.inspect.docs` writes this page anew.
+4. Copy the input into `tests/cases/X99-short-name/` as `input.log`, with `expect.toml` (the correct answer, worked out by
+   hand) and `source.txt`.
+5. Run `pytest tests/sources tests/test_cases.py`: every row must match its sample and no line of a healthy log.
+6. Run `python -m tests.inspect.docs` to write this page again.
 """
 
 
@@ -127,7 +130,7 @@ def cell(text: str) -> str:
 
 
 def example(title: str, command: str, case: str, kind: str, most: int) -> str:
-    """A command with the beginning of the answer that it really gives."""
+    """A command with the first lines of its real output."""
     folder = CASES / case
     files = [f for f in folder.iterdir() if f.name.startswith("input.")]
     target = files[0] if "FOLDER" not in command and len(files) == 1 else folder

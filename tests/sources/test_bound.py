@@ -247,7 +247,7 @@ def test_latency_bound_is_low_everything() -> None:
 def test_meaning_is_said_for_the_sweep() -> None:
     window = windows(phases()["decode_b1"][1])[0]
     assert "tree budget" in diagnose_bound(window).meaning
-    assert "tensor cores at 4 %" in diagnose_bound(window).meaning
+    assert "tensor cores at 4%" in diagnose_bound(window).meaning
 
 
 def test_power_alone_near_the_limit_is_unknown() -> None:

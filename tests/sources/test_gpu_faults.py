@@ -103,7 +103,7 @@ def test_utf16_of_powershell() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "hello world", "\x00\x00", "{}", "a,b,c\n1,2,3"])
 def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no output of nvidia-smi"):
+    with pytest.raises(ValueError, match="not output of nvidia-smi"):
         judge(text)
 
 

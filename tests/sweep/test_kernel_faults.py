@@ -103,7 +103,7 @@ def test_what_the_driver_asks_for_decides(
         (reason in cell.reasons) if reason else cell.validity == "VALID" or "host-fault" not in cell.reasons
     )
     if action == "Reset":
-        assert "the driver asks for: Reset" in hit[0].cause_text and "gpu-reset" in hit[0].advice
+        assert "the driver asks for: Reset" in hit[0].cause_text and "nvidia-smi -r" in hit[0].advice
         assert any("gpu_recovery_action" in e.text for e in hit[0].evidence)
     if reason:
         assert cell.validity == "SUSPECT" and rig.world.served.count("b0") == 1

@@ -1,9 +1,8 @@
-"""What limits a GPU now: memory, arithmetic, latency, heat, power, or a collective that hangs.
+"""What limits a GPU now: memory, arithmetic, latency, heat, power, or a hung collective.
 
-Order of trust: GPM DRAM activity against tensor activity; `utilization.memory`; power (weak, and says so).
-On an
-H200 batch-1 decode is memory-bound at 91 % of the power limit and 99 % utilisation, so neither power nor
-utilisation decides; where the readings do not decide, the answer is "unknown".
+In order of trust: GPM's DRAM and tensor activity; `utilization.memory`; power (a weak hint, marked as such). On an H200,
+decode at batch size 1 is memory-bound at 91% of the power limit and 99% utilisation, so neither of these two decides.
+Where the readings do not decide, the verdict is "unknown".
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ BoundVerdict = Literal[
 
 
 class Thresholds(NamedTuple):
-    """Per cent, but for fractions. The first two lie midway between the memory-bound and the compute-bound
-    phases
-    of the H200 readings (tests/sources/test_bound.py chooses them on half of the phases, and judges the
-    others):
-    tensor 16 / 94, DRAM 23 / 85."""
+    """Percent, except `*_fraction`, `clock_cut` and `share` (0 to 1).
+
+    The first two lie midway between the memory-bound and the compute-bound phases of the H200 readings: tensor 16 / 94,
+    DRAM 23 / 85 (tests/sources/test_bound.py chooses them on half of the phases and tries them on the others).
+    """
 
     dram_pct: float = 55.0
     tensor_pct: float = 55.0
@@ -59,9 +58,11 @@ DEFAULT = Thresholds()
 class Bound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The verdict on one GPU over one window.
 
-    `why`: the readings it rests on. `meaning`: what follows for the sweep. `reason`: the throttle reason.
-    `capped`: the power cap was at work as well (the clocks are lowered; the bound stays what it is).
-    The medians of the window are kept; None where not known.
+    why      the readings it rests on
+    meaning  what follows for the sweep
+    reason   the throttle reason
+    capped   the power cap lowered the clocks as well; the bound is the same without it
+    The other fields are medians over the window; None if unknown.
     """
 
     verdict: BoundVerdict
@@ -133,8 +134,8 @@ def diagnose_bound(
 ) -> Bound:
     """The bound of one GPU over a window (2 s is enough) of its samples, oldest first.
 
-    `moving`: whether work gets done (tokens come out, a load makes progress): False is what makes a busy,
-    low-power GPU a hung collective; None when it is not known.
+    moving  whether work gets done (tokens come, a load makes progress); None if unknown. A busy GPU at low power is a
+            hung collective only if this is False.
     """
     if not samples:
         return _bound("unknown", "none", "no readings", _window(()))
@@ -158,7 +159,7 @@ def _idle(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
     if w.util is not None:
         return _bound("idle", "strong", _readings(w), w) if w.util < t.idle_pct else None
     if w.known_reasons and w.reasons["gpu_idle"] >= t.share * w.known_reasons:
-        return _bound("idle", "weak", "the driver gives the idle reason; utilisation is not told", w)
+        return _bound("idle", "weak", "the driver reports the idle reason, but no utilisation", w)
     return None
 
 
@@ -166,7 +167,7 @@ def _throttled(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
     slow = [r for r, n in w.reasons.most_common() if r in THROTTLE_REASONS and n >= t.share * w.known_reasons]
     if not slow:
         return None
-    # The particular reason says more than hw_slowdown, which goes with it.
+    # The specific reason says more than hw_slowdown, which comes with it.
     reason = next((r for r in slow if r != "hw_slowdown"), slow[0])
     return _bound(
         "throttled", "strong", f"{reason} in {w.reasons[reason]} of {w.known_reasons} readings", w, reason
@@ -174,23 +175,21 @@ def _throttled(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
 
 
 def _wedged(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
-    """100 % utilisation, low power, flat memory, nothing moving: a kernel that spins and waits."""
+    """100% utilisation, low power, constant memory, no progress: a kernel that spins and waits."""
     if moving or w.util is None or w.util < 95 or w.fraction is None or w.fraction > t.wedged_power_fraction:
         return None
     if w.memory_span_mib is not None and w.memory_span_mib > t.flat_mib:
         return None
-    why = f"utilisation {w.util:.0f} % at {_power(w)}, memory flat"
+    why = f"utilisation {w.util:.0f}% at {_power(w)}, memory flat"
     quiet = None if w.dram is None else w.dram < 10 and (w.tensor or 0) < t.idle_pct
     if quiet is False:
         return None
     if quiet and moving is False:
-        return _bound("wedged-collective", "strong", f"{why}, DRAM {w.dram:.0f} %, and nothing moves", w)
+        return _bound("wedged-collective", "strong", f"{why}, DRAM {w.dram:.0f}%, and nothing moves", w)
     if moving is False:
         return _bound("wedged-collective", "strong", f"{why}, and nothing moves", w)
     if quiet or (w.util_mem is not None and w.util_mem < t.idle_pct):
-        return _bound(
-            "wedged-collective", "weak", f"{why}, memory not read; whether work moves is not known", w
-        )
+        return _bound("wedged-collective", "weak", f"{why}, memory not read; progress unknown", w)
     return _bound("unknown", "none", f"{why}: a hung collective, or latency-bound work", w)
 
 
@@ -215,40 +214,39 @@ def _by_activity(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None
 
 
 def _by_memory_utilisation(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
-    """Without GPM. `utilization.memory` is the time with any access: high does not exclude a balanced
-    load."""
+    """Without GPM. `utilization.memory` is the share of time with any access: a high value may also be a balanced load."""
     if w.util_mem is None:
         return None
     capped = _is_capped(w, t)
     if w.util_mem >= t.util_mem_high_pct:
         return _bound(
-            "memory-bound", "weak", f"{_readings(w)}; a balanced load reads alike", w, capped=capped
+            "memory-bound", "weak", f"{_readings(w)}; a balanced load would look the same", w, capped=capped
         )
     busy = w.util is not None and w.util >= t.busy_util_pct
     if w.tensor is not None and w.tensor >= t.tensor_pct and w.util_mem <= t.util_mem_low_pct:
-        return _bound("compute-bound", "weak", f"{_readings(w)}; DRAM activity not told", w, capped=capped)
+        return _bound("compute-bound", "weak", f"{_readings(w)}; DRAM activity unknown", w, capped=capped)
     if busy and w.util_mem <= t.util_mem_low_pct:
         if capped or (w.fraction is not None and w.fraction >= t.near_limit_fraction):
             return _bound("compute-bound", "weak", _readings(w), w, capped=capped)
         if w.fraction is not None and w.fraction < t.far_below_fraction:
             return _bound("latency-bound", "weak", _readings(w), w)
     if capped and busy:
-        return _bound(
-            "power-capped", "strong", f"{_readings(w)}; what else limits is not told", w, POWER_CAP_REASON
-        )
+        return _bound("power-capped", "strong", f"{_readings(w)}; other limits unknown", w, POWER_CAP_REASON)
     if w.util is not None and w.util < 60 and w.util_mem < t.util_mem_low_pct:
-        return _bound("latency-bound", "weak", f"{_readings(w)}: the GPU waits for work half of the time", w)
+        return _bound(
+            "latency-bound", "weak", f"{_readings(w)}: the GPU waits for work about half of the time", w
+        )
     return _bound("unknown", "none", f"{_readings(w)}: neither clearly memory nor arithmetic", w)
 
 
 def _by_power(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
-    """The last, weak hint: full utilisation far below the limit, as on a B300 at 450 of 1,100 W."""
+    """The weakest hint: full utilisation far below the power limit, as on a B300 at 450 of 1,100 W."""
     if w.util is None or w.fraction is None:
         return None
     if w.util >= t.busy_util_pct and _is_capped(w, t):
         return _bound("power-capped", "strong", _readings(w), w, POWER_CAP_REASON)
     if w.util >= t.busy_util_pct and w.fraction < t.far_below_fraction:
-        why = f"{_readings(w)}; power alone: latency or communication read alike"
+        why = f"{_readings(w)}; from power alone: latency or communication would look the same"
         return _bound("memory-bound", "weak", why, w)
     return None
 
@@ -260,13 +258,13 @@ def _is_capped(w: _Window, t: Thresholds) -> bool:
 
 def _power(w: _Window) -> str:
     if w.power_w is None or w.limit_w is None or w.fraction is None:
-        return "power not told"
-    return f"{w.power_w:.0f} of {w.limit_w:.0f} W ({100 * w.fraction:.0f} %)"
+        return "power unknown"
+    return f"{w.power_w:.0f} of {w.limit_w:.0f} W ({100 * w.fraction:.0f}%)"
 
 
 def _readings(w: _Window) -> str:
     parts = [
-        f"{name} {value:.0f} %"
+        f"{name} {value:.0f}%"
         for name, value in (
             ("DRAM", w.dram),
             ("tensor", w.tensor),
@@ -277,31 +275,31 @@ def _readings(w: _Window) -> str:
     ]
     if w.fraction is not None:
         parts.append(_power(w))
-    return ", ".join(parts) or "nothing told"
+    return ", ".join(parts) or "no readings"
 
 
 def _meaning(verdict: BoundVerdict, strength: Strength, w: _Window, reason: str | None) -> str:
-    spare = f" with tensor cores at {w.tensor:.0f} %" if w.tensor is not None else ""
+    spare = f" with tensor cores at {w.tensor:.0f}%" if w.tensor is not None else ""
     hedge = "probably " if strength == "weak" else ""
     words: dict[str, str] = {
         "memory-bound": f"{hedge}memory-bound{spare}: "
         + (
             "a larger tree budget or batch is nearly free"
             if (w.tensor or 0) < 30
-            else "some arithmetic is left to spare"
+            else "some arithmetic capacity is left"
         )
-        + ("; confirm it with DRAM activity (GPM)" if strength == "weak" else ""),
-        "compute-bound": f"{hedge}compute-bound{spare}: a larger tree budget or batch costs time in full; "
-        "fewer draft nodes, or more GPUs, are the way to go faster",
-        "balanced": f"memory and arithmetic are both near their limit{spare}: this is about the best batch or budget",
+        + ("; confirm with DRAM activity (GPM)" if strength == "weak" else ""),
+        "compute-bound": f"{hedge}compute-bound{spare}: a larger tree budget or batch costs its full time; "
+        "for more speed use fewer draft nodes or more GPUs",
+        "balanced": f"memory and arithmetic are both near their limit{spare}: this batch or budget is about the best",
         "latency-bound": f"{hedge}latency-bound: neither memory nor tensor cores are busy; kernel launches, the host or "
-        "communication set the pace, so look at graph capture, TP size and concurrency",
-        "throttled": f"throttled ({reason}): results of this time are too low and not comparable; fix cooling or power",
-        "power-capped": "at the power limit with lowered clocks: results depend on the limit; record it with them",
-        "wedged-collective": f"{hedge}a collective hangs (busy, low power, nothing moving): no result will come; "
-        "restart the server, and look at NCCL P2P and the kernel log",
+        "communication limit the speed: check CUDA graphs, TP size and concurrency",
+        "throttled": f"throttled ({reason}): results from this time are too low and not comparable; check cooling and power",
+        "power-capped": "at the power limit with lowered clocks: results depend on the limit: compare only at the same one",
+        "wedged-collective": f"{hedge}a collective hangs (busy, low power, no progress): "
+        "restart the server; check NCCL_P2P_DISABLE=1 and `journalctl -k`",
         "idle": "no work on the GPU",
-        "unknown": "these readings do not say what limits; read DRAM and tensor activity (GPM) where the chip has it",
+        "unknown": "these readings do not show what limits; DRAM and tensor activity (GPM) would, on GPUs that have it",
     }
     return words[verdict]
 
@@ -344,9 +342,10 @@ _GRAVITY: tuple[BoundVerdict, ...] = (
 
 
 def combine_bounds(bounds: Sequence[Bound]) -> Bound:
-    """One verdict for the GPUs of one server. A wedged or throttled GPU holds all others up, so it wins;
-    else what
-    most of the working GPUs say; `why` tells how many."""
+    """One verdict for the GPUs of one server; `why` says how many GPUs share it.
+
+    A hung or throttled GPU holds up all others, so it wins; otherwise the verdict of most busy GPUs.
+    """
     if not bounds:
         return diagnose_bound(())
     for verdict in ("wedged-collective", "throttled"):

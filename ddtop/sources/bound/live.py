@@ -1,7 +1,7 @@
-"""The bound of the GPUs while they are watched, and of one measured cell. No clock: every moment is an argument.
+"""What limits the GPUs while they are watched, and during one measured cell. No clock: time is an argument.
 
-nvidia-smi's stream gives a sample of every GPU a second; where the chip has GPM, dmon's stream gives DRAM and tensor
-activity beside it. Both are joined by GPU and moment, and judged over a window of two seconds.
+nvidia-smi's stream gives one sample of each GPU a second; on GPUs with GPM, dmon's stream adds DRAM and tensor activity.
+Both are joined by GPU and time, and judged over a window of about two seconds.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ WINDOW_S = 2.5
 EVERY_S = 2.0
 AGAIN_S = 30.0
 GPM_AGE_S = 3.0
-"""An older activity reading says nothing of now; dmon gives one a second."""
+"""Age in seconds above which an activity reading is not used; dmon gives one a second."""
 ALWAYS = ("throttled", "wedged-collective", "idle")
-STARTING = "a server is starting: what limits the GPUs now says nothing of a configuration"
+STARTING = "a server is starting: what limits the GPUs now says nothing about a configuration"
 KEEP_GPM = 40_000
 KEEP_BOUNDS = 5_000
 HEAD = ("gpu", "sm", "mem", "enc", "dec", "jpg", "ofa", "smutil", "smocc", "mmaact", "dram")
 
 
 class GpmStream:
-    """Lines of `dmon --gpm-metrics` as samples: the head names the columns, and may come again."""
+    """Lines of `dmon --gpm-metrics` as samples. The header names the columns and may be repeated."""
 
     def __init__(self) -> None:
         self._columns: Sequence[str] = HEAD
 
     def push(self, line: str) -> GpuSample | None:
-        """A row that has a DRAM or tensor activity; None for all else."""
+        """The sample of a row with DRAM or tensor activity; None for any other line."""
         head = dmon_head(line)
         if head is not None:
             if {"dram", "mmaact"} & set(head):
@@ -49,8 +49,10 @@ class GpmStream:
 
 
 class BoundWatch:
-    """`gpm` takes dmon's samples, `tick` nvidia-smi's; `tick` gives the verdict when there is one to be told:
-    at most every 2 s, when it has changed, and every 30 s."""
+    """Judges the stream. `gpm` takes dmon's samples, `tick` nvidia-smi's.
+
+    `tick` returns the verdict when it has changed, at most every 2 s, and otherwise every 30 s.
+    """
 
     def __init__(self) -> None:
         self._gpm: dict[int, tuple[float, GpuSample]] = {}
@@ -59,15 +61,15 @@ class BoundWatch:
         self._told: tuple[object, ...] | None = None
         self._told_at = 0.0
         self.bounds: deque[tuple[float, Bound]] = deque(maxlen=KEEP_BOUNDS)
-        """(moment, verdict), one each 2 s."""
+        """(time in s, verdict), one every 2 s."""
 
     def gpm(self, sample: GpuSample, at: float) -> None:
-        """One GPU's activity."""
+        """Take one GPU's activity."""
         if sample.index is not None:
             self._gpm[sample.index] = (at, sample)
 
     def join(self, samples: Iterable[GpuSample], at: float) -> tuple[GpuSample, ...]:
-        """The samples with the activity read beside them, where it is fresh."""
+        """The samples, with the latest activity of each GPU if it is recent enough."""
         return tuple(self._joined(sample, at) for sample in samples)
 
     def _joined(self, sample: GpuSample, at: float) -> GpuSample:
@@ -85,8 +87,11 @@ class BoundWatch:
     def tick(
         self, samples: tuple[GpuSample, ...], at: float, moving: bool | None, *, starting: bool = False
     ) -> Bound | None:
-        """One tick of joined samples. `moving`: see `diagnose_bound`; `starting`: a server loads now, which is no
-        measure of a configuration. The bound, where it is to be told now."""
+        """Take one tick of joined samples. Returns the bound if it is to be reported now.
+
+        moving    see `diagnose_bound`
+        starting  a server is loading, so the bound says nothing about a configuration
+        """
         self._window.append((at, samples))
         while self._window and at - self._window[0][0] > WINDOW_S:
             self._window.popleft()
@@ -108,7 +113,7 @@ class BoundWatch:
         return bound
 
     def between(self, begin: float, end: float) -> Bound | None:
-        """What limited the GPUs most of the time in [begin, end]: the commonest verdict that is not idle."""
+        """What limited the GPUs most of the time in [begin, end]: the most frequent verdict that is not idle."""
         seen = [bound for at, bound in self.bounds if begin <= at <= end]
         working = [b for b in seen if b.verdict != "idle"] or seen
         if not working:
@@ -129,7 +134,7 @@ def of_gpus(samples: Iterable[GpuSample], *, moving: bool | None) -> Bound:
 
 
 def cell_samples(raw: Mapping[str, Any]) -> list[GpuSample]:
-    """The load generator's own GPU readings of a (unpacked) result, those inside its window."""
+    """The load generator's own GPU readings inside the window of an unpacked result."""
     wall_ns = float((raw.get("window") or {}).get("wall_s") or 0.0) * 1e9
     out: list[GpuSample] = []
     for row in raw.get("gpu_samples") or ():
@@ -155,10 +160,10 @@ def cell_samples(raw: Mapping[str, Any]) -> list[GpuSample]:
 def cell_bound(
     raw: Mapping[str, Any], gpm: Iterable[tuple[float, GpuSample]], *, moving: bool | None = None
 ) -> Bound | None:
-    """The bound of one cell over its measured window; None where no GPU was read.
+    """What limited one cell over its measured window; None if no GPU was read.
 
-    raw   its unpacked result
-    gpm   (host's monotonic clock in s, activity of one GPU) as the live stream gave them; those in the window count
+    raw  its unpacked result
+    gpm  (host's monotonic clock in s, activity of one GPU) from the live stream; those inside the window count
     """
     samples = cell_samples(raw)
     if not samples:
@@ -167,7 +172,7 @@ def cell_bound(
     begin = float(window.get("zero_mono_ns") or 0) / 1e9
     end = begin + float(window.get("wall_s") or 0.0)
     used = {s.index for s in samples}
-    # A GPM value is the mean over the second before it: the first of the window still holds what was before.
+    # A GPM value is the mean over the second before it, so the first of the window belongs to the time before.
     inside = [s for at, s in gpm if begin + min(1.0, (end - begin) / 2) <= at <= end and s.index in used]
     activity = [
         GpuSample(
@@ -182,7 +187,7 @@ def cell_bound(
 
 
 def bound_metrics(bound: Bound | None) -> dict[str, Any]:
-    """A cell's bound as metrics: `bound`, `bound_strength`, `bound_why`, `bound_meaning`; what is not known is absent."""
+    """A cell's bound as metrics: `bound`, `bound_strength`, `bound_why`, `bound_meaning` …; unknown ones are absent."""
     if bound is None:
         return {}
     found: dict[str, Any] = {

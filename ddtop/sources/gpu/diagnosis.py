@@ -1,4 +1,4 @@
-"""`diagnose_gpu`: what any nvidia-smi output (or `ps` and kernel lines about it) says about the GPUs."""
+"""`diagnose_gpu`: the verdict on any nvidia-smi output, or on `ps` and kernel lines about GPUs."""
 
 from __future__ import annotations
 
@@ -26,17 +26,14 @@ _REMEDY = {
 def diagnose_gpu(files: Mapping[str, bytes]) -> dict[str, Any]:
     """The verdict on one or several outputs.
 
-    `files`: name → content. `input.*` is judged; `input2.*` and on add their own fields, with `_input2`
-    behind
-    the name (readings as `gpu2`, a bus id as `bus_id2`); `cmd.txt` may hold the command line, `rc.txt` the
-    exit
-    status. Any other single name is taken for the input.
+    files: name → content. `input.*` is judged; `input2.*` and later add their own fields with the suffix `_input2`
+    (readings as `gpu2`, a bus id as `bus_id2`). `cmd.txt` may hold the command line, `rc.txt` the exit status. Any other
+    single name is taken for the input.
 
-    Keys: verdict (ok, partial, degraded, down), cause, severity, advice, evidence, then what applies: gpu
-    (list of
+    Keys: verdict (ok, partial, degraded, down), cause, severity, advice, evidence, and what applies of gpu (list of
     readings, unknown values left out, with absent_fields and error_fields), gpus_reported, driver_version,
     cuda_version, bus_id, rc, processes, mig_devices …
-    Raises ValueError when it is no output of nvidia-smi.
+    Raises ValueError if nothing in it is output of nvidia-smi.
     """
     inputs = _inputs(files)
     command = _text(files.get("cmd.txt", b""))
@@ -50,7 +47,7 @@ def diagnose_gpu(files: Mapping[str, bytes]) -> dict[str, Any]:
         verdict = "degraded" if severity == "warn" else "down"
         return shape(Finding(verdict, cause, severity, advice), proof, rc=status, gpus_reported=0)
     if not judged:
-        raise ValueError("this is no output of nvidia-smi that can be read")
+        raise ValueError("this is not output of nvidia-smi, or it cannot be read")
     first = min(judged)
     name, base = judged[first]
     assert base is not None
@@ -78,8 +75,7 @@ def diagnose_gpu(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def _inputs(files: Mapping[str, bytes]) -> dict[int, tuple[str, bytes]]:
-    """Number → (name, content). Successive reads of one stream (`input.read1.csv` …) are put together in
-    order."""
+    """Number → (name, content). Successive reads of one stream (`input.read1.csv` …) are joined in order."""
     found: dict[int, tuple[str, bytes]] = {}
     reads: dict[int, list[tuple[int, bytes]]] = {}
     for name in sorted(files):
@@ -104,8 +100,7 @@ _BEGINS = re.compile(
 
 
 def _join_reads(parts: list[bytes]) -> bytes:
-    """Reads of one stream as they follow each other: one may end within a row. A read that begins an output of its
-    own begins a line, whatever the one before it ended with."""
+    """Successive reads of one stream; one may end within a row. A read that begins a new output begins a new line."""
     out = b""
     for part in parts:
         if out and not out.endswith(b"\n") and _BEGINS.match(part):
@@ -121,7 +116,7 @@ def _text(data: bytes) -> str:
 
 
 def _one(text: str, command: str, name: str) -> dict[str, Any] | None:
-    """One output, by its form; None when it is none of nvidia-smi's."""
+    """The verdict on one output, by its form; None if it is not nvidia-smi's."""
     body = text.strip()
     if not body:
         return None
@@ -234,7 +229,7 @@ def _table(table: Any, lines: Sequence[str]) -> dict[str, Any]:
     finding = judge_samples([s for _, s in samples]) if samples else None
     if finding is None or (table.new_head and finding.verdict == "ok"):
         cause = "header-format-changed" if table.new_head else "version-read"
-        advice = "Nothing to do: the head is of driver 610 or later, and was read."
+        advice = "Nothing to do: the header is that of driver 610 or later, and was read."
         finding = Finding("ok", cause, "info", advice if table.new_head else "Nothing to do.")
     if not samples:
         proof = [
@@ -276,7 +271,7 @@ def _xml(text: str) -> dict[str, Any]:
             "partial",
             "xml-cut-off",
             "warn",
-            "The XML ends early: the GPUs that are whole were read; ask again.",
+            "The XML is truncated: only the complete GPUs were read. Run `nvidia-smi -q -x` again.",
         )
     gpus = [sample_dict(s) for s in report.gpus]
     return shape(finding, proof[:6], gpu=gpus, gpus_reported=len(gpus), **fields)

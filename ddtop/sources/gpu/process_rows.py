@@ -1,4 +1,4 @@
-"""Verdicts on what is no reading of a GPU: process rows, `ps` lines, kernel lines."""
+"""Verdicts on the other outputs about GPUs: process rows, `ps` lines, kernel lines."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 from ddtop.sources.gpu.smi.dmon import parse_apps, parse_pmon
 from ddtop.sources.gpu.smi.error_texts import HostSigns
 from ddtop.sources.gpu.verdict import Finding
+from ddtop.sources.kernel.log_lines import XIDS as KERNEL_XIDS
 
 MAX_CONCURRENT_NVIDIA_SMI = 1
-"""ddtop never starts a second one-shot nvidia-smi while one has not returned: hung ones pile up."""
+"""ddtop starts no second one-shot nvidia-smi while one has not returned: hung ones would pile up."""
 
 
 def shape(finding: Finding, proof: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
@@ -46,8 +47,7 @@ def judge_apps(lines: Sequence[str], fields: Sequence[str] | None) -> dict[str, 
             "partial",
             "some-process-rows-unreadable",
             "info",
-            "Rows without a readable pid were left out (another user's, or a cut line): as root all would "
-            "show.",
+            "Rows without a readable pid were left out: they belong to another user, or are truncated. As root all are shown.",
         )
         proof = [{"text": text[:400], "line": at} for at, text in apps.skipped[:4]]
         return shape(finding, proof, **out)
@@ -70,57 +70,30 @@ def judge_pmon(text: str, lines: Sequence[str]) -> dict[str, Any] | None:
     )
 
 
-# Xid → (cause, severity, verdict, advice); NVIDIA's Xid catalogue, see docs. Others are shown and warned
-# about.
-XIDS: dict[int, tuple[str, str, str, str]] = {
-    48: ("double-bit-ecc", "critical", "down", "Take the host out: an uncorrectable memory error."),
-    63: (
-        "row-remap-pending",
-        "warn",
-        "degraded",
-        "Let the cell end, then reset the GPU: a row remap is pending.",
-    ),
-    64: ("row-remap-failure", "critical", "down", "Take the host out: a memory row could not be remapped."),
-    74: (
-        "nvlink-error",
-        "critical",
-        "degraded",
-        "Run no cells over several GPUs here; reset or reboot the host.",
-    ),
-    79: (
-        "gpu-lost-from-bus",
-        "critical",
-        "down",
-        "The GPU fell off the bus: reboot, power-cycle if it stays away.",
-    ),
-    92: (
-        "many-corrected-ecc",
-        "warn",
-        "degraded",
-        "Many corrected memory errors: watch it, reset when idle.",
-    ),
-    94: (
-        "contained-ecc",
-        "error",
-        "degraded",
-        "The process died of a contained memory error: restart it once.",
-    ),
-    95: (
-        "uncontained-ecc",
-        "critical",
-        "down",
-        "All processes are affected by a memory error: reset the GPU.",
-    ),
-    119: (
-        "gsp-timeout",
-        "critical",
-        "down",
-        "The GPU's own processor does not answer: reset the GPU or reboot.",
-    ),
-    120: ("gsp-error", "critical", "down", "The GPU's own processor failed: reset the GPU or reboot."),
-    140: ("unrecovered-ecc", "critical", "down", "Take the host out: an unrecovered memory error."),
-    154: ("recovery-action-changed", "error", "degraded", "Follow the recovery action that the line names."),
+_XID_VERDICTS = {
+    48: ("double-bit-ecc", "critical", "down"),
+    63: ("row-remap-pending", "warn", "degraded"),
+    64: ("row-remap-failure", "critical", "down"),
+    74: ("nvlink-error", "critical", "degraded"),
+    79: ("gpu-lost-from-bus", "critical", "down"),
+    92: ("many-corrected-ecc", "warn", "degraded"),
+    94: ("contained-ecc", "error", "degraded"),
+    95: ("uncontained-ecc", "critical", "down"),
+    119: ("gsp-timeout", "critical", "down"),
+    120: ("gsp-error", "critical", "down"),
+    140: ("unrecovered-ecc", "critical", "down"),
+    154: ("recovery-action-changed", "error", "degraded"),
 }
+
+
+def _xid_text(code: int) -> str:
+    """What happened and what to do, as in the table of the kernel log."""
+    row = KERNEL_XIDS[code]
+    return f"{row.meaning[0].upper()}{row.meaning[1:]}. {row.advice}"
+
+
+XIDS = {code: (*words, _xid_text(code)) for code, words in _XID_VERDICTS.items()}
+"""Xid → (cause, severity, verdict, advice) of `inspect gpu`; other Xids are shown with a general warning."""
 APP_XIDS = {13, 31, 43, 45}
 
 
@@ -136,11 +109,7 @@ def judge_signs(signs: HostSigns) -> dict[str, Any]:
     if signs.blocked:
         fields["blocked_tasks"] = len(signs.blocked)
     if signs.hung:
-        advice = (
-            "nvidia-smi hangs in the driver and cannot be killed. Start no second one, show the age of the "
-            "last good "
-            "sample, read the kernel log for Xid lines, and reboot the host when the running cell has ended."
-        )
+        advice = "nvidia-smi hangs in the driver and cannot be killed. Do not start a second one. Run `journalctl -k -g Xid`, and reboot the host when the running cell has ended."
         fields.update(
             hung_pids=[pid for _, _, pid in signs.hung],
             running_nvidia_smi=signs.running,
@@ -156,17 +125,13 @@ def judge_signs(signs: HostSigns) -> dict[str, Any]:
         cause, severity, verdict, advice = XIDS[79]
     elif signs.xids and all(x in APP_XIDS for _, _, x, _ in signs.xids) and not signs.blocked:
         cause, severity, verdict = "xid-application", "warn", "degraded"
-        advice = "A process's own fault on the GPU (or its end by a kill): the cell failed, the host is fine."
+        advice = "A process failed on the GPU or was killed: its cell failed, the host is fine. Restart the server."
     elif signs.xids:
         cause, severity, verdict = "xid", "error", "degraded"
-        advice = (
-            "Look the Xid up in NVIDIA's catalogue; `nvidia-smi -q | grep -i recovery` says what it asks for."
-        )
+        advice = "Look up the Xid in NVIDIA's catalogue. `nvidia-smi -q | grep -i recovery` shows what the driver asks for."
     elif signs.blocked:
         cause, severity, verdict = "tasks-blocked-in-kernel", "error", "degraded"
-        advice = (
-            "Processes wait in the kernel, often for the GPU driver or a file system: see the kernel log."
-        )
+        advice = "Processes are blocked in the kernel, often by the GPU driver or a file system. Read `journalctl -k` around these lines."
     else:
         cause, severity, verdict, advice = (
             "nvidia-smi-running",

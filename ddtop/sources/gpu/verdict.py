@@ -1,4 +1,4 @@
-"""From readings to one verdict on the GPUs of a host. Pure; the gravest finding of all GPUs wins."""
+"""One verdict on the GPUs of a host, from their readings. Pure; the most severe finding of all GPUs wins."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ class Finding(NamedTuple):
 
 
 RESIDENT_MIB = 1024
-"""Memory below which nothing is loaded: an idle driver holds up to some 620 MiB (reserved, on an H200)."""
+"""Below this nothing is loaded: an idle driver reserves up to about 620 MiB (H200)."""
 
 _BUSY_FRACTION = 0.35
-"""Of the limit: an idle H100/H200 draws 10-18 %, a GPU at work 35 % and more, where utilisation is not
-told."""
+"""Of the power limit: an idle H100/H200 draws 10-18%, a busy one 35% or more. Used where utilisation is not reported."""
 
 
 def is_busy(sample: GpuSample) -> bool | None:
-    """Whether a GPU works: by utilisation, else power, else clocks; None when nothing tells."""
+    """Whether a GPU is busy: by utilisation, else power, else clocks; None if none of them is known."""
     idle_bit = "gpu_idle" in (sample.throttle_reasons or ())
     if sample.util_gpu_pct is not None:
         return sample.util_gpu_pct > (5 if idle_bit else 0)
@@ -58,16 +57,14 @@ def _fault(s: GpuSample) -> Finding | None:
             "down",
             "gpu-requires-reset",
             "critical",
-            "The GPU is wedged although nvidia-smi exits normally: stop the sweep on this host, reset the "
-            "GPU "
-            "(`nvidia-smi -r -i N`, where supported) or reboot.",
+            "The GPU needs a reset, although nvidia-smi exits with 0. Stop the sweep on this host and run `nvidia-smi -r -i N` (where supported), or reboot.",
         )
     if s.fault == "lost":
         return Finding(
             "down",
             "gpu-lost-from-bus",
             "critical",
-            "The GPU has dropped off the bus: stop the sweep here and reboot; power-cycle if it stays away.",
+            "The GPU has fallen off the PCIe bus. Stop the sweep on this host and reboot; power-cycle it if the GPU stays away.",
         )
     failed = set(s.error_fields)
     if {"power_w", "temp_c"} <= failed and s.util_gpu_pct is None:
@@ -75,9 +72,7 @@ def _fault(s: GpuSample) -> Finding | None:
             "down",
             "gpu-not-readable",
             "critical",
-            "Power, temperature and utilisation of this GPU all fail to read: it has most likely fallen "
-            "over. "
-            "Read the kernel log for Xid lines, then reset the GPU or reboot.",
+            "Power, temperature and utilisation of this GPU cannot be read: it has probably failed. Run `journalctl -k -g Xid`, then reset the GPU (`nvidia-smi -r -i N`) or reboot.",
         )
     return None
 
@@ -88,25 +83,28 @@ def _recovery(s: GpuSample) -> Finding | None:
         return None
     verdict, cause, severity = _RECOVERY.get(word, ("degraded", "recovery-action-required", "error"))
     return Finding(
-        verdict, cause, severity, f"The driver asks for: {s.recovery_action}. Do that before going on."
+        verdict, cause, severity, f"The driver asks for: {s.recovery_action}. Do that before you go on."
     )
 
 
 def _memory_errors(s: GpuSample) -> Finding | None:
     if s.remap_failure:
         return Finding(
-            "down", "row-remap-failure", "critical", "Memory rows cannot be remapped: take the GPU out."
+            "down", "row-remap-failure", "critical", "A memory row could not be remapped. Replace the GPU."
         )
     if s.ecc_uncorrected:
         return Finding(
             "degraded",
             "ecc-uncorrected",
             "error",
-            "Uncorrectable memory errors since boot: reset the GPU and watch it.",
+            "Uncorrectable memory errors since boot. Reset the GPU (`nvidia-smi -r -i N`) and watch it.",
         )
     if s.remap_pending:
         return Finding(
-            "degraded", "row-remap-pending", "warn", "A row remap is pending: reset the GPU when it is idle."
+            "degraded",
+            "row-remap-pending",
+            "warn",
+            "A row remap is pending. Reset the GPU (`nvidia-smi -r -i N`) when it is idle.",
         )
     return None
 
@@ -119,7 +117,7 @@ def _field_error(s: GpuSample) -> Finding | None:
         "degraded",
         "driver-field-read-error",
         "warn",
-        f"The driver failed to read {names}; the other values hold. Update the driver if it stays.",
+        f"The driver could not read {names}; the other values are valid. Update the driver if this stays.",
     )
 
 
@@ -133,16 +131,21 @@ def _throttled(s: GpuSample) -> Finding | None:
             "degraded",
             "thermal-throttling",
             "warn",
-            f"Clocks are cut by heat ({names}): results are too low. Check fans, air flow and the room.",
+            f"Heat lowers the clocks ({names}), so results are too low. Check fans, air flow and the room temperature.",
         )
     if "hw_power_brake_slowdown" in slow:
         return Finding(
             "degraded",
             "power-brake",
             "error",
-            f"The machine's power supply has pulled the brake ({names}): results are far too low.",
+            f"The power brake lowers the clocks ({names}), so results are far too low. Check the power supplies and their cables.",
         )
-    return Finding("degraded", "hw-slowdown", "error", f"The hardware has cut the clocks ({names}).")
+    return Finding(
+        "degraded",
+        "hw-slowdown",
+        "error",
+        f"The hardware lowers the clocks ({names}), so results are too low. Check cooling and power.",
+    )
 
 
 def _no_util(s: GpuSample) -> Finding | None:
@@ -154,15 +157,13 @@ def _no_util(s: GpuSample) -> Finding | None:
             "partial",
             "mig-enabled-util-unavailable",
             severity,
-            "With MIG on, the driver does not tell utilisation: it is unknown, not 0 %. Use power, or DCGM "
-            "per "
-            "instance; idle and stall rules that need it stay silent.",
+            "With MIG enabled the driver does not report utilisation: it is unknown, not 0%. Use power, or DCGM per instance. Rules for idle and stalled GPUs that need it do not apply.",
         )
     return Finding(
         "partial",
         "utilisation-unavailable",
         "info",
-        "The driver does not tell utilisation here: it is unknown.",
+        "The driver does not report utilisation here: it is unknown.",
     )
 
 
@@ -172,8 +173,7 @@ def _no_memory(s: GpuSample) -> Finding | None:
             "partial",
             "unified-memory-no-framebuffer-counters",
             "info",
-            "The GPU shares the host's memory and has no counters of its own: read /proc/meminfo; rules on "
-            "“0 MiB used” do not apply here.",
+            "The GPU shares the host's memory and has no memory counters: read /proc/meminfo. Rules on “0 MiB used” do not apply.",
         )
     return None
 
@@ -184,11 +184,15 @@ def _no_limit(s: GpuSample) -> Finding | None:
             "partial",
             "power-limits-unsupported",
             "info",
-            "The power limit is not told, so no power fraction can be given; diagnose by DRAM and tensor "
-            "activity.",
+            "The driver does not report the power limit, so the share of it is unknown. Use DRAM and tensor activity instead.",
         )
     if "power_w" in s.absent_fields and s.power_w is None:
-        return Finding("partial", "power-reading-unsupported", "info", "The GPU does not tell its power.")
+        return Finding(
+            "partial",
+            "power-reading-unsupported",
+            "info",
+            "The driver does not report power here: it is unknown.",
+        )
     return None
 
 
@@ -199,8 +203,8 @@ def _fabric(s: GpuSample) -> Finding | None:
         "degraded",
         "fabric-not-ready",
         "error",
-        f"NVLink's fabric is {s.fabric_state!r}: CUDA refuses to start (error 802). Start nvidia-fabricmanager "
-        "(of the driver's version) and wait for Completed.",
+        f"The NVLink fabric is {s.fabric_state!r}, and CUDA does not start (error 802). Run `systemctl start "
+        "nvidia-fabricmanager` (its version must equal the driver's) and wait for Completed.",
     )
 
 
@@ -211,7 +215,7 @@ def _denied(s: GpuSample) -> Finding | None:
         "partial",
         "insufficient-permissions",
         "warn",
-        f"This login may not read {', '.join(s.denied_fields)}: unknown, not 0. Ask again as root.",
+        f"This login may not read {', '.join(s.denied_fields)}: unknown, not 0. Run nvidia-smi as root.",
     )
 
 
@@ -231,11 +235,13 @@ _RANK = {"down": 0, "degraded": 1, "partial": 2, "ok": 3}
 
 
 def judge_samples(samples: Sequence[GpuSample]) -> Finding:
-    """One verdict for all GPUs: faults first, then throttling, failed reads, missing counters, then what
-    they do."""
+    """One verdict for all GPUs: faults first, then throttling, failed reads, missing counters, then busy or idle."""
     if not samples:
         return Finding(
-            "down", "no-devices-found", "error", "No GPU was reported: check the driver and `lspci`."
+            "down",
+            "no-devices-found",
+            "error",
+            "No GPU was reported. Check the driver and `lspci | grep -i nvidia`.",
         )
     found = [(rank, f) for s in samples for rank, rule in enumerate(_RULES) if (f := rule(s)) is not None]
     if found:
@@ -245,14 +251,17 @@ def judge_samples(samples: Sequence[GpuSample]) -> Finding:
             "ok",
             "power-capped",
             "info",
-            "Busy at the power limit: clocks are lowered to stay within it, as designed.",
+            "Busy at the power limit: the driver lowers the clocks to stay within it, as designed.",
         )
     busy = [is_busy(s) for s in samples]
     if any(busy):
-        return Finding("ok", "busy", "info", "The GPUs are at work.")
+        return Finding("ok", "busy", "info", "The GPUs are busy.")
     if all(b is None for b in busy) and all(s.mem_used_mib is None for s in samples):
         return Finding(
-            "ok", "readings-present", "info", "The GPUs answer; these fields do not say if they work."
+            "ok",
+            "readings-present",
+            "info",
+            "The GPUs respond; these fields do not show whether they are busy.",
         )
     memory = [s.mem_used_mib for s in samples]
     if all(m is not None and m < RESIDENT_MIB for m in memory):
@@ -260,11 +269,13 @@ def judge_samples(samples: Sequence[GpuSample]) -> Finding:
             "ok",
             "idle-no-model-loaded",
             "info",
-            "The driver is healthy and nothing is loaded. Where a server should be up, it is not: look at "
-            "its unit.",
+            "The driver is healthy and nothing is loaded. If a server should be running, look at its unit (`systemctl status UNIT`).",
         )
     if all(b is None for b in busy):
         return Finding(
-            "ok", "model-loaded", "info", "Memory is in use; these fields do not say if the GPUs work."
+            "ok",
+            "model-loaded",
+            "info",
+            "Memory is in use; these fields do not show whether the GPUs are busy.",
         )
     return Finding("ok", "idle", "info", "The GPUs are idle.")

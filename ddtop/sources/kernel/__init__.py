@@ -1,1 +1,1 @@
-"""Kernel log lines that decide a cell's fate."""
+"""Kernel log lines that decide whether a cell counts."""

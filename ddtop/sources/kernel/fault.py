@@ -1,7 +1,7 @@
-"""What a kernel line means for the sweep, now that the GPU itself has been asked, and which cell it hit. Pure.
+"""What a kernel line means for the sweep, given the GPU's own recovery action, and which cell it hit. Pure.
 
-`gpu_recovery_action` (newer drivers) decides where it exists: it turns the same Xid into "restart the program" on one
-chip and "reboot the node" on another. Without it the table of Xids speaks.
+`gpu_recovery_action` (newer drivers) decides if there is one: for the same Xid it says "restart the program" on one chip
+and "reboot the node" on another. Without it the table of Xids in log_lines.py decides.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ _BUS = re.compile(
 )
 NOTHING = ("", "none", "n/a", "not supported", "unknown error", "insufficient permissions")
 ADVICE = {
-    "reset": "reset this GPU (nvidia-smi --gpu-reset -i N, with nothing running on it), then resume",
-    "reboot": "reboot the host, then resume",
-    "node reboot": "reboot the host, then resume",
-    "drain p2p": "stop cells that use more than one GPU; reset the GPU when it is idle",
-    "drain and reset": "let what runs on this GPU end, then reset it",
+    "reset": "Stop every process on this GPU, reset it with `nvidia-smi -r -i N`, then resume.",
+    "reboot": "Reboot the host, then resume.",
+    "node reboot": "Reboot the host, then resume.",
+    "drain p2p": "Run no cells on more than one GPU. Reset this GPU with `nvidia-smi -r -i N` when it is idle.",
+    "drain and reset": "Let the processes on this GPU end, then reset it with `nvidia-smi -r -i N`.",
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One kernel line that matters, as it is judged now.
+    """The verdict on one kernel line.
 
-    kind      host: the sweep cannot trust this host; bug: the program's own fault, restart it
-    severity  warn | error | critical
-    asked     the driver's word for what the GPU needs ("None", "Reset" …); None where it has no such word
-    ours      whether it hit the server that is measured; None where that is not told by the line
+    kind         host: results on this host cannot be trusted; bug: the program is at fault, restart it
+    severity     warn | error | critical
+    asked        the driver's recovery action for the GPU ("None", "Reset" …); None if it gives none
+    ours         whether it hit the measured server; None if the line does not say
+    host_mono_s  when, on the host's monotonic clock, in seconds; at_s: by its wall clock, since 1970
     """
 
     fact: KernelFact
@@ -48,17 +49,17 @@ class Fault:
 
     @property
     def grave(self) -> bool:
-        """Whether nothing measured on this host counts until somebody has looked."""
+        """Whether no measurement on this host counts until a person has looked at it."""
         return self.kind == "host" and self.severity == "critical" and self.ours is not False
 
     @property
     def reason(self) -> str:
-        """The reason a cell gets (a slug of bench.validity)."""
+        """The reason that a cell gets (a slug of bench/judge/validity.py)."""
         return "host-fault" if self.grave else "kernel-fault"
 
     @property
     def text(self) -> str:
-        """In a few words, with what the driver asks for."""
+        """What happened, and what the driver asks for."""
         where = f" on {self.fact.bus}" if self.fact.bus else ""
         asks = f"; the driver asks for: {self.asked}" if self.asked and not quiet(self.asked) else ""
         calm = "; the driver asks for nothing" if self.asked is not None and quiet(self.asked) else ""
@@ -66,12 +67,12 @@ class Fault:
 
 
 def quiet(action: str) -> bool:
-    """Whether a recovery action asks for nothing."""
+    """Whether a recovery action asks for nothing (`None`, `N/A` …)."""
     return action.strip().strip("[]").lower() in NOTHING
 
 
 def bus_key(bus: str | None) -> str:
-    """What tells a GPU's bus address in the kernel's and in nvidia-smi's spelling; empty where it is none.
+    """A key equal for the kernel's and nvidia-smi's spelling of a bus address; empty for anything else.
 
     >>> bus_key("0000:61:00") == bus_key("00000000:61:00.0") == "0:61:00"
     True
@@ -85,17 +86,23 @@ def bus_key(bus: str | None) -> str:
 def decide_fault(
     fact: KernelFact, action: str | None = None, *, units: Iterable[str] = (), pids: Iterable[int] = ()
 ) -> Fault:
-    """The fault behind a kernel line. `action`: what the driver asks for on that GPU, None where it does not say.
-    `units`, `pids`: the servers that are measured, to tell whether an OOM kill was one of theirs."""
+    """The verdict on a kernel line.
+
+    action       the driver's recovery action for that GPU; None if it gives none
+    units, pids  the measured servers, to tell whether an OOM kill hit one of them
+    """
     kind, severity, advice = fact.kind, fact.severity, fact.advice
     if fact.what in ("xid", "gpu-lost") and action is not None and fact.kind != "info":
         word = action.strip().strip("[]").lower()
         if not quiet(action):
             kind, severity = "host", "critical"
-            advice = ADVICE.get(word, f"do what the driver asks for: {action}")
+            advice = ADVICE.get(word, f"Do what the driver asks for: {action}.")
         elif fact.kind == "host" and fact.code not in (79, 154) and fact.what == "xid":
             kind, severity = "bug", "error"
-            advice = "the driver asks for nothing: restart the server; if it comes again, reset the GPU"
+            advice = (
+                "Restart the server: the driver asks for nothing. "
+                "If it happens again, reset the GPU with `nvidia-smi -r -i N`."
+            )
     ours: bool | None = None
     if fact.what == "oom-kill":
         ours = _is_ours(fact, units, pids)
@@ -103,8 +110,8 @@ def decide_fault(
 
 
 def _is_ours(fact: KernelFact, units: Iterable[str], pids: Iterable[int]) -> bool | None:
-    """Whether the OOM killer hit a server that is measured; None where the lines do not tell (a container's or a
-    session's scope may be the server's)."""
+    """Whether the OOM killer hit a measured server; None if the line does not say (a container's or a session's scope may
+    belong to the server)."""
     if fact.pid is not None and fact.pid in set(pids):
         return True
     known = set(units)
@@ -114,8 +121,8 @@ def _is_ours(fact: KernelFact, units: Iterable[str], pids: Iterable[int]) -> boo
 
 
 def driver_asks(index: int, action: str, bus: str | None) -> Fault:
-    """A GPU that needs something although the kernel log said nothing (or may not be read)."""
-    advice = ADVICE.get(action.strip().strip("[]").lower(), f"do what the driver asks for: {action}")
+    """The fault of a GPU with a recovery action, without any kernel line (or if the kernel log cannot be read)."""
+    advice = ADVICE.get(action.strip().strip("[]").lower(), f"Do what the driver asks for: {action}.")
     drain = "p2p" in action.lower()
     fact = KernelFact(
         "recovery-action",
@@ -131,7 +138,7 @@ def driver_asks(index: int, action: str, bus: str | None) -> Fault:
 
 
 def at(fault: Fault, item: Mapping[str, Any]) -> Fault:
-    """The fault with the place and moment of its journal entry."""
+    """The fault with the cursor and the times of its journal entry."""
     mono = item.get("mono_us")
     return replace(
         fault,
@@ -142,12 +149,12 @@ def at(fault: Fault, item: Mapping[str, Any]) -> Fault:
 
 
 def hits(fault: Fault, begin_mono_s: float, end_mono_s: float) -> bool:
-    """Whether the fault fell into a window of the host's monotonic clock. Unknown moments fall into none."""
+    """Whether the fault falls into a window of the host's monotonic clock (seconds); False if its time is unknown."""
     return fault.host_mono_s is not None and begin_mono_s <= fault.host_mono_s <= end_mono_s
 
 
 def cell_doubts(faults: Iterable[Fault], begin_mono_s: float, end_mono_s: float) -> dict[str, str]:
-    """Reasons for a cell measured in that window: slug → what happened. Warnings doubt nothing."""
+    """Reasons against a cell measured in that window: slug → what happened. Warnings give none."""
     out: dict[str, str] = {}
     for fault in faults:
         if fault.severity in ("error", "critical") and hits(fault, begin_mono_s, end_mono_s):

@@ -1,10 +1,8 @@
-"""Kernel log lines that decide a cell's fate: Xid reports, the OOM killer, lost GPUs, bad links and disks.
+"""Kernel log lines that decide whether a cell counts: Xid, the OOM killer, lost GPUs, failed links and disks.
 
-Where `gpu_recovery_action` of nvidia-smi is known it decides over this table (0 none, 1 GPU reset, 2 node
-reboot,
-3 drain P2P, 4 drain and reset). Sources: NVIDIA's Xid catalogue and A100 memory management documents;
-open-gpu-kernel-modules#446 for 119. Codes 94 and 95: a contained error ends one application, an uncontained
-one all.
+If nvidia-smi gives `gpu_recovery_action`, that decides over this table (0 none, 1 GPU reset, 2 node reboot, 3 drain
+P2P, 4 drain and reset). Sources: NVIDIA's Xid catalogue and A100 memory management documents;
+open-gpu-kernel-modules#446 for 119. A contained error (94) kills one process, an uncontained one (95) all.
 """
 
 from __future__ import annotations
@@ -37,8 +35,7 @@ _BUS_ANY = re.compile(r"\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One row of the Xid table. kind: bug (the application's fault), host, info; severity as in
-    causes.toml."""
+    """One row of the Xid table. kind: bug (the program's fault), host or info; severity as in causes.toml."""
 
     code: int
     meaning: str
@@ -47,8 +44,8 @@ class Xid:
     advice: str
 
 
-_RESTART = "An application fault in most cases: restart once; the same cell twice is known bad."
-_DRAIN = "Stop the sweep on this host and reset the GPU; replace it if it comes again."
+_RESTART = "Restart once: in most cases the program, not the GPU, is at fault. If the same cell fails again, mark it broken."
+_DRAIN = "Stop the sweep on this host and run `nvidia-smi -r -i N`. If it happens again, replace the GPU."
 _REBOOT = "Stop the sweep on this host and reboot it."
 XIDS: dict[int, Xid] = {
     x.code: x
@@ -63,7 +60,7 @@ XIDS: dict[int, Xid] = {
             "channel torn down when its process ended",
             "info",
             "info",
-            "Nothing, if the process was stopped on purpose.",
+            "None, if the process was stopped on purpose.",
         ),
         Xid(48, "double-bit ECC error", "host", "critical", _DRAIN),
         Xid(61, "internal micro-controller breakpoint", "host", "critical", _REBOOT),
@@ -73,7 +70,7 @@ XIDS: dict[int, Xid] = {
             "row remapping recorded, pending a reset",
             "host",
             "warn",
-            "Finish the cell, then reset the GPU while it is idle.",
+            "Finish the cell. Then, while the GPU is idle, reset it with `nvidia-smi -r -i N`.",
         ),
         Xid(64, "row remapping failed", "host", "critical", _DRAIN),
         Xid(68, "video processor exception", "bug", "error", _RESTART),
@@ -83,36 +80,44 @@ XIDS: dict[int, Xid] = {
             "NVLink error",
             "host",
             "critical",
-            "Stop all cells that use more than one GPU; reset the node.",
+            "Run no cells on more than one GPU. Reset or reboot the host.",
         ),
         Xid(79, "GPU has fallen off the bus", "host", "critical", _REBOOT),
         Xid(
-            92, "high rate of corrected memory errors", "host", "warn", "Watch this GPU; reset it when idle."
+            92,
+            "high rate of corrected memory errors",
+            "host",
+            "warn",
+            "Watch this GPU, and reset it with `nvidia-smi -r -i N` when it is idle.",
         ),
         Xid(
             94,
             "contained uncorrectable memory error",
             "bug",
             "error",
-            "Only this application ended: restart once; reset the GPU soon.",
+            "Only this process was killed: restart it once, and reset the GPU soon (`nvidia-smi -r -i N`).",
         ),
         Xid(
             95,
             "uncontained memory error",
             "host",
             "critical",
-            "All applications on this GPU are affected: reset it or reboot.",
+            "Every process on this GPU is affected: reset it with `nvidia-smi -r -i N`, or reboot.",
         ),
         Xid(109, "context switch timeout", "bug", "error", _RESTART),
         Xid(
             119,
-            "the GPU's firmware (GSP) did not answer",
+            "the GPU's firmware (GSP) did not respond",
             "host",
             "critical",
-            "nvidia-smi will block about 45 s a call. Reset the GPU or reboot.",
+            "Reset the GPU with `nvidia-smi -r -i N`, or reboot. Until then each nvidia-smi call blocks for about 45 s.",
         ),
         Xid(
-            120, "the GPU's firmware (GSP) reported an error", "host", "critical", "Reset the GPU or reboot."
+            120,
+            "the GPU's firmware (GSP) reported an error",
+            "host",
+            "critical",
+            "Reset the GPU with `nvidia-smi -r -i N`, or reboot.",
         ),
         Xid(136, "link training failed", "host", "critical", _REBOOT),
         Xid(140, "unrecovered ECC error", "host", "critical", _DRAIN),
@@ -123,7 +128,7 @@ XIDS: dict[int, Xid] = {
                 "NVLink 5 error",
                 "host",
                 "critical",
-                "Follow gpu_recovery_action; stop cells that use more than one GPU.",
+                "Run no cells on more than one GPU, and do what `nvidia-smi --query-gpu=gpu_recovery_action --format=csv` says.",
             )
             for c in range(144, 151)
         ),
@@ -132,7 +137,7 @@ XIDS: dict[int, Xid] = {
             "the recovery action of the GPU has changed",
             "host",
             "critical",
-            "Do what the line names (reset, reboot, drain).",
+            "Do what the line says: reset, reboot or drain.",
         ),
     )
 }
@@ -143,7 +148,7 @@ class KernelFact:
     """One kernel line that matters.
 
     what      ``xid``, ``oom-kill``, ``gpu-lost``, ``pcie``, ``disk``
-    cause     a slug of causes.toml, None for a line that is no failure (Xid 45)
+    cause     a slug of causes.toml, None for a line that is not a failure (Xid 45)
     pid       the process it hit, None when the line does not say
     unit      the systemd unit of that process, where the line names its control group
     """
@@ -184,7 +189,7 @@ def _xid_cause(row: Xid) -> str | None:
 
 
 def parse_kernel_line(line: str) -> KernelFact | None:
-    """Read one kernel log line, with or without journal prefix; None when it says nothing of this kind."""
+    """Read one kernel log line, with or without journal prefix; None for any other line."""
     line = line[:4_000]
     if (match := _XID.search(line)) is not None:
         code = int(match["code"])
@@ -192,10 +197,10 @@ def parse_kernel_line(line: str) -> KernelFact | None:
             return None
         row = XIDS.get(code) or Xid(
             code,
-            "an error not in the table",
+            "an Xid that ddtop does not know",
             "host",
             "critical",
-            "Look the code up in NVIDIA's Xid catalogue; follow gpu_recovery_action.",
+            "Look up the code in NVIDIA's Xid catalogue, and do what `nvidia-smi --query-gpu=gpu_recovery_action --format=csv` says.",
         )
         comm = (match["name"] or "").strip() or None
         return KernelFact(
@@ -222,8 +227,8 @@ def parse_kernel_line(line: str) -> KernelFact | None:
             "killed-by-oom-killer",
             "host",
             "critical",
-            f"the OOM killer ended {match['comm']} (pid {match['pid']}): {where} was used up",
-            "A model in tmpfs counts as used memory. Free or shrink before a retry.",
+            f"the OOM killer killed {match['comm']} (pid {match['pid']}): {where} ran out",
+            "Free host memory before you retry. A model staged in a tmpfs (/dev/shm) counts as used memory.",
             pid=_pid(match["pid"]),
             comm=match["comm"],
             text=line,
@@ -234,8 +239,8 @@ def parse_kernel_line(line: str) -> KernelFact | None:
             "killed-by-oom-killer",
             "host",
             "critical",
-            "the OOM killer was called",
-            "Free or shrink memory before a retry.",
+            "the OOM killer ran",
+            "Free host memory before you retry.",
             pid=_pid(match["pid"]),
             comm=match["comm"],
             text=line,
@@ -261,7 +266,7 @@ def parse_kernel_line(line: str) -> KernelFact | None:
             "host",
             "critical",
             "a PCIe link failed",
-            "Reboot; if it comes again, it is the slot, the riser or its power management.",
+            "Reboot. If it happens again, the slot, the riser or the power management of the PCIe port is faulty.",
             bus=bus[0] if bus else None,
             text=line,
         )
@@ -272,7 +277,7 @@ def parse_kernel_line(line: str) -> KernelFact | None:
             "host",
             "critical",
             "the kernel reported disk errors",
-            "Choose another source for the model; the disk may be failing.",
+            "Name another directory in [model] sources; the disk may be failing (`smartctl -a DEVICE`).",
             text=line,
         )
     return None
