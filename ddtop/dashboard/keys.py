@@ -1,7 +1,9 @@
 """Every key of the dashboard, once. Each binding has an id, so that `[keys]` of the config can move it.
 
-The bindings of the app act everywhere; those of panes and lists stand with their widgets and take their ids
-from here too. `HELP` groups them for the help screen.
+The bindings in `APP` and `REPLAY` act everywhere. Their actions name the object that does them and its method:
+`sweep.skip` is `SweepActions.action_skip` in `actions/sweep.py`, `view.…` is in `actions/view.py`, `replay.…` in
+`actions/replay.py`. So this file and one of those three tell what a key does, down to the command it sends.
+Bindings of panes and lists stand with their widgets. `GROUPS` orders all of them for the help screen.
 """
 
 from __future__ import annotations
@@ -15,45 +17,48 @@ def bind(key: str, action: str, description: str, identity: str, *, show: bool =
 
 
 APP: list[Binding] = [
-    bind("question_mark", "help", "Help: the keys valid now", "help"),
-    bind("q", "leave", "Leave; the sweep goes on", "leave"),
-    bind("S", "stop_run", "Stop the run", "stop-run"),
-    bind("space", "pause", "Pause the sweep, or go on", "pause"),
-    bind("r", "advised", "The alert's advised action", "advised"),
-    bind("s", "restage", "Re-stage the model", "restage"),
-    bind("R", "restart_service", "Restart the service", "restart-service"),
-    bind("x", "skip", "Skip the cell or configuration", "skip"),
-    bind("t", "try_again", "Try the cell or configuration again", "try-again"),
-    bind("b", "broken", "Mark as broken, or take the mark away", "broken"),
-    bind("w", "wait", "Give a stalled start more time", "wait"),
-    bind("u", "undo", "Undo the last skip, mark or retry", "undo"),
-    bind("l", "log", "The log, whole", "log"),
-    bind("p", "previous_log", "Log of the previous start, and back", "previous-log"),
-    bind("slash", "filter", "Filter the log", "filter"),
-    bind("n", "hit(1)", "Next hit", "next-hit"),
-    bind("N", "hit(-1)", "Previous hit", "previous-hit"),
-    bind("v", "results", "Results and plots", "results"),
-    bind("B", "baseline", "Compare against this configuration", "baseline"),
-    bind("m", "metric", "Show another metric", "metric"),
-    bind("plus", "turn_tp(1)", "Next TP", "next-tp"),
-    bind("minus", "turn_tp(-1)", "Previous TP", "previous-tp"),
-    bind("h", "hosts", "Hosts", "hosts"),
-    bind("H", "history", "What happened so far", "history"),
-    bind("P", "plan", "The plan: what will run, what is left", "plan"),
-    bind("T", "theme", "Next theme", "theme"),
-    bind("y", "copy", "Copy what is in view", "copy"),
-    bind("f12", "screenshot_svg", "Screenshot as SVG", "screenshot"),
-    *[bind(str(n), f"number({n})", f"Host or pane {n}", f"number-{n}", show=False) for n in range(1, 10)],
+    bind("question_mark", "view.help", "Help: the keys valid now", "help"),
+    bind("q", "view.leave", "Leave; the sweep goes on", "leave"),
+    bind("S", "sweep.stop_run", "Stop the run", "stop-run"),
+    bind("space", "sweep.pause", "Pause the sweep, or go on", "pause"),
+    bind("r", "sweep.advised", "The alert's advised action", "advised"),
+    bind("s", "sweep.restage", "Re-stage the model", "restage"),
+    bind("R", "sweep.restart_service", "Restart the service", "restart-service"),
+    bind("x", "sweep.skip", "Skip the cell or configuration", "skip"),
+    bind("t", "sweep.try_again", "Try the cell or configuration again", "try-again"),
+    bind("b", "sweep.broken", "Mark as broken, or take the mark away", "broken"),
+    bind("w", "sweep.wait", "Give a stalled start more time", "wait"),
+    bind("u", "sweep.undo", "Undo the last skip, mark or retry", "undo"),
+    bind("l", "view.log", "The log, whole", "log"),
+    bind("p", "view.previous_log", "Log of the previous start, and back", "previous-log"),
+    bind("slash", "view.filter", "Filter the log", "filter"),
+    bind("n", "view.hit(1)", "Next hit", "next-hit"),
+    bind("N", "view.hit(-1)", "Previous hit", "previous-hit"),
+    bind("v", "view.results", "Results and plots", "results"),
+    bind("B", "view.baseline", "Compare against this configuration", "baseline"),
+    bind("m", "view.metric", "Show another metric", "metric"),
+    bind("plus", "view.turn_tp(1)", "Next TP", "next-tp"),
+    bind("minus", "view.turn_tp(-1)", "Previous TP", "previous-tp"),
+    bind("h", "view.hosts", "Hosts", "hosts"),
+    bind("H", "view.history", "What happened so far", "history"),
+    bind("P", "view.plan", "The plan: what will run, what is left", "plan"),
+    bind("T", "view.theme", "Next theme", "theme"),
+    bind("y", "view.copy", "Copy what is in view", "copy"),
+    bind("f12", "view.screenshot_svg", "Screenshot as SVG", "screenshot"),
+    *[
+        bind(str(n), f"view.number({n})", f"Host or pane {n}", f"number-{n}", show=False)
+        for n in range(1, 10)
+    ],
 ]
 
 REPLAY: list[Binding] = [
-    bind("left_square_bracket", "replay_step(-1)", "Step back", "replay-back"),
-    bind("right_square_bracket", "replay_step(1)", "Step on", "replay-step"),
-    bind("left_curly_bracket", "replay_alert(-1)", "Previous alert", "replay-previous-alert"),
-    bind("right_curly_bracket", "replay_alert(1)", "Next alert", "replay-next-alert"),
-    bind("less_than_sign", "replay_speed(-1)", "Slower", "replay-slower"),
-    bind("greater_than_sign", "replay_speed(1)", "Faster", "replay-faster"),
-    bind("g", "replay_goto", "Go to a time", "replay-goto"),
+    bind("left_square_bracket", "replay.step(-1)", "Step back", "replay-back"),
+    bind("right_square_bracket", "replay.step(1)", "Step on", "replay-step"),
+    bind("left_curly_bracket", "replay.alert(-1)", "Previous alert", "replay-previous-alert"),
+    bind("right_curly_bracket", "replay.alert(1)", "Next alert", "replay-next-alert"),
+    bind("less_than_sign", "replay.speed(-1)", "Slower", "replay-slower"),
+    bind("greater_than_sign", "replay.speed(1)", "Faster", "replay-faster"),
+    bind("g", "replay.goto", "Go to a time", "replay-goto"),
 ]
 
 MOVE: list[Binding] = [

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ddtop.dashboard.app_base import StartRunner
+    from ddtop.dashboard.app import StartRunner
     from ddtop.journal.read.session import Session
 
 

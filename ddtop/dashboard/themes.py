@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import tomli
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
@@ -64,6 +65,17 @@ def load_folder(folder: Path) -> Loaded:
         except (OSError, UnicodeDecodeError, ThemeError) as error:
             bad.append((path, str(error)))
     return Loaded(tuple(themes), tuple(bad))
+
+
+def user_folder() -> Path:
+    """Where the user's themes are: `$XDG_CONFIG_HOME/ddtop/themes`."""
+    return platformdirs.user_config_path("ddtop") / "themes"
+
+
+def load_all(own: Path | None = None) -> Loaded:
+    """The shipped themes, then the user's, which are in `own` or in `user_folder()`."""
+    loaded = [load_folder(shipped_folder()), load_folder(own or user_folder())]
+    return Loaded(tuple(t for one in loaded for t in one.themes), tuple(b for one in loaded for b in one.bad))
 
 
 def parse_theme(text: str) -> Theme:

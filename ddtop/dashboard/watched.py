@@ -127,6 +127,21 @@ class Watched:
         held = session.live
         return Recording(live=True, held=held, size_b=self._size_b(), number=self.number)
 
+    def leaving_lines(self) -> list[str]:
+        """What to print about this host once the screen is gone; nothing for a replay."""
+        run, path = self.state.run, self.session.path
+        if self.replay:
+            return []
+        name = run.run_id or path.stem
+        if run.ended is not None or not self.session.live:
+            how = run.ended.outcome if run.ended is not None else "no runner holds it"
+            return [f"{self.name}: the run {name} has ended ({how}).", f"  results:   ddtop report {path}"]
+        return [
+            f"{self.name}: the run {name} goes on without this dashboard.",
+            f"  come back: ddtop connect {self.name}",
+            f"  stop it:   ddtop stop {name}",
+        ]
+
     def _size_b(self) -> int | None:
         total = 0
         for suffix in ("", "-wal"):

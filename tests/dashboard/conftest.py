@@ -14,6 +14,7 @@ import textual.app
 import textual.pilot
 from textual.pilot import Pilot
 
+from ddtop.dashboard import key_queue
 from ddtop.dashboard.app import DashboardApp
 from ddtop.dashboard.watched import Watched
 from tests.dashboard.memory import MemorySession
@@ -62,19 +63,23 @@ async def steady(pilot: Pilot[int]) -> str:
 
 
 def quiet_of(app: DashboardApp) -> Callable[..., Coroutine[Any, Any, None]]:
-    """Waits until no widget of `app` has a message left.
+    """Waits until every key is done and no widget of `app` has a message left.
 
     Textual's own pilot waits until the process uses no CPU for 20 ms instead, which a busy machine makes long
     and an app that redraws ten times a second makes a matter of luck.
     """
 
-    async def quiet(_least: float = 0.0, most: float = 1.0) -> None:
+    async def quiet(_least: float = 0.0, most: float = 30.0) -> None:
         empty = 0
         end = time.monotonic() + most
         while empty < 3 and time.monotonic() < end:
             await asyncio.sleep(0.001)
             queues = [app._message_queue, *(node._message_queue for node in list(app._registry))]
-            busy = any(not queue.empty() for queue in queues) or bool(app._next_callbacks)
+            busy = (
+                any(not queue.empty() for queue in queues)
+                or bool(app._next_callbacks)
+                or not app.key_queue.idle
+            )
             empty = 0 if busy else empty + 1
 
     return quiet
@@ -84,6 +89,7 @@ def quiet_of(app: DashboardApp) -> Callable[..., Coroutine[Any, Any, None]]:
 def open_app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
     """Opens an app on sessions; `now` stops the wall clock. Faults inside the dashboard fail the test."""
     monkeypatch.setattr(Watched, "_size_b", lambda self: 3_100_000)
+    monkeypatch.setattr(key_queue, "HOLD_S", 30.0)  # no key gives up its screen because the machine is busy
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 

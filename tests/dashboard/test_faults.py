@@ -18,7 +18,7 @@ from tests.dashboard.memory import MemorySession
 async def test_a_handler_that_fails_is_a_toast_and_the_app_lives_on(open_app: Open, tmp_path: Path) -> None:
     session, now = session_of(story.running())
     async with open_app(session, now=now, faults=True) as (app, pilot):
-        app.action_metric = lambda: 1 / 0  # type: ignore[method-assign,assignment]
+        app.view.action_metric = lambda: 1 / 0  # type: ignore[method-assign,assignment]
         await pilot.press("m")
         await settle(pilot)
         await pilot.press("space")

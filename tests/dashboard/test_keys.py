@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 import pytest
+from textual.events import Key
+from textual.widgets import Input
 
 from ddtop import events as ev
+from ddtop.dashboard import key_queue
+from ddtop.dashboard.app import DashboardApp
+from ddtop.dashboard.screens.base import DdScreen
+from ddtop.dashboard.screens.cell import CellScreen
+from ddtop.dashboard.screens.history import HistoryScreen
+from ddtop.dashboard.screens.hosts import HostsScreen
+from ddtop.dashboard.screens.log import LogScreen
+from ddtop.dashboard.screens.plan import PlanScreen
+from ddtop.dashboard.screens.results import ResultsScreen
 from ddtop.dashboard.screens.steps import StepsScreen
 from tests.dashboard import story
-from tests.dashboard.conftest import Open, screen_text, session_of, settle
+from tests.dashboard.conftest import Open, quiet_of, screen_text, session_of, settle
 
 
 async def test_r_shows_the_alerts_action_as_a_step_and_enter_sends_it(open_app: Open) -> None:
@@ -350,3 +362,83 @@ def test_every_binding_has_an_id_and_no_two_share_one() -> None:
     named = {identity for _, identities in keys.GROUPS for identity in identities}
     assert named <= known
     assert dataclasses.is_dataclass(keys.BACK)
+
+
+def in_one_go(app: DashboardApp, *keys: str) -> None:
+    """Put keys into the terminal's queue at once: the app sees none of them before the last is there."""
+    assert app._driver is not None
+    for key in keys:
+        event = Key(key, key if len(key) == 1 else None)
+        event.set_sender(app)
+        app._driver.send_message(event)
+
+
+@pytest.mark.parametrize(
+    ("keys", "copied"),
+    [
+        ("vy", "config\ttp\tworkload"),
+        ("ly", "torch.distributed.DistBackendError"),
+        ("vly", "torch.distributed.DistBackendError"),
+        ("Py", "40 cells"),
+        ("Hy", "NOT STARTING?"),
+        ("hy", "ct200"),
+    ],
+)
+async def test_a_key_waits_for_the_screen_that_the_key_before_it_opens(
+    open_app: Open, monkeypatch: pytest.MonkeyPatch, keys: str, copied: str
+) -> None:
+    gate = asyncio.Event()
+
+    async def held(_screen: DdScreen) -> None:
+        await gate.wait()
+
+    session, now = session_of(story.failed())
+    async with open_app(session, now=now) as (app, _):
+        for kind in (HistoryScreen, HostsScreen, LogScreen, PlanScreen, ResultsScreen):
+            monkeypatch.setattr(kind, "on_mount", held, raising=False)
+        in_one_go(app, *keys)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert app.clipboard == ""
+        gate.set()
+        await quiet_of(app)()
+        assert copied in app.clipboard.splitlines()[0], [n.message for n in app._notifications]
+
+
+async def test_a_key_goes_to_the_list_that_the_key_before_it_opens(open_app: Open) -> None:
+    session, now = session_of(story.failed())
+    async with open_app(session, now=now) as (app, _):
+        in_one_go(app, "P", "home", "down", "enter")
+        await quiet_of(app)()
+        assert isinstance(app.screen, CellScreen)
+        assert app.screen.cell_id == app.here.state.plan_cells[1].id
+
+
+async def test_a_word_typed_right_after_the_filters_key_goes_into_the_filter(open_app: Open) -> None:
+    session, now = session_of(story.running())
+    async with open_app(session, now=now) as (app, _):
+        in_one_go(app, "slash", *"xtb")
+        await quiet_of(app)()
+        assert app.screen.query_one(Input).value == "xtb"
+        assert session.commands() == []
+
+
+async def test_a_question_is_answered_by_the_key_after_the_one_that_asks(open_app: Open) -> None:
+    session, now = session_of(story.running())
+    async with open_app(session, now=now) as (app, _):
+        in_one_go(app, "S", "escape", "R", "enter")
+        await quiet_of(app)()
+        (command,) = session.commands()
+        assert isinstance(command, ev.RestartService)
+
+
+async def test_a_screen_that_never_opens_does_not_lock_the_keyboard(
+    open_app: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_queue, "HOLD_S", 0.05)
+    monkeypatch.setattr(PlanScreen, "_open", lambda _screen: None)
+    session, now = session_of(story.running())
+    async with open_app(session, now=now) as (app, _):
+        in_one_go(app, "P", "q")
+        await quiet_of(app)()
+    assert app.words is not None

@@ -1,72 +1,75 @@
-"""Keys of a replay: stand still, step, seek, jump to alerts, faster and slower."""
+"""Keys of a replay: pause, step, go to a time, jump to alerts, faster and slower."""
 
 from __future__ import annotations
 
 import time
 
-from ddtop.dashboard.actions.sweep import SweepActions
+from ddtop.dashboard.interface import Dashboard
 from ddtop.dashboard.screens.modals import AskScreen
 from ddtop.dashboard.sessions import Replay, is_replay
 
 GO_TO_HINT = "14:03 or 14:03:59, +10m or -90s from here, or 2026-11-30 14:03"
 
 
-class ReplayActions(SweepActions):
-    """The hands on a replay's time."""
+class ReplayActions:
+    """The keys on a replay's time; the bindings in `keys.py` name it `replay`."""
+
+    def __init__(self, app: Dashboard) -> None:
+        self.app = app
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Valid in a replay only."""
+        return self.app.here.replay
 
     @property
     def playback(self) -> Replay | None:
         """The replay on the screen, if it is one."""
-        session = self.here.session
+        session = self.app.here.session
         return session if is_replay(session) else None
 
-    def action_pause(self) -> None:
-        """`space`: stand still or go on."""
-        replay = self.playback
-        if replay is None:
-            super().action_pause()
-        elif replay.playing:
+    def toggle(self) -> None:
+        """`space`: pause or play."""
+        if (replay := self.playback) is not None:
+            if replay.playing:
+                replay.pause()
+            else:
+                replay.play()
+            self.app.touch()
+
+    def action_step(self, step: int) -> None:
+        """`[` and `]`: pause, and go one step."""
+        if (replay := self.playback) is not None:
             replay.pause()
-        else:
-            replay.play()
-        self.touch()
+            replay.step(step)
+            self.app.touch()
 
-    def action_replay_step(self, step: int) -> None:
-        if self.playback is not None:
-            self.playback.pause()
-            self.playback.step(step)
-            self.touch()
+    def action_alert(self, step: int) -> None:
+        """`{` and `}`: the previous alert or the next."""
+        if (replay := self.playback) is not None:
+            (replay.next_alert if step > 0 else replay.previous_alert)()
+            self.app.touch()
 
-    def action_replay_alert(self, step: int) -> None:
-        if self.playback is not None:
-            if step > 0:
-                self.playback.next_alert()
-            else:
-                self.playback.previous_alert()
-            self.touch()
+    def action_speed(self, step: int) -> None:
+        """`<` and `>`: slower or faster."""
+        if (replay := self.playback) is not None:
+            (replay.faster if step > 0 else replay.slower)()
+            self.app.touch()
 
-    def action_replay_speed(self, step: int) -> None:
-        if self.playback is not None:
-            if step > 0:
-                self.playback.faster()
-            else:
-                self.playback.slower()
-            self.touch()
-
-    def action_replay_goto(self) -> None:
+    def action_goto(self) -> None:
+        """`g`: ask for a time and go there."""
         replay = self.playback
         if replay is None:
             return
 
         def take(text: str) -> str | None:
-            target = parse_time(text, self.here.now_s(), self.here.state.run.started_at_s)
+            target = parse_time(text, self.app.here.now_s(), self.app.here.state.run.started_at_s)
             if target is None:
                 return f"`{text}` is no time. {GO_TO_HINT}"
             replay.seek(target)
-            self.touch()
+            self.app.touch()
             return None
 
-        self.push_screen(AskScreen("Go to a time", GO_TO_HINT, take))
+        self.app.push_screen(AskScreen("Go to a time", GO_TO_HINT, take))
 
 
 def parse_time(text: str, here_s: float, started_s: float | None) -> float | None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from ddtop.dashboard.actions.sender import from_action, make
-from ddtop.dashboard.app_base import AppBase
+from ddtop.dashboard.commands import from_action, make
 from ddtop.dashboard.draw.text import unit_name
+from ddtop.dashboard.interface import Dashboard
 from ddtop.dashboard.screens.modals import ConfirmScreen
 from ddtop.dashboard.screens.steps import StepsScreen
 from ddtop.dashboard.watched import Watched
@@ -32,6 +32,9 @@ from ddtop.events import (
 from ddtop.journal.fold.views import AlertView
 from ddtop.journal.read.select import advised_action, advised_alert
 
+_PLAN_ONLY = {"skip", "try_again", "broken", "restage"}
+"""Actions that mean nothing on a host that is only watched."""
+
 PROPOSING = (Resume,)
 """Commands that the run answers with steps to be looked at."""
 
@@ -47,13 +50,35 @@ STEP_OF: dict[str, str] = {
 """Command tag → step action, for a command that is shown as a step before it is sent."""
 
 
-class SweepActions(AppBase):
-    """The hands on the sweep. Every one of them is a command; none touches a host."""
+class SweepActions:
+    """The keys on the sweep; the bindings in `keys.py` name it `sweep`. Each sends a command; none touches a host."""
+
+    def __init__(self, app: Dashboard) -> None:
+        self.app = app
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Which of the keys are valid now: in a replay only `space`, which stops its time."""
+        here, state, alert = self.app.here, self.app.here.state, self.alert
+        if here.replay:
+            return action == "pause"
+        if action in _PLAN_ONLY:
+            return bool(state.plan_cells)
+        if action == "pause":
+            return state.run.ended is None
+        if action == "wait":
+            raised = alert.raised if alert is not None else None
+            slow = raised is not None and raised.verdict in ("stalled", "slow", "hung-gpu")
+            return slow or (raised is not None and any(a.command == "wait" for a in raised.actions))
+        if action == "advised":
+            offered = alert is not None and bool(alert.raised.actions)
+            waiting = state.run.ended is not None and state.run.ended.outcome != "done"
+            return offered or here.plan is not None or state.paused is not None or waiting or here.orphaned
+        return True
 
     @property
     def alert(self) -> AlertView | None:
         """The alert in the bar."""
-        return advised_alert(self.here.state)
+        return advised_alert(self.app.here.state)
 
     def _alert_action(self, key: str) -> Action | None:
         """What the alert in the bar offers on a key beside `r`."""
@@ -66,32 +91,32 @@ class SweepActions(AppBase):
 
     def action_advised(self) -> None:
         """`r`: start a runner where it died, look at proposed steps, else the alert's first advised action."""
-        here, state = self.here, self.here.state
+        here, state = self.app.here, self.app.here.state
         if here.orphaned:
-            self.no_runner(here, "No runner holds this recording: nothing goes on until one is started.")
+            self.app.no_runner(here, "No runner holds this recording: nothing goes on until one is started.")
             return
-        if self.here.plan is not None:
-            self.push_screen(StepsScreen())
+        if self.app.here.plan is not None:
+            self.app.push_screen(StepsScreen())
             return
         alert = self.alert
         action = advised_action(alert) if alert is not None else None
         if alert is not None and action is not None:
             self._act(alert, action)
         elif state.run.ended is not None or state.paused is not None:
-            self._propose(make(Resume, self.viewer, time.time()), "resume")
+            self._propose(make(Resume, self.app.viewer, time.time()), "resume")
         else:
-            self.say("Nothing asks for an answer now.")
+            self.app.say("Nothing asks for an answer now.")
 
     def _act(self, alert: AlertView, action: Action) -> None:
         """Do an alert's action: steps where the run proposes them, else shown as a step first."""
         try:
-            command = from_action(action, alert.id, self.viewer, time.time())
+            command = from_action(action, alert.id, self.app.viewer, time.time())
         except msgspec.ValidationError:
-            self.say(f"This version of ddtop does not know the command `{action.command}`.", "error")
+            self.app.say(f"This version of ddtop does not know the command `{action.command}`.", "error")
             return
         raised = alert.raised
         if raised.verdict in AT_ONCE:
-            self.send(command, action.label)
+            self.app.send(command, action.label)
             return
         if isinstance(command, PROPOSING) and not getattr(command, "now", False):
             self._propose(command, action.label)
@@ -103,16 +128,16 @@ class SweepActions(AppBase):
             reason=raised.cause_text or raised.cause,
             detail=" · ".join(part for part in (self._where(raised.unit), raised.advice) if part),
         )
-        self.push_screen(StepsScreen(own=(command, action.label, step)))
+        self.app.push_screen(StepsScreen(own=(command, action.label, step)))
 
     def _propose(self, command: Command, label: str) -> None:
-        self.send(command, label)
-        self.push_screen(StepsScreen(asked=command))
+        self.app.send(command, label)
+        self.app.push_screen(StepsScreen(asked=command))
 
     def action_restage(self) -> None:
         """`s`: check the model directory and copy what is missing; shown first."""
         alert = self.alert
-        stage = self.here.state.stage
+        stage = self.app.here.state.stage
         offered = self._alert_action("s")
         if alert is not None and offered is not None:
             self._act(alert, offered)
@@ -122,31 +147,35 @@ class SweepActions(AppBase):
         step = Step(
             id="own", action="stage", title=f"re-stage {target}", reason=reason, detail=self._where(None)
         )
-        command = make(Restage, self.viewer, time.time(), alert_id=alert.id if alert is not None else None)
-        self.push_screen(StepsScreen(own=(command, "re-stage the model", step)))
+        command = make(
+            Restage, self.app.viewer, time.time(), alert_id=alert.id if alert is not None else None
+        )
+        self.app.push_screen(StepsScreen(own=(command, "re-stage the model", step)))
 
     def action_wait(self) -> None:
         """`w`: give a stalled start more time."""
         alert = self.alert
         if alert is None:
-            self.say("There is no stalled start to wait for.")
+            self.app.say("There is no stalled start to wait for.")
             return
-        self.command(Wait, "wait longer", alert_id=alert.id)
+        self.app.command(Wait, "wait longer", alert_id=alert.id)
 
     # ----------------------------------------------------------------------------------- pause and stop
 
     def action_pause(self) -> None:
-        """`space`: pause after the cell in flight, or go on."""
-        if self.here.state.paused is not None:
-            self.command(GoOn, "go on")
+        """`space`: pause after the cell in flight, or go on; in a replay stop its time, or let it run."""
+        if self.app.here.replay:
+            self.app.replay.toggle()
+        elif self.app.here.state.paused is not None:
+            self.app.command(GoOn, "go on")
         else:
-            self.command(Pause, "pause after the cell in flight")
+            self.app.command(Pause, "pause after the cell in flight")
 
     def action_stop_run(self) -> None:
         """`S`: stop the run, after a question that names what will be touched."""
-        here = self.here
+        here = self.app.here
         if here.state.run.ended is not None:
-            self.say("The run has ended: there is nothing to stop.")
+            self.app.say("The run has ended: there is nothing to stop.")
             return
         unit = self._unit(here)
         facts = [
@@ -160,21 +189,21 @@ class SweepActions(AppBase):
             ),
         ]
         keep = ("k", "stop, keep the server running", self._stop_keeping)
-        self.push_screen(ConfirmScreen("Stop the run?", facts, "stop the run", other=keep), self._stop)
+        self.app.push_screen(ConfirmScreen("Stop the run?", facts, "stop the run", other=keep), self._stop)
 
     def _stop(self, yes: bool | None) -> None:
         if yes:
-            self.command(StopRun, "stop the run")
+            self.app.command(StopRun, "stop the run")
 
     def _stop_keeping(self) -> None:
-        self.command(StopRun, "stop the run, leave the server", leave_running=True)
+        self.app.command(StopRun, "stop the run, leave the server", leave_running=True)
 
     def action_restart_service(self) -> None:
         """`R`: restart the service, after a question that names host, unit and command."""
-        here = self.here
+        here = self.app.here
         unit = self._unit(here)
         if unit is None:
-            self.say(f"No service is known on {here.name} yet.", "warning")
+            self.app.say(f"No service is known on {here.name} yet.", "warning")
             return
         status = here.state.services[unit].status if unit in here.state.services else None
         kind = status.kind if status is not None else "systemd"
@@ -187,9 +216,9 @@ class SweepActions(AppBase):
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self.command(RestartService, f"restart {unit_name(unit)}", unit=unit)
+                self.app.command(RestartService, f"restart {unit_name(unit)}", unit=unit)
 
-        self.push_screen(ConfirmScreen("Restart the service?", facts, "restart it"), answered)
+        self.app.push_screen(ConfirmScreen("Restart the service?", facts, "restart it"), answered)
 
     def _unit(self, here: Watched) -> str | None:
         restart = here.state.restart
@@ -198,18 +227,18 @@ class SweepActions(AppBase):
         return next(iter(here.state.services), None)
 
     def _where(self, unit: str | None) -> str:
-        unit = unit or self._unit(self.here)
-        return f"host {self.here.name}" + (f" · unit {unit}" if unit else "")
+        unit = unit or self._unit(self.app.here)
+        return f"host {self.app.here.name}" + (f" · unit {unit}" if unit else "")
 
     # --------------------------------------------------------------------------------------- one cell
 
     def _target(self) -> tuple[str, dict[str, Any]] | None:
         """(what it is called, arguments) of the cell or configuration under the cursor."""
-        config, _ = self.here.selected()
+        config, _ = self.app.here.selected()
         if config is None:
-            self.say("There is no sweep here: no plan was given.", "warning")
+            self.app.say("There is no sweep here: no plan was given.", "warning")
             return None
-        cell = self.here.selected_cell()
+        cell = self.app.here.selected_cell()
         if cell is None:
             return f"{config}, all of its cells", {"config": config}
         spec = cell.spec
@@ -222,7 +251,7 @@ class SweepActions(AppBase):
             return
         target = self._target()
         if target is not None:
-            self.command(Skip, f"skip {target[0]} (u takes it back)", **target[1])
+            self.app.command(Skip, f"skip {target[0]} (u takes it back)", **target[1])
 
     def action_try_again(self) -> None:
         """`t`: run it again, whatever became of it."""
@@ -230,7 +259,7 @@ class SweepActions(AppBase):
             return
         target = self._target()
         if target is not None:
-            self.command(Retry, f"try {target[0]} again", **target[1])
+            self.app.command(Retry, f"try {target[0]} again", **target[1])
 
     def action_broken(self) -> None:
         """`b`: mark as broken, or take the mark away."""
@@ -239,15 +268,15 @@ class SweepActions(AppBase):
         target = self._target()
         if target is None:
             return
-        cell = self.here.selected_cell()
-        config, _ = self.here.selected()
+        cell = self.app.here.selected_cell()
+        config, _ = self.app.here.selected()
         if cell is not None:
             marked = cell.state == "broken"
         else:
-            cells = [c for c in self.here.state.plan_cells if c.spec.config == config]
+            cells = [c for c in self.app.here.state.plan_cells if c.spec.config == config]
             marked = bool(cells) and all(c.state == "broken" for c in cells)
         label = f"take the mark `broken` from {target[0]}" if marked else f"mark {target[0]} as broken"
-        self.command(MarkBroken, label, broken=not marked, **target[1])
+        self.app.command(MarkBroken, label, broken=not marked, **target[1])
 
     def offered(self, key: str) -> bool:
         """Do what the alert offers on this key, if it does; that is what the bar names."""
@@ -255,11 +284,11 @@ class SweepActions(AppBase):
         if alert is None or offered is None:
             return False
         try:
-            self.send(from_action(offered, alert.id, self.viewer, time.time()), offered.label)
+            self.app.send(from_action(offered, alert.id, self.app.viewer, time.time()), offered.label)
         except msgspec.ValidationError:
-            self.say(f"This version of ddtop does not know the command `{offered.command}`.", "error")
+            self.app.say(f"This version of ddtop does not know the command `{offered.command}`.", "error")
         return True
 
     def action_undo(self) -> None:
         """`u`: take back this viewer's last skip, mark or retry."""
-        self.command(Undo, "undo")
+        self.app.command(Undo, "undo")

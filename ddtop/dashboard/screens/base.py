@@ -1,9 +1,10 @@
-"""What all screens share: the header, the bottom line, and being drawn in the app's beat."""
+"""What all screens share: the header, the bottom line, and being drawn when the app says so."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from textual.app import ComposeResult
 from textual.content import Content
@@ -13,13 +14,16 @@ from textual.widget import Widget
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import Line, clean
 from ddtop.dashboard.guard import Guarded
+from ddtop.dashboard.interface import Dashboard
 from ddtop.dashboard.panels.footer import Hint, footer_line
 from ddtop.dashboard.panels.header import header_line
+from ddtop.dashboard.watched import Watched
 from ddtop.dashboard.widgets.panel import Panel
 
 if TYPE_CHECKING:
-    from ddtop.dashboard.app import DashboardApp
-    from ddtop.dashboard.watched import Watched
+    _Screen = Screen[Any]
+else:
+    _Screen = object
 
 
 def set_title(widget: Widget, title: str, subtitle: str = "") -> None:
@@ -30,21 +34,52 @@ def set_title(widget: Widget, title: str, subtitle: str = "") -> None:
         widget.border_subtitle = cast(str, Content(clean(subtitle))) if subtitle else None
 
 
-class DdScreen(Guarded, Screen[None]):
-    """A screen with header and bottom line around its own body."""
+class Opening(Guarded, _Screen):
+    """Mixin of screens and boxes; stands before Textual's class. Opens them: focus, first drawing, ready for keys."""
 
-    HINTS: tuple[str, ...] = ("help", "leave")
-    """Ids of the bindings of the bottom line, the most useful first."""
+    FOCUS: str | None = None
+    """Selector of the widget that has the focus first."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ready = asyncio.Event()
+        """Set once the screen is drawn: keys wait for it (`key_queue.py`)."""
 
     @property
-    def dd(self) -> DashboardApp:
+    def dd(self) -> Dashboard:
         """The app, as what it is."""
-        return cast("DashboardApp", self.app)
+        return cast(Dashboard, self.app)
 
     @property
     def here(self) -> Watched:
         """The host on the screen."""
         return self.dd.here
+
+    def on_mount(self) -> None:
+        if self.FOCUS is not None:
+            self.query_one(self.FOCUS).focus()
+        self.call_after_refresh(self._open)
+
+    def _open(self) -> None:
+        try:
+            if self in self.app.screen_stack:  # a box may be closed before it is drawn once
+                self.refresh_view()
+                self.opened()
+        finally:
+            self.ready.set()
+
+    def opened(self) -> None:
+        """Once, after the first drawing: put the cursor where it belongs."""
+
+    def refresh_view(self) -> None:
+        """Draw what changed; most boxes do not move."""
+
+
+class DdScreen(Opening, Screen[None]):
+    """A screen with header and bottom line around its own body."""
+
+    HINTS: tuple[str, ...] = ("help", "leave")
+    """Ids of the bindings of the bottom line, the most useful first."""
 
     def compose(self) -> ComposeResult:
         yield Panel(self._header, id="header")
@@ -87,7 +122,7 @@ class DdScreen(Guarded, Screen[None]):
             entry = active.get(identity)
             if entry is None:
                 continue
-            label = self.dd.label_of(identity) or keys.SHORT.get(identity, entry.binding.description)
+            label = self.dd.view.label_of(identity) or keys.SHORT.get(identity, entry.binding.description)
             out.append(Hint(keys.shown_key(entry.binding.key), label, identity in ("help", "back")))
         return out
 
@@ -110,18 +145,10 @@ class DdScreen(Guarded, Screen[None]):
             self.dismiss()
 
 
-class DdModal(Guarded, ModalScreen[bool]):
+class DdModal(Opening, ModalScreen[bool]):
     """A box over a screen. Escape closes it without doing anything."""
 
     BINDINGS = [keys.BACK]
-
-    @property
-    def dd(self) -> DashboardApp:
-        """The app, as what it is."""
-        return cast("DashboardApp", self.app)
-
-    def refresh_view(self) -> None:
-        """Draw what changed; most boxes do not move."""
 
     def action_back(self) -> None:
         self.dismiss(False)

@@ -39,6 +39,7 @@ class CellScreen(DdScreen):
         "help",
         "leave",
     )
+    FOCUS = "#facts"
     DEFAULT_CSS = """
     CellScreen #facts { width: 1fr; height: 1fr; }
     CellScreen #excerpt { width: 1fr; height: 1fr; }
@@ -60,10 +61,6 @@ class CellScreen(DdScreen):
         with Container(id="cell-body"):
             yield ListPanel(id="facts", classes="pane")
             yield ListPanel(id="excerpt", classes="pane")
-
-    def on_mount(self) -> None:
-        self.query_one("#facts").focus()
-        self.call_after_refresh(self.refresh_view)
 
     def draw(self) -> None:
         facts, excerpt = self.query_one("#facts", ListPanel), self.query_one("#excerpt", ListPanel)

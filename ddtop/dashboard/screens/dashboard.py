@@ -65,6 +65,7 @@ class DashboardScreen(DdScreen):
         "theme",
         "leave",
     )
+    FOCUS = "#sweep"
     PANES = ("#gpus", "#sweep", "#restart", "#log")
 
     def body(self) -> ComposeResult:
@@ -77,10 +78,6 @@ class DashboardScreen(DdScreen):
             yield restart
             yield LogPane(self.here.log, id="log-pane")
         yield Panel(self._alert, id="alert")
-
-    def on_mount(self) -> None:
-        self.query_one("#sweep").focus()
-        self.refresh_view()
 
     def on_resize(self, _event: events.Resize) -> None:
         self.call_after_refresh(self.refresh_view)
@@ -158,18 +155,18 @@ class DashboardScreen(DdScreen):
         self.refresh_view()
 
     def on_sweep_panel_opened(self, _event: SweepPanel.Opened) -> None:
-        self.dd.open_selected()
+        self.dd.view.open_selected()
 
     def clicked(self, panel: Panel, target: str, twice: bool) -> None:
         if panel.id == "sweep":
             self.here.put_cursor(SweepPanel.cursor_of(target))
             self.refresh_view()
             if twice:
-                self.dd.open_selected()
+                self.dd.view.open_selected()
 
     def on_key(self, event: events.Key) -> None:
         """A key that only the alert in the bar names."""
-        if event.character is not None and self.dd.offered(event.character):
+        if event.character is not None and self.dd.sweep.offered(event.character):
             event.stop()
 
     def focus_pane(self, number: int) -> None:
@@ -181,11 +178,6 @@ class DashboardScreen(DdScreen):
         """Escape on the first screen ends a filter or goes back to the log's end; it never leaves."""
         self.query_one(LogPane).back()
         self.query_one("#sweep").focus()
-
-    @property
-    def log_pane(self) -> LogPane:
-        """The pane with the log, for the keys that act on it."""
-        return self.query_one(LogPane)
 
     def copy_text(self) -> str:
         """The log's lines where the log has the focus, else the matrix as tab-separated values."""

@@ -26,6 +26,7 @@ class HelpScreen(DdModal):
     """The keys of the screen it was called from."""
 
     BINDINGS = [keys.bind("question_mark,q", "back", "Close", "help-close")]
+    FOCUS = "#keys"
     DEFAULT_CSS = """
     HelpScreen .box { height: 90%; }
     HelpScreen ListPanel { background: $surface; }
@@ -40,11 +41,7 @@ class HelpScreen(DdModal):
             set_title(box, "Keys valid now", "esc closes · ctrl+p every action by name")
             yield ListPanel(id="keys")
 
-    def on_mount(self) -> None:
-        self.query_one(ListPanel).focus()
-        self.call_after_refresh(self._fill)
-
-    def _fill(self) -> None:
+    def opened(self) -> None:
         width = max(20, self.query_one(ListPanel).size.width or 70)
         self.query_one(ListPanel).show((), [Item(crop(row, max(width, 60))) for row in self._lines()])
 
@@ -61,7 +58,7 @@ class HelpScreen(DdModal):
             for identity in identities:
                 if identity not in found:
                     continue
-                label = self.dd.label_of(identity)
+                label = self.dd.view.label_of(identity)
                 text = found[identity].binding.description + (f": {label}" if label else "")
                 rows.append(line((f"  {' '.join(shown[identity]):<9}", "key"), (text, "text")))
             if rows:

@@ -16,13 +16,10 @@ class HistoryScreen(DdScreen):
 
     BINDINGS = [keys.BACK]
     HINTS = ("back", "open", "advised", "copy", "help", "leave")
+    FOCUS = "#history"
 
     def body(self) -> ComposeResult:
         yield ListPanel(id="history", classes="pane")
-
-    def on_mount(self) -> None:
-        self.query_one(ListPanel).focus()
-        self.call_after_refresh(self.refresh_view)
 
     def draw(self) -> None:
         panel = self.query_one(ListPanel)
@@ -39,7 +36,7 @@ class HistoryScreen(DdScreen):
             return
         proof = alert.raised.evidence
         chosen = proof[int(number) : int(number) + 1] if kind == "evidence" and number.isdigit() else proof
-        self.dd.open_log(next((evidence.cursor for evidence in chosen if evidence.cursor), None))
+        self.dd.view.open_log(next((evidence.cursor for evidence in chosen if evidence.cursor), None))
 
     def copy_text(self) -> str:
         return "\n".join(plain(item.line).rstrip() for item in self.query_one(ListPanel).items)

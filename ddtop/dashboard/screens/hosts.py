@@ -16,17 +16,12 @@ class HostsScreen(DdScreen):
 
     BINDINGS = [keys.BACK]
     HINTS = ("back", "open", "advised", "copy", "help", "leave")
+    FOCUS = "#hosts"
 
     def body(self) -> ComposeResult:
         yield ListPanel(id="hosts", classes="pane")
 
-    def on_mount(self) -> None:
-        panel = self.query_one(ListPanel)
-        panel.focus()
-        self.call_after_refresh(self._begin)
-
-    def _begin(self) -> None:
-        self.refresh_view()
+    def opened(self) -> None:
         self.query_one(ListPanel).put_cursor(str(self.dd.current))
 
     def draw(self) -> None:
@@ -42,7 +37,7 @@ class HostsScreen(DdScreen):
         panel.show((), items)
 
     def on_list_panel_opened(self, event: ListPanel.Opened) -> None:
-        self.dd.look_at(int(event.key))
+        self.dd.view.look_at(int(event.key))
         self.action_back()
 
     def copy_text(self) -> str:

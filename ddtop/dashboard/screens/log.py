@@ -32,6 +32,8 @@ class LogScreen(DdScreen):
         "leave",
     )
 
+    FOCUS = "#log"
+
     def __init__(self, cursor: str | None = None) -> None:
         """`cursor` is the journal cursor of a line to open at."""
         super().__init__()
@@ -40,12 +42,7 @@ class LogScreen(DdScreen):
     def body(self) -> ComposeResult:
         yield LogPane(self.here.log, id="log-pane")
 
-    def on_mount(self) -> None:
-        self.query_one("#log").focus()
-        self.call_after_refresh(self._open)
-
-    def _open(self) -> None:
-        self.refresh_view()
+    def opened(self) -> None:
         if self._open_at is not None:
             self.query_one(LogPane).view.show_cursor(self._open_at)
 

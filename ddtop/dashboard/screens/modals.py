@@ -73,6 +73,8 @@ class ConfirmScreen(DdModal):
 class AskScreen(DdModal):
     """Asks for one line of text; what is wrong with it is said below the line."""
 
+    FOCUS = "Input"
+
     def __init__(self, question: str, hint: str, take: Callable[[str], str | None]) -> None:
         """`take` gets the text and answers with what is wrong with it, or None where it was taken."""
         super().__init__()
@@ -86,9 +88,6 @@ class AskScreen(DdModal):
             set_title(box, self.question)
             yield Input()
             yield Panel(self._lines)
-
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
 
     def _lines(self, width: int, _height: int) -> Sequence[Line]:
         text, role = (self._wrong, "bad") if self._wrong else (self.hint, "dim")

@@ -16,16 +16,12 @@ class PlanScreen(DdScreen):
 
     BINDINGS = [keys.BACK]
     HINTS = ("back", "open", "skip", "try-again", "broken", "undo", "copy", "help", "leave")
+    FOCUS = "#plan"
 
     def body(self) -> ComposeResult:
         yield ListPanel(id="plan", classes="pane")
 
-    def on_mount(self) -> None:
-        self.query_one(ListPanel).focus()
-        self.call_after_refresh(self._begin)
-
-    def _begin(self) -> None:
-        self.refresh_view()
+    def opened(self) -> None:
         cell = self.here.selected_cell()
         if cell is not None:
             self.query_one(ListPanel).put_cursor(cell.id)
@@ -41,7 +37,7 @@ class PlanScreen(DdScreen):
 
     def on_list_panel_opened(self, event: ListPanel.Opened) -> None:
         self.here.select_cell(event.key)
-        self.dd.open_selected()
+        self.dd.view.open_selected()
 
     def copy_text(self) -> str:
         panel = self.query_one(ListPanel)

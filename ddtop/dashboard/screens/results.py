@@ -42,6 +42,7 @@ class ResultsScreen(DdScreen):
         "help",
         "leave",
     )
+    FOCUS = "#results"
     DEFAULT_CSS = """
     ResultsScreen #results-body { height: 1fr; layout: vertical; }
     ResultsScreen #results { height: 1fr; }
@@ -67,13 +68,7 @@ class ResultsScreen(DdScreen):
                 for number in range(4):
                     yield MetricPlot(id=f"plot-{number}")
 
-    def on_mount(self) -> None:
-        panel = self.query_one(ListPanel)
-        panel.focus()
-        self.call_after_refresh(self._begin)
-
-    def _begin(self) -> None:
-        self.refresh_view()
+    def opened(self) -> None:
         cell = self.here.selected_cell()
         if cell is not None:
             self.query_one(ListPanel).put_cursor(cell.id)
@@ -134,7 +129,7 @@ class ResultsScreen(DdScreen):
 
     def on_list_panel_opened(self, event: ListPanel.Opened) -> None:
         self.here.select_cell(event.key)
-        self.dd.open_selected()
+        self.dd.view.open_selected()
 
     def copy_text(self) -> str:
         return results_tsv(self.here.state, self.sort, self.baseline)

@@ -49,13 +49,10 @@ class StepsScreen(DdModal):
                 yield Panel(self._steps, id="steps")
             yield Panel(self._hands, id="hands")
 
-    def on_mount(self) -> None:
-        self.refresh_view()
-
     @property
     def plan(self) -> StepsPlanned | None:
         """The proposal on the screen."""
-        return None if self._own is not None else self.dd.here.plan
+        return None if self._own is not None else self.here.plan
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -66,7 +63,7 @@ class StepsScreen(DdModal):
     @property
     def asking(self) -> bool:
         """True where the steps wait for an answer."""
-        here = self.dd.here
+        here = self.here
         return self._own is None and asking(here.state, here.now_s())
 
     def refresh_view(self) -> None:
@@ -81,7 +78,7 @@ class StepsScreen(DdModal):
         ):
             self.dismiss(False)
             return
-        host = self.dd.here.name
+        host = self.here.name
         name = self._own[1].capitalize() if self._own is not None else "Proposed steps"
         if plan is not None and not self.asking:
             name = "Steps under way"
@@ -109,7 +106,7 @@ class StepsScreen(DdModal):
         return [line(("This will be done:", "dim"))]
 
     def _steps(self, width: int, _height: int) -> Sequence[Line]:
-        states = None if self._own is not None or self.asking else taken(self.dd.here.state, self.plan)
+        states = None if self._own is not None or self.asking else taken(self.here.state, self.plan)
         cursor = self._cursor if self.asking else None
         return steps_lines(self.steps, self._left_out, cursor, width, states)
 
@@ -124,7 +121,7 @@ class StepsScreen(DdModal):
         chosen = len(self.steps) - len(self._left_out)
         do = (("enter ", "key"), (f"do {chosen} of {len(self.steps)}   ", "text"))
         toggle = (("space ", "key"), ("leave out / take in   ", "text"))
-        return [(), countdown_line(self.plan.answer_by_s, self.dd.here.now_s()), line(*do, *toggle, *leave)]
+        return [(), countdown_line(self.plan.answer_by_s, self.here.now_s()), line(*do, *toggle, *leave)]
 
     # ------------------------------------------------------------------------------------------- hands
 
