@@ -7,7 +7,6 @@ bodies are handed in as text or decoded JSON, requests are handed out as path an
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -128,27 +127,6 @@ def as_json(body: str | bytes | Mapping[str, Any] | None) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError, UnicodeDecodeError):
         return None
-
-
-_SAMPLE = re.compile(
-    r"^(?P<name>[A-Za-z_:][\w:]*)(?P<labels>\{[^\n]*\})? +(?P<value>\S+)(?: +\d+)?[^\S\n]*$", re.MULTILINE
-)
-
-
-def metric_sums(text: str, names: Sequence[str]) -> dict[str, float]:
-    """Sums over all label sets of the named Prometheus series. A name that does not occur is not in the result."""
-    wanted = set(names)
-    sums: dict[str, float] = {}
-    for match in _SAMPLE.finditer(text):
-        name = match["name"]
-        if name in wanted:
-            try:
-                value = float(match["value"])
-            except ValueError:
-                continue
-            if math.isfinite(value):
-                sums[name] = sums.get(name, 0.0) + value
-    return sums
 
 
 def base_name(path: str) -> str:

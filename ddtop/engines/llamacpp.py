@@ -9,6 +9,7 @@ from ddtop.engines import base
 from ddtop.engines.args import ArgTable, folded_argv, text_of
 from ddtop.engines.compare import compare
 from ddtop.engines.log.grammar import LogFact
+from ddtop.engines.metrics_page import metric_sums
 
 LAUNCHERS = ("llama-server", "llama_cpp.server", "server.py", "llama-server.exe")
 TABLE = ArgTable(
@@ -124,7 +125,7 @@ class LlamaCpp:
     def acceptance_counters(self, metrics_text: str) -> base.AcceptanceCounters | None:
         """Accepted tokens over drafts (needs --metrics)."""
         prefix = "llamacpp:spec_decode_num_"
-        sums = base.metric_sums(
+        sums = metric_sums(
             metrics_text, [f"{prefix}{w}_total" for w in ("drafts", "draft_tokens", "accepted_tokens")]
         )
         steps = sums.get(f"{prefix}drafts_total")

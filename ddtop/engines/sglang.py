@@ -9,6 +9,7 @@ from ddtop.engines import base
 from ddtop.engines.args import ArgTable, folded_argv, split_command, whole_int
 from ddtop.engines.compare import compare
 from ddtop.engines.log.grammar import LogFact
+from ddtop.engines.metrics_page import metric_sums
 
 LAUNCHERS = ("sglang.launch_server", "launch_server.py", "launch_server", "serve")
 TABLE = ArgTable(
@@ -127,9 +128,7 @@ class SGLang:
 
     def acceptance_counters(self, metrics_text: str) -> base.AcceptanceCounters | None:
         """Tokens over verify calls, exact (≥ 0.5.16 with --enable-metrics); None on older versions."""
-        sums = base.metric_sums(
-            metrics_text, ("sglang:spec_verify_calls_total", "sglang:generation_tokens_total")
-        )
+        sums = metric_sums(metrics_text, ("sglang:spec_verify_calls_total", "sglang:generation_tokens_total"))
         steps = sums.get("sglang:spec_verify_calls_total")
         tokens = sums.get("sglang:generation_tokens_total")
         return (

@@ -9,6 +9,7 @@ from ddtop.engines import base
 from ddtop.engines.args import ArgTable, folded_argv
 from ddtop.engines.compare import compare
 from ddtop.engines.log.grammar import LogFact
+from ddtop.engines.metrics_page import metric_sums
 
 LAUNCHERS = ("serve", "vllm.entrypoints.openai.api_server", "api_server.py")
 TABLE = ArgTable(
@@ -119,7 +120,7 @@ class VLLM:
             for what in ("drafts", "draft_tokens", "accepted_tokens")
             for end in ("_total", "")
         ]
-        sums = base.metric_sums(metrics_text, names)
+        sums = metric_sums(metrics_text, names)
 
         def total(what: str) -> float | None:
             return sums.get(f"{prefix}{what}_total", sums.get(f"{prefix}{what}"))

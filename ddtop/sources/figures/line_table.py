@@ -1,17 +1,14 @@
-"""All lines of a running server out of a log, fast: lines of one form are read by the form, learnt from the
-first one.
+"""All lines of a running server out of a log, fast: lines of one form are read by the form, learnt from the first one.
 
-Two lines that differ in digits only have the same fields at the same places. So the first line of each form
-is parsed
-by the grammar twice, once as it is and once with every number replaced by its own index; that tells which
-number is
+Two lines that differ in digits only have the same fields at the same places. So the first line of each form is parsed
+by the grammar twice, once as it is and once with every number replaced by its own index; that tells which number is
 which field, and the other lines need only their numbers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +77,8 @@ class Run:
 
 @dataclass(slots=True)
 class _Part:
+    """The lines of one form: their places in the log, and their fields in columns."""
+
     engine: str
     indices: list[int]
     columns: dict[str, list[Any]]
@@ -142,9 +141,20 @@ def _learn(engine: str | None, line: bytes) -> tuple[list[LogFact], _Form | None
     return facts, _Form(facts[0], fields, fixed, len(numbers))
 
 
-def read_run(data: bytes, engine: str | None = None) -> Run:
+def mean(values: Sequence[float]) -> float:
+    """The mean of `values` (at least one), with four decimals."""
+    return round(sum(values) / len(values), 4)
+
+
+def log_lines(data: bytes) -> list[bytes]:
+    """The lines of a log file, or the messages of journal JSON."""
+    if looks_like_journal_json(data):
+        return [(e.text or "").encode("utf-8", "replace") for e in join_split_lines(parse_journal_json(data))]
+    return data.split(b"\n")
+
+
+def read_run(lines: list[bytes], engine: str | None = None) -> Run:
     """Every decode, prefill, statistics and timing line of a log. Other lines are not even parsed."""
-    lines = _lines(data)
     single: list[tuple[int, RunLine]] = []
     forms: dict[bytes, _Form | None] = {}
     members: dict[bytes, list[int]] = {}
@@ -269,16 +279,8 @@ def _rank(line: bytes, default: str) -> str:
     return head[1].strip().decode("ascii", "replace") if head is not None else default
 
 
-def _lines(data: bytes) -> list[bytes]:
-    if looks_like_journal_json(data):
-        return [(e.text or "").encode("utf-8", "replace") for e in join_split_lines(parse_journal_json(data))]
-    return data.split(b"\n")
-
-
-def run_evidence(data: bytes, name: str) -> list[dict[str, Any]]:
-    """First and last line with figures, as evidence (line numbers of the file, or of the journal's
-    entries)."""
-    lines = _lines(data)
+def run_evidence(lines: list[bytes], name: str) -> list[dict[str, Any]]:
+    """First and last line with figures, as evidence (line numbers of the file, or of the journal's entries)."""
     words = (*_RUN, b"predicted_ms")
 
     def first(numbers: Iterable[int]) -> int | None:

@@ -11,10 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_SAMPLE = re.compile(
-    r"^(?P<name>(?:sglang|vllm|llamacpp)[:_][A-Za-z0-9_:]{1,120})(?:\{(?P<labels>[^}]{0,2000})\})?[ \t]+(?P<value>\S{1,40})(?:[ \t]+\d{1,16})?[ \t]*$",
-    re.M,
-)
+from ddtop.engines.metrics_page import samples
+
+_FAMILY = re.compile(r"^(?:sglang|vllm|llamacpp)[:_]", re.M)
 _PLAIN = {
     "sglang:gen_throughput": "gen_tps",
     "sglang:num_running_reqs": "running",
@@ -112,21 +111,20 @@ def _of_server_info(info: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _of_metrics(text: str) -> dict[str, Any] | None:
     """`/metrics` in Prometheus' text form; the values of several engines or ranks are added."""
+    if _FAMILY.search(text) is None:  # a log: most texts are
+        return None
     sums: dict[str, float] = {}
     lengths: list[float] = []
     positions: dict[int, float] = {}
-    for sample in _SAMPLE.finditer(text):
-        name, value = sample["name"], number(sample["value"])
-        if value is None:
-            continue
+    for name, labels, value in samples(text):
         known = name if name in _PLAIN or name.endswith("_total") else f"{name}_total"
         if known in _PLAIN:
             sums[known] = sums.get(known, 0.0) + value
         elif name == "sglang:spec_accept_length":
-            lengths.append(float(value))
+            lengths.append(value)
         elif name == "sglang:spec_verify_calls_total":
             sums[name] = sums.get(name, 0.0) + value
-        elif known == _PER_POSITION and (at := re.search(r'position="(\d{1,3})"', sample["labels"] or "")):
+        elif known == _PER_POSITION and (at := re.search(r'position="(\d{1,3})"', labels)):
             positions[int(at[1])] = positions.get(int(at[1]), 0.0) + value
     if not sums and not lengths:
         return None
