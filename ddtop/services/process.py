@@ -218,7 +218,7 @@ def read_proc(name: str, item: Mapping[str, Any], at: float) -> UnitReading:
     code = exit_code(raw)
     failed = not running and code is not None and code not in ("exited/0", "killed/15")
     word = "active" if running else ("failed" if failed else "inactive")
-    if item.get("ending"):  # told to stop, and its supervisor still waits for the last of its processes
+    if item.get("ending"):  # stopping: its supervisor waits for the last of its processes
         word = "deactivating"
     # As `pid@start:boot`: the sweep takes what stands before a slash for a start's own name in its log.
     boot, _, start = str(item["generation"]).rpartition("/") if item.get("generation") else ("", "", "")

@@ -13,7 +13,8 @@ from ddtop.services.causes import verdict_fields
 from ddtop.services.journald.entries import Entry, looks_like_journal_json, parse_journal_json
 from ddtop.services.unit.moment import Moment, moment_number, take
 from ddtop.services.unit.port_owner import port_slug
-from ddtop.services.unit.state import UnitState, refusal, state_fields, unit_state, worker_killed
+from ddtop.services.unit.result_fields import state_fields
+from ddtop.services.unit.state import UnitState, refusal, unit_state, worker_killed
 from ddtop.services.unit.systemctl_show import UnitProps
 from ddtop.services.unit.timeline import looks_like_timeline, read_timeline
 

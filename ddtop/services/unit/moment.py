@@ -90,8 +90,8 @@ def take(moment: Moment, name: str, data: bytes) -> None:
         return
     if looks_like_status(text):
         moment.props, moment.show_file = parse_status(text), name
-        for told in _STATUS_CONDITION.finditer(text):
-            _add_line(moment, told["what"].strip(), name, text.count("\n", 0, told.start("what")) + 1)
+        for found in _STATUS_CONDITION.finditer(text):
+            _add_line(moment, found["what"].strip(), name, text.count("\n", 0, found.start("what")) + 1)
         text = text[m.start() :] if (m := _STATUS_LOG.search(text)) else ""
     if listeners := parse_listeners(text):
         moment.listeners = listeners

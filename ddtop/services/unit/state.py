@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ddtop.services.unit.systemctl_show import EXIT_NAMES, SIGNAL_NAMES, UnitProps
+from ddtop.services.unit.systemctl_show import EXIT_NAMES, UnitProps
 
 LOOP_RESTARTS = 2
 
@@ -212,7 +211,7 @@ def unit_state(props: UnitProps, lines: Sequence[str] = (), *, start_asked: bool
     if active == "active":
         if props.need_daemon_reload:
             return UnitState("old-arguments-loaded", ("NeedDaemonReload=yes",))
-        if (props.n_restarts or 0) > LOOP_RESTARTS or len(_counters(lines)) > LOOP_RESTARTS:
+        if (props.n_restarts or 0) > LOOP_RESTARTS or len(restart_counters(lines)) > LOOP_RESTARTS:
             return UnitState("flapping", (f"NRestarts={props.n_restarts}",))
         if hit := _first(_LEFTOVER, since_last_start(lines)) or _first(_LEFTOVER, lines):
             return UnitState("leftover-processes", (hit[0],))
@@ -242,7 +241,8 @@ def _inactive(props: UnitProps, lines: Sequence[str], start_asked: bool) -> Unit
     return UnitState("stopped-cleanly", ("ActiveState=inactive, Result=success",))
 
 
-def _counters(lines: Sequence[str]) -> list[int]:
+def restart_counters(lines: Sequence[str]) -> list[int]:
+    """The restart counters that systemd logged, in order."""
     return [int(m["n"]) for line in lines if (m := _COUNTER.search(line))]
 
 
@@ -260,7 +260,7 @@ def _from_journal(lines: Sequence[str]) -> UnitState:
         ),
         None,
     )
-    if len(_counters(lines)) > LOOP_RESTARTS:
+    if len(restart_counters(lines)) > LOOP_RESTARTS:
         return UnitState("flapping", tuple(line for line in lines if _COUNTER.search(line))[-3:])
     if _first(_CONDITION, recent):
         return condition_state(recent)
@@ -294,46 +294,3 @@ def _from_journal(lines: Sequence[str]) -> UnitState:
     if re.search(r"(?:^|: |\] )Starting \S", text, re.MULTILINE):
         return UnitState("start-job-running", (recent[0],))
     return UnitState("no-unit-data")
-
-
-def state_fields(props: UnitProps, lines: Sequence[str] = ()) -> dict[str, Any]:
-    """The fields of one reading, as `ddtop inspect unit` prints them. What is not known is absent."""
-    found: dict[str, Any] = {}
-    told = (
-        ("unit", props.id),
-        ("load_state", props.load_state),
-        ("active_state", props.active_state),
-        ("sub_state", props.sub_state),
-        ("result_property", props.result),
-        ("main_pid", props.main_pid),
-        ("control_pid", props.control_pid or None),
-        ("invocation_id", props.invocation_id),
-        ("n_restarts", props.n_restarts),
-        ("job", props.job),
-        ("need_daemon_reload", props.need_daemon_reload),
-    )
-    found.update({key: value for key, value in told if value is not None})
-    counters = _counters(lines)
-    if "n_restarts" not in found and counters:
-        found["n_restarts"] = max(counters)
-    status = props.exec_main_status
-    if props.exec_main_code == "exited" and status is not None:
-        found["exit_code"] = status
-        if status in EXIT_NAMES:
-            found["exit_name"] = EXIT_NAMES[status]
-    elif props.exec_main_code in ("killed", "dumped") and status is not None:
-        found["exit_signal"] = found["kill_signal"] = status
-        found["signal_name"] = SIGNAL_NAMES.get(status, str(status))
-    if props.active_enter is not None and props.exec_main_exit is not None:
-        found["active_enter_equals_exit"] = props.active_enter == props.exec_main_exit
-    if props.active_state is not None:
-        found["is_active_rc"] = 0 if props.active_state in ("active", "reloading") else 3
-    if (start := (props.raw or {}).get("ExecStart")) and (argv := re.findall(r"argv\[\]=(.*?) ;", start)):
-        found["exec_argv"] = argv[-1].split()
-    if drop_ins := (props.raw or {}).get("DropInPaths"):
-        found["drop_ins"] = drop_ins.split()
-    if props.active_state in ("activating", "deactivating") and props.sub_state:
-        found["phase"] = props.sub_state
-    if props.active_state == "deactivating":
-        found["old_server_can_answer"] = bool(props.main_pid)
-    return found

@@ -58,8 +58,8 @@ class BoundWatch:
         self._gpm: dict[int, tuple[float, GpuSample]] = {}
         self._window: deque[tuple[float, tuple[GpuSample, ...]]] = deque()
         self._judged_at: float | None = None
-        self._told: tuple[object, ...] | None = None
-        self._told_at = 0.0
+        self._reported: tuple[object, ...] | None = None
+        self._reported_at = 0.0
         self.bounds: deque[tuple[float, Bound]] = deque(maxlen=KEEP_BOUNDS)
         """(time in s, verdict), one every 2 s."""
 
@@ -107,9 +107,9 @@ class BoundWatch:
         else:
             self.bounds.append((at, bound))
         now = (bound.verdict, bound.strength, bound.reason, bound.meaning == STARTING)
-        if now == self._told and at - self._told_at < AGAIN_S:
+        if now == self._reported and at - self._reported_at < AGAIN_S:
             return None
-        self._told, self._told_at = now, at
+        self._reported, self._reported_at = now, at
         return bound
 
     def between(self, begin: float, end: float) -> Bound | None:

@@ -160,7 +160,7 @@ def _one(text: str, command: str, name: str) -> dict[str, Any] | None:
 
 
 def _dmon_like(lines: Sequence[str]) -> bool:
-    """Rows of bare numbers as dmon writes without a head."""
+    """Rows of bare numbers, as dmon prints them without a header."""
     rows = [line for line in lines[:20] if line.strip()]
     return bool(rows) and all(re.fullmatch(r"[\d\s:,.\-]{20,400}", row) for row in rows)
 
@@ -173,7 +173,7 @@ def _query(lines: Sequence[str], command: str) -> list[tuple[int, GpuSample]]:
 
 
 def _latest(rows: Sequence[tuple[int, GpuSample]]) -> list[tuple[int, GpuSample]]:
-    """The last row of each GPU, of a stream that repeats them."""
+    """The last row of each GPU in a stream."""
     last: dict[str, tuple[int, GpuSample]] = {}
     for at, sample in rows:
         last.pop(sample.key, None)

@@ -1,8 +1,7 @@
-"""GPUs of this machine through NVML (`import pynvml`, from nvidia-ml-py): the same `GpuSample` as everywhere.
+"""GPUs of this machine through NVML (`import pynvml`, from nvidia-ml-py), as the same `GpuSample` as elsewhere.
 
-Richer and cheaper than nvidia-smi (energy counter, GPM; a poll of one GPU takes 5 ms at the median), but
-only for
-a local host. Every reading may fail by itself; a failed one is None and named in `error_fields`.
+For a local host only. It gives more than nvidia-smi at less cost (energy counter, GPM; 5 ms per GPU at the median).
+Each value may fail on its own; a failed one is None and named in `error_fields`.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _ABSENT = {
 class NvmlSource:
     """Reads all GPUs of this machine. Use as a context manager, or call `close`.
 
-    `module` is pynvml, or something with its names (tests). Raises HostError when there is no driver.
+    `module` is pynvml, or a stand-in with its names (tests). Raises HostError without a driver.
     """
 
     def __init__(self, module: Any = None, *, host: str = "localhost") -> None:
@@ -169,8 +168,7 @@ class NvmlSource:
         return bool(mode[0]) if isinstance(mode, (list, tuple)) and mode else None
 
     def _gpm_values(self, index: int, handle: Any) -> dict[str, float]:
-        """GPM between the last reading and this one (Hopper and later); {} at first and where there is
-        none."""
+        """GPM activity since the last reading (Hopper and later); {} at the first reading and without GPM."""
         nv = self._nv
         try:
             if not nv.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
@@ -196,7 +194,7 @@ class NvmlSource:
 
 
 class _Reader:
-    """Calls one reading after another and keeps what failed, and why."""
+    """Calls NVML functions one by one and keeps which failed, and why."""
 
     def __init__(self, nv: Any) -> None:
         self._nv = nv
@@ -244,7 +242,7 @@ def _explain(error: Exception, host: str) -> HostError:
 
 
 def _memory(nv: Any, handle: Any) -> Any:
-    """Version 2 where there is one: there `used` leaves out what the driver reserves, as nvidia-smi does."""
+    """Memory by version 2 of the call where it exists: its `used` excludes the driver's reserve, as in nvidia-smi."""
     version = getattr(nv, "nvmlMemory_v2", None)
     if version is not None:
         with contextlib.suppress(nv.NVMLError, TypeError):

@@ -15,7 +15,7 @@ MAX_CONCURRENT_NVIDIA_SMI = 1
 
 
 def shape(finding: Finding, proof: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
-    """The result all GPU inspections share; fields that are None are left out."""
+    """The result that all GPU verdicts share, without the fields that are None."""
     out: dict[str, Any] = {
         "verdict": finding.verdict,
         "cause": finding.cause,
@@ -28,7 +28,7 @@ def shape(finding: Finding, proof: list[dict[str, Any]], **fields: Any) -> dict[
 
 
 def judge_apps(lines: Sequence[str], fields: Sequence[str] | None) -> dict[str, Any] | None:
-    """Rows of a compute-apps query; None when its columns cannot be known."""
+    """The verdict on rows of a compute-apps query; None if its columns are unknown."""
     apps = parse_apps(lines, fields)
     if apps is None:
         return None
@@ -57,7 +57,7 @@ def judge_apps(lines: Sequence[str], fields: Sequence[str] | None) -> dict[str, 
 
 
 def judge_pmon(text: str, lines: Sequence[str]) -> dict[str, Any] | None:
-    """Processes of `nvidia-smi pmon`; None when the text is none."""
+    """The verdict on the output of `nvidia-smi pmon`; None for other text."""
     running = parse_pmon(text)
     if running is None:
         return None
@@ -98,7 +98,7 @@ APP_XIDS = {13, 31, 43, 45}
 
 
 def judge_signs(signs: HostSigns) -> dict[str, Any]:
-    """`ps` lines and kernel lines: is nvidia-smi hung, which Xids were there."""
+    """The verdict on `ps` and kernel lines: whether nvidia-smi hangs, and which Xids occurred."""
     proof = [{"text": text, "line": at} for at, text, _ in signs.hung]
     proof += [{"text": text, "line": at} for at, text, _, _ in signs.xids[:6]]
     proof += [{"text": text, "line": at} for at, text in (*signs.blocked[:3], *signs.lost[:3])]

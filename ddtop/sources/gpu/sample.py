@@ -1,4 +1,4 @@
-"""`GpuSample`: one GPU at one moment, whatever way it was read. A missing value is None, never 0."""
+"""`GpuSample`: one GPU at one moment, however it was read. A missing value is None, never 0."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ import msgspec
 
 Number = int | float
 
-# Reasons that cost speed, apart from a plain power cap. gpu_idle and the clocks a person set are no
-# throttling.
+# Reasons that cost speed, other than the power cap. gpu_idle and clocks set by a person are not throttling.
 THERMAL_REASONS = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown"})
 THROTTLE_REASONS = THERMAL_REASONS | {"hw_slowdown", "hw_power_brake_slowdown", "reliability", "board_limit"}
 POWER_CAP_REASON = "sw_power_cap"
 
 
 class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One reading of one GPU. Units stand in the names; None means "not known", with the why in
-    `absent_fields` (not offered or not permitted) or `error_fields` (the read failed).
+    """One reading of one GPU. Units are in the names; None means unknown: `absent_fields` and `denied_fields` name what
+    is not offered or not permitted, `error_fields` what could not be read.
 
-    `stamp` is the driver's own time stamp as printed (host clock, never compared with ours); `count` the
-    number
-    of GPUs the driver had at that tick. `power_w` is the best power reading there is; `power_source` says
-    which
-    (draw, instant, average). `power_limit_w` is the enforced limit where known, else the requested one.
+    `stamp` is the driver's time stamp as printed (host clock, never compared with ours), `count` the number of GPUs at
+    that tick. `power_w` is the best power reading available, `power_source` which one it is (draw, instant, average).
+    `power_limit_w` is the enforced limit if known, else the requested one.
     """
 
     index: int | None = None
@@ -98,8 +95,7 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """What tells this GPU from its siblings: uuid, else bus id, else index (which may change at a
-        boot)."""
+        """Identifies the GPU: uuid, else bus id, else index (which may change at a reboot)."""
         return self.uuid or self.bus_id or (f"#{self.index}" if self.index is not None else "#?")
 
 
@@ -107,8 +103,8 @@ _FIELDS = GpuSample.__struct_fields__
 
 
 def sample_dict(sample: GpuSample) -> dict[str, Any]:
-    """The sample as plain data for JSON: unknown values are left out, tuples become lists,
-    `power_fraction` and `power_over_limit` are added where they can be known."""
+    """The sample as plain data for JSON: without unknown values, tuples as lists, with `power_fraction` and
+    `power_over_limit` where these are known."""
     out: dict[str, Any] = {}
     for name in _FIELDS:
         value = getattr(sample, name)
@@ -124,10 +120,10 @@ def sample_dict(sample: GpuSample) -> dict[str, Any]:
 
 
 class GpuTrouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """nvidia-smi said why it gives no readings (or none of the asked kind).
+    """Why nvidia-smi gave no readings, or not those requested.
 
     `cause` and `severity` are the vocabulary of `ddtop inspect`; `line` is the 1-based line it was read from;
-    `fields` holds what the text told (bus id, library version, field name …).
+    `fields` holds what the text says (bus id, library version, field name …).
     """
 
     cause: str

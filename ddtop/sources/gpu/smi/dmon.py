@@ -1,5 +1,4 @@
-"""`nvidia-smi dmon` (scrolling and csv, with or without heads, with GPM columns), and
-`--query-compute-apps`."""
+"""Read `nvidia-smi dmon` (scrolling and CSV, with or without headers, with GPM columns) and `--query-compute-apps`."""
 
 from __future__ import annotations
 
@@ -46,11 +45,11 @@ _GROUPS: dict[str, tuple[str, ...]] = {
 }
 _GPM = {"2": "smutil", "3": "smocc", "5": "mmaact", "10": "dram"}
 DMON_FIELDS_ARGS = ("-s", "pucvm", "-d", "1", "-o", "T", "--format", "csv", "--gpm-metrics", "2,3,5,10")
-"""What ddtop asks dmon for, where GPM exists (Hopper and later)."""
+"""The GPM metrics that ddtop requests from dmon (Hopper and later)."""
 
 
 def dmon_columns(command: str | Sequence[str]) -> list[str]:
-    """Head words of a dmon command: `-o DT`, `-s` letters in order, then GPM ids in order.
+    """Column names of a dmon command: `-o DT`, `-s` letters in order, then GPM ids in order.
 
     >>> dmon_columns("nvidia-smi dmon -s pu -o T --gpm-metrics 5,10")
     ['time', 'gpu', 'pwr', 'gtemp', 'mtemp', 'sm', 'mem', 'enc', 'dec', 'jpg', 'ofa', 'mmaact', 'dram']
@@ -70,10 +69,9 @@ def dmon_columns(command: str | Sequence[str]) -> list[str]:
 
 
 def guess_columns(row: Sequence[str]) -> list[str] | None:
-    """Columns of a dmon row without head, by its form: a leading time, then the count of the rest.
+    """Columns of a dmon row without a header, by its form: a leading time, then the number of the others.
 
-    Only the usual selections are known (default, and all letters, each with or without ddtop's four GPM
-    columns).
+    Only the usual selections are known: default and all letters, each with or without ddtop's four GPM columns.
     """
     cells = list(row)
     stamps: list[str] = []
@@ -92,8 +90,7 @@ def guess_columns(row: Sequence[str]) -> list[str] | None:
 
 
 def dmon_head(line: str) -> list[str] | None:
-    """Head words of a dmon head line (`# gpu pwr gtemp …`, or `#gpu, pwr, …`); None for others, as its unit
-    line."""
+    """Column names of a dmon header (`# gpu pwr gtemp …`, or `#gpu, pwr, …`); None for other lines, such as the units."""
     if not line.lstrip().startswith("#"):
         return None
     words = [w.strip().lower() for w in re.split(r"[,\s]+", line.lstrip().lstrip("#").strip()) if w.strip()]
@@ -105,9 +102,7 @@ def dmon_head(line: str) -> list[str] | None:
 
 
 def parse_dmon_line(columns: Sequence[str], line: str) -> GpuSample | None:
-    """One row; None for heads, unit lines, blank and short lines. A `-` is a value not known (the first two
-    ticks
-    of a GPM stream are `-`)."""
+    """One row; None for headers, units, blank and short lines. `-` is an unknown value (a GPM stream begins with two)."""
     if not line.strip() or line.lstrip().startswith("#"):
         return None
     cells = [c.strip() for c in (line.split(",") if "," in line else line.split())]
@@ -136,7 +131,7 @@ def parse_dmon_line(columns: Sequence[str], line: str) -> GpuSample | None:
 
 
 def parse_dmon(text: str, columns: Sequence[str] | None = None) -> list[tuple[int, GpuSample]]:
-    """All rows with their 1-based line numbers. A head in the text wins over `columns`; heads may repeat."""
+    """All rows with their 1-based line numbers. A header in the text wins over `columns` and may be repeated."""
     names = list(columns) if columns else None
     out: list[tuple[int, GpuSample]] = []
     for at, line in enumerate(text.splitlines(), 1):
@@ -155,8 +150,7 @@ def parse_dmon(text: str, columns: Sequence[str] | None = None) -> list[tuple[in
 
 
 def parse_pmon(text: str) -> list[tuple[int, dict[str, Any]]] | None:
-    """Processes of `nvidia-smi pmon` with their line numbers; None for other texts. A `-` row is a GPU
-    without one."""
+    """Processes of `nvidia-smi pmon` with their line numbers; None for other text. A `-` row is a GPU without one."""
     columns: list[str] | None = None
     out: list[tuple[int, dict[str, Any]]] = []
     for at, line in enumerate(text.splitlines(), 1):
@@ -175,7 +169,7 @@ def parse_pmon(text: str) -> list[tuple[int, dict[str, Any]]] | None:
 
 
 class Apps(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of `--query-compute-apps`: (line, row). `used_mib` is left out of a row where it is not known."""
+    """Rows of `--query-compute-apps`: (line, row). A row has no `used_mib` if that is unknown."""
 
     rows: tuple[tuple[int, dict[str, Any]], ...]
     skipped: tuple[tuple[int, str], ...]
@@ -199,15 +193,15 @@ _APP_FIELDS = {
 
 
 def is_apps_header(line: str) -> bool:
-    """Whether a line is the head of a compute-apps query."""
+    """Whether a line is the header of a compute-apps query."""
     names = [field_name(c) for c in line.split(",")]
     return "pid" in names and all(n in _APP_FIELDS for n in names)
 
 
 def parse_apps(lines: Sequence[str], fields: Sequence[str] | None = None) -> Apps | None:
-    """Rows of a compute-apps query, by head or by the queried `fields`; None when neither tells the columns.
+    """Rows of a compute-apps query, by header or by the queried `fields`; None if neither gives the columns.
 
-    The CSV is not quoted: the process name is whatever stands between the fields before and after it. A row
+    The CSV is not quoted: the process name is all that stands between the fields before and after it. A row
     without a pid (no permission) or too short is skipped and counted; one without a memory value is kept.
     """
     names = [field_name(f) for f in fields] if fields else None

@@ -62,8 +62,7 @@ _ROW = re.compile(r"^(?P<indent>\s{4,40})(?P<key>\S.{0,80}?)\s{0,60}(?::\s(?P<va
 
 
 def parse_q_text(text: str) -> list[tuple[int, GpuSample]]:
-    """The GPUs of a `-q` log (whole, or some sections by `-d`), with the line each begins at; [] for other
-    texts."""
+    """The GPUs of a `-q` output (complete, or sections by `-d`), each with its first line; [] for other text."""
     out: list[tuple[int, GpuSample]] = []
     values: list[tuple[str, str]] | None = None
     start = 0

@@ -1,4 +1,4 @@
-"""`nvidia-smi -q -x` of any driver: paths moved over the versions, so each field has several."""
+"""Read `nvidia-smi -q -x` of any driver. Paths differ between versions, so each field has several."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _UNCORRECTABLE = (
 
 
 class XmlReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one `-q -x` document holds. `whole` is False when it was cut off."""
+    """The contents of one `-q -x` document. `whole` is False if it is truncated."""
 
     driver_version: str | None = None
     cuda_version: str | None = None
@@ -85,10 +85,9 @@ class XmlReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_xml(text: str) -> XmlReport:
-    """Read a document, or as much of it as there is. Raises ValueError when no <gpu> or driver can be
-    read."""
+    """Read a document, or the part of it that is there. Raises ValueError if it has no <gpu> and no driver."""
     if "<!ENTITY" in text[:20_000]:
-        raise ValueError("an XML with entities is not nvidia-smi's")
+        raise ValueError("XML with entities is not from nvidia-smi")
     start = text.find("<nvidia_smi_log")
     parser: Any = ElementTree.XMLPullParser(["end"])
     whole = True

@@ -1,5 +1,4 @@
-"""`nvidia-smi --query-gpu=… --format=csv…` of any driver: columns found by name, any order, with or without
-units."""
+"""Read `nvidia-smi --query-gpu=… --format=csv…` of any driver: columns by name, in any order, with or without units."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ from typing import Any
 from ddtop.sources.gpu.sample import GpuSample
 from ddtop.sources.gpu.smi.value import Problem, flag, number, read_cell, reasons
 
-# Query names nvidia-smi takes as synonyms -> the one we look up (help_query_gpu.txt of driver 580, and
-# older).
+# Synonymous query names -> the one that ddtop uses (help_query_gpu.txt of driver 580 and older).
 ALIASES: dict[str, str] = {
     "gpu_name": "name",
     "gpu_uuid": "uuid",
@@ -97,13 +95,13 @@ def field_name(column: str) -> str:
 
 
 def is_known_field(name: str) -> bool:
-    """Whether a canonical name is one this module has a place for."""
+    """Whether a canonical name is one that `GpuSample` has a field for."""
     return name in COLUMNS or name.startswith(_REASON_PREFIXES)
 
 
 def is_header(cells: Sequence[str]) -> bool:
-    """A header row names fields and holds no reading: at least half are known names, and none is a number."""
-    if any(number(cell) is not None for cell in cells):  # the quickest way to tell a row of readings
+    """Whether a row is a header: at least half of its cells are known names, and none is a number."""
+    if any(number(cell) is not None for cell in cells):  # the quickest sign of a row of readings
         return False
     names = [field_name(cell) for cell in cells]
     known = sum(map(is_known_field, names))
@@ -122,9 +120,8 @@ def fields_of_command(command: str) -> list[str] | None:
 
 
 def split_row(line: str, width: int, names: Sequence[str]) -> list[str] | None:
-    """Split one row into `width` cells, or None if it has fewer. A GPU's name is the only text that may hold
-    a
-    comma; surplus cells are given back to it."""
+    """Split one row into `width` cells; None if it has fewer. Only a GPU's name may contain a comma: surplus cells are
+    joined to it."""
     cells = [cell.strip() for cell in line.split(",")]
     surplus = len(cells) - width
     if surplus < 0:
@@ -136,8 +133,8 @@ def split_row(line: str, width: int, names: Sequence[str]) -> list[str] | None:
 
 
 def build_sample(values: Iterable[tuple[str, str]], extra: Mapping[str, Any] | None = None) -> GpuSample:
-    """A `GpuSample` from (query name, printed text) pairs. Unknown names are passed over; unreadable values
-    become None and are named in `absent_fields`, `denied_fields` or `error_fields` by attribute."""
+    """A `GpuSample` from (query name, printed text) pairs. Unknown names are skipped; values that cannot be
+    read become None and are named in `absent_fields`, `denied_fields` or `error_fields` by attribute."""
     got: dict[str, Any] = {}
     lists: dict[Problem, list[str]] = {problem: [] for problem in Problem}
     flags: dict[str, bool] = {}
@@ -166,7 +163,7 @@ def build_sample(values: Iterable[tuple[str, str]], extra: Mapping[str, Any] | N
 
 @lru_cache(maxsize=2048)
 def _place(column: str) -> tuple[str, str]:
-    """Where a column's readings go: (attribute, kind), (throttle reason, "reason"), or ("", "") for nowhere."""
+    """Where a column's values go: (attribute, kind), (throttle reason, "reason"), or ("", "") if nowhere."""
     name = field_name(column)
     prefix = next((p for p in _REASON_PREFIXES if name.startswith(p)), None)
     if prefix and not name.endswith((".active", ".supported")):
@@ -194,8 +191,7 @@ _LIMIT = ("power_enforced_limit_w", "power_requested_limit_w")
 
 
 def _finish(got: dict[str, Any], lists: dict[Problem, list[str]]) -> GpuSample:
-    """Choose power and limit among their several readings, and name what is missing by the chosen
-    attribute."""
+    """Choose power and limit from their several readings, and name what is missing by the chosen attribute."""
     for source, attribute in _POWER:
         if got.get(attribute) is not None:
             got["power_w"], got["power_source"] = got[attribute], source
@@ -227,8 +223,8 @@ def parse_query_csv(lines: Sequence[str], fields: Sequence[str] | None = None) -
     """Samples of a `--query-gpu` output with their 1-based line numbers.
 
     `fields` are the queried names, for an output without header; a header in the text wins over them.
-    Blank lines, repeated headers and rows with too few cells are passed over.
-    Raises ValueError if neither a header nor `fields` tells the columns.
+    Blank lines, repeated headers and rows with too few cells are skipped.
+    Raises ValueError if neither a header nor `fields` gives the columns.
     """
     names = [field_name(f) for f in fields] if fields else None
     out: list[tuple[int, GpuSample]] = []

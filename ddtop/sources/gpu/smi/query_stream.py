@@ -1,7 +1,7 @@
 """The long-lived `nvidia-smi --query-gpu=… --format=csv,noheader,nounits --loop-ms=…` stream, as samples.
 
-One process on the host is cheaper than repeated calls and its gaps stay near the asked period (50 ms asked:
-max 54 ms on an H200, driver 580). A line is one GPU at one tick; several GPUs make several lines.
+One long-lived process costs less than repeated calls and keeps its period (50 ms requested: at most 54 ms on an H200,
+driver 580). Each line is one GPU at one tick.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ QUERY_FIELDS: tuple[str, ...] = (
     "gpu_recovery_action",
     "ecc.errors.uncorrected.volatile.total",
 )
-"""What ddtop asks each GPU for; all are in driver 580's list, and an older driver's refusal is met by
-`without_field`."""
+"""The fields that ddtop queries: all are known to driver 580; for older drivers `without_field` drops some."""
 
-# Newer spelling -> the one older drivers take. Never the other way round, or the two could swap for ever.
+# Newer spelling -> the one that older drivers know. One direction only, or the two could be swapped without end.
 _OLDER: dict[str, str] = {
     "clocks_event_reasons": "clocks_throttle_reasons",
     "clocks_event_reasons_counters": "clocks_throttle_reasons_counters",
@@ -60,7 +59,7 @@ _INVALID = re.compile(r"[Ff]ield [\"'`“](?P<field>[^\"'`”\n]{1,120})[\"'`”
 def without_field(fields: Sequence[str], error_text: str) -> tuple[str, ...] | None:
     """The query without the field that `error_text` refuses, or with its older spelling in its place.
 
-    None means that the text names no field of this query, so asking again would not help.
+    None: the text names no field of this query, so another query would not help.
 
     >>> without_field(["index", "clocks_event_reasons.active"],
     ...               'Field "clocks_event_reasons.active" is not a valid field to query.')
@@ -82,8 +81,8 @@ def without_field(fields: Sequence[str], error_text: str) -> tuple[str, ...] | N
 def parse_loop_line(header: Sequence[str], line: str) -> GpuSample | GpuTrouble | None:
     """One line of the stream. `header` are the queried fields, in order.
 
-    Gives a `GpuSample`; a `GpuTrouble` when the line is an error text; None for blank lines, repeated headers
-    and lines with too few cells (the end of a stream that was cut).
+    Returns a `GpuSample`; a `GpuTrouble` for an error text; None for blank lines, repeated headers and lines with too few
+    cells (a truncated end).
     """
     line = line.replace("\x00", "").strip()
     if not line:
@@ -95,13 +94,11 @@ def parse_loop_line(header: Sequence[str], line: str) -> GpuSample | GpuTrouble 
 
 
 class TickGrouper:
-    """Puts the lines of one tick together: `push` a sample, get the ticks that it completes.
+    """Groups the samples of one tick: `push` a sample, get the ticks that it completes.
 
-    A tick is complete when it has as many GPUs as the driver's `count`, or when a GPU comes again. The index
-    is
-    never taken for an order: GPUs can vanish, and the order can change. Give `period_ms` to close a short
-    tick
-    (a GPU fell out of it) as soon as the driver's time stamps are more than half a period apart.
+    A tick is complete when it has as many GPUs as the driver's `count`, or when a GPU appears again. The index is not
+    taken as an order: GPUs can vanish, and the order can change. With `period_ms` a tick that lacks a GPU is closed as
+    soon as the driver's time stamps are more than half a period apart.
     """
 
     def __init__(self, *, period_ms: float | None = None) -> None:
@@ -109,7 +106,7 @@ class TickGrouper:
         self._open: list[GpuSample] = []
 
     def push(self, sample: GpuSample) -> list[tuple[GpuSample, ...]]:
-        """Take one sample; the complete ticks it ends (none, one, or two) in order of time."""
+        """Take one sample. Returns the ticks that it completes (none, one or two), oldest first."""
         done: list[tuple[GpuSample, ...]] = []
         if self._open and (any(s.key == sample.key for s in self._open) or self._apart(sample)):
             done.append(tuple(self._open))
@@ -122,7 +119,7 @@ class TickGrouper:
         return done
 
     def flush(self) -> tuple[GpuSample, ...]:
-        """What is left of an unfinished tick, when the stream ended."""
+        """The samples of an unfinished tick, after the end of the stream."""
         rest, self._open = tuple(self._open), []
         return rest
 
@@ -137,7 +134,7 @@ _STAMP = re.compile(r"(?P<h>\d{1,2}):(?P<m>\d{2}):(?P<s>\d{2})(?:[.,](?P<f>\d{1,
 
 
 def stamp_ms(stamp: str) -> float | None:
-    """Milliseconds since midnight (host's clock) of a time stamp as nvidia-smi prints it, or None."""
+    """Milliseconds since midnight (host's clock) of nvidia-smi's time stamp; None if it cannot be read."""
     found = _STAMP.search(stamp)
     if not found:
         return None
@@ -146,7 +143,7 @@ def stamp_ms(stamp: str) -> float | None:
 
 
 def to_reading(sample: GpuSample) -> GpuReading | None:
-    """The sample as the value that events carry; None when its index is not known."""
+    """The sample as events carry it; None if its index is unknown."""
     if sample.index is None:
         return None
     error = sample.fault or (", ".join(f"{name}: read failed" for name in sample.error_fields) or None)

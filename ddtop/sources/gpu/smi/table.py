@@ -1,5 +1,4 @@
-"""The plain `nvidia-smi` table (old and new heads, MIG section, processes), `nvidia-smi --version` and
-`-L`."""
+"""Read the plain `nvidia-smi` table (old and new headers, MIG, processes), `nvidia-smi --version` and `-L`."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ _LIST = re.compile(r"^GPU (?P<index>\d{1,4}): (?P<name>.{1,100}?) \(UUID: (?P<uu
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """What the table says. `new_head` is True for the head of driver 610 and later ("KMD Version")."""
+    """The contents of the table. `new_head`: it has the header of driver 610 and later ("KMD Version")."""
 
     driver_version: str | None = None
     cuda_version: str | None = None
@@ -56,9 +55,9 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_table(text: str, *, limit_lines: int = 20_000) -> Table | None:
-    """Read a table (whole or cut), or a `--version` text, or `-L`; None when it is none of them.
+    """Read a table (complete or truncated), or the output of `--version` or `-L`; None for other text.
 
-    GPU rows are taken from the GPU part only: rows of the MIG part look alike to a loose pattern.
+    GPU rows are read from the GPU section only: rows of the MIG section look the same to the pattern.
     """
     lines = text.splitlines()[:limit_lines]
     banner = next((m for line in lines if "NVIDIA-SMI" in line and (m := _BANNER.search(line[:400]))), None)
@@ -121,14 +120,13 @@ def parse_table(text: str, *, limit_lines: int = 20_000) -> Table | None:
 
 
 def _versions(lines: list[str]) -> dict[str, str]:
-    """Rows of `nvidia-smi --version`; a DRIVER row may hold prose ("Deprecated, see …") from driver 610
-    on."""
+    """Rows of `nvidia-smi --version`. From driver 610 on, a DRIVER row may hold prose ("Deprecated, see …")."""
     found = (_VERSION.match(line.strip()[:300]) for line in lines[:200])
     return {m["what"].lower(): m["v"].strip() for m in found if m}
 
 
 def _first_version(*texts: str | None) -> str | None:
-    """The first that is a version: starts with a digit. Prose is never stored as one."""
+    """The first value that is a version, that is, starts with a digit; prose is skipped."""
     return next((t for t in texts if t and re.fullmatch(r"\d[\w.\-]{0,39}", t)), None)
 
 

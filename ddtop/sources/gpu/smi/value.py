@@ -1,7 +1,7 @@
-"""One cell of an nvidia-smi output: a number with its unit, nothing, or a failed read. Never a made-up 0.
+"""One cell of nvidia-smi's output: a number with its unit, no value, or a failed read; never a made-up 0.
 
-nvidia-smi writes what it cannot tell in words inside the data (`[N/A]`, `[Not Supported]`, `[Unknown Error]`,
-`[GPU requires reset]`, `ERR!`), and the words changed over the drivers. This module alone knows them.
+nvidia-smi writes words into the data where it has no value (`[N/A]`, `[Not Supported]`, `[Unknown Error]`,
+`[GPU requires reset]`, `ERR!`), and they differ between drivers. Only this module knows them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from ddtop.sources.gpu.sample import Number
 
 
 class Problem(Enum):
-    """Why a cell holds no value."""
+    """Why a cell has no value."""
 
-    ABSENT = "absent"  # the driver or the chip does not offer it
+    ABSENT = "absent"  # not offered by the driver or the GPU
     DENIED = "denied"  # this login may not read it
-    ERROR = "error"  # one read failed; the other fields may be fine
-    RESET = "requires-reset"  # the GPU is wedged
+    ERROR = "error"  # this read failed; the other fields may be valid
+    RESET = "requires-reset"  # the GPU needs a reset
     LOST = "lost"  # the GPU fell off the bus
 
 
 class Cell(NamedTuple):
-    """A parsed cell: `text` as printed (trimmed), and the problem if there is no value in it."""
+    """A parsed cell: `text` as printed (trimmed), and the problem if it has no value."""
 
     text: str
     problem: Problem | None
@@ -115,7 +115,7 @@ _NUMBER = re.compile(r"^([+-]?\d{1,18}(?:\.\d{1,9})?)\s{0,4}([a-zA-Z%/]{0,8}|°C
 
 @lru_cache(maxsize=8192)
 def number(text: str) -> Number | None:
-    """The number in a cell in ddtop's units (W, MiB, MHz, %, °C), or None when it is not one.
+    """The number in a cell in ddtop's units (W, MiB, MHz, %, °C); None if it is not a number.
 
     >>> number("627.40 W"), number("143771 MiB"), number("[N/A]"), number("1.98 GHz")
     (627.4, 143771, None, 1980.0)
@@ -131,8 +131,7 @@ def number(text: str) -> Number | None:
 
 
 def flag(text: str) -> bool | None:
-    """`Enabled`/`Disabled`, `Active`/`Not Active`, `Yes`/`No`, `On`/`Off` as a bool; anything else is
-    None."""
+    """`Enabled`/`Disabled`, `Active`/`Not Active`, `Yes`/`No`, `On`/`Off` as a bool; None for anything else."""
     word = text.strip().strip("[]").lower()
     if word in {"enabled", "active", "yes", "on", "true", "1"}:
         return True
@@ -158,7 +157,7 @@ REASON_BITS: dict[int, str] = {
 
 
 def reasons(text: str) -> tuple[str, ...] | None:
-    """Names of the bits set in a clock-event mask (`0x0000000000000004`); None when it is not a mask.
+    """Names of the bits set in a clock-event mask (`0x0000000000000004`); None if it is not a mask.
 
     An unknown bit keeps its number (`bit_0x800`), so that a newer driver's reason is shown, not dropped.
     """
