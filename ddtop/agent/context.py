@@ -7,6 +7,7 @@ import concurrent.futures
 import functools
 from typing import Any, Callable, Dict, Optional, TypeVar
 
+from .errors import OpError
 from .rights import Rights
 
 T = TypeVar("T")
@@ -31,10 +32,20 @@ class Context:
         self.zip_hash = zip_hash
         self.state_dir = state_dir
         self.state_why = state_why
-        """Why there is no state folder, in words; empty when there is one."""
+        """Why there is no state folder, as a sentence; empty when there is one."""
         self.shared: Dict[str, Any] = {}
         """Readings and locks that several ops share, by name."""
         self._pool = concurrent.futures.ThreadPoolExecutor(max_workers=32, thread_name_prefix="op")
+
+    def need_state_dir(self) -> str:
+        """The state folder. Raises OpError "not-permitted" where there is none."""
+        if self.state_dir is None:
+            raise OpError(
+                "not-permitted",
+                f"there is no state folder ({self.state_why}), so detached jobs are off",
+                "name a folder on a disk of the host: --host-dir DIR",
+            )
+        return self.state_dir
 
     async def thread(self, function: Callable[..., T], *args: Any, timeout_s: Optional[float] = None) -> T:
         """A blocking call in a thread. A thread that hangs (a dead network file system) is left behind."""

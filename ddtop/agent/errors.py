@@ -20,7 +20,7 @@ class JobFailedError(Exception):
 
 
 def from_os_error(error: OSError, about: str) -> OpError:
-    """An OSError as an OpError: rights, absence and disk trouble are told apart.
+    """An OSError as an OpError: "not-permitted", "not-found", "disk" or "failed".
 
     >>> from_os_error(FileNotFoundError(2, "No such file or directory"), "/x").code
     'not-found'

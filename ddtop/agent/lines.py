@@ -68,6 +68,14 @@ class ClippingSplitter:
         return [rest] if rest else []
 
 
+def after_cr(text: str) -> str:
+    """What a line shows that redraws itself with CR, as a progress bar does: its last piece with text."""
+    if "\r" not in text:
+        return text
+    pieces = [piece for piece in text.split("\r") if piece.strip()]
+    return pieces[-1] if pieces else ""
+
+
 class PipeWriter:
     """Writes to a file descriptor from the event loop, whatever its other end does.
 

@@ -137,7 +137,7 @@ async def _units(context: Context, units: List[str]) -> Dict[str, Dict[str, str]
     if not units:
         return {}
     if "systemd" not in context.rights.can:
-        raise OpError("not-found", "systemd does not run this host")
+        raise OpError("not-found", "systemd is not running on this host")
     return await show_units(units)
 
 

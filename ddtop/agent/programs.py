@@ -1,4 +1,4 @@
-"""Running foreign programs: bounded in time and output, in a process group of their own, never waited for in vain."""
+"""Running programs of the host: bounded in time and output, each in a process group of its own."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ async def spawn(
     stdin: int = asyncio.subprocess.DEVNULL,
     stderr: int = asyncio.subprocess.PIPE,
 ) -> asyncio.subprocess.Process:
-    """Starts a program; absent or forbidden ones become OpErrors that name it."""
+    """Starts a program. Raises OpError with its name where it is missing or not permitted."""
     if not argv or not all(isinstance(word, str) for word in argv):
-        raise OpError("bad-request", "argv must be a list of words")
+        raise OpError("bad-request", "argv must be a list of strings")
     if cwd is not None and not os.path.isdir(cwd):  # noqa: ASYNC240
         raise OpError("not-found", f"{cwd}: no such directory")
     try:
@@ -120,12 +120,12 @@ async def run(
             feeder = loop.create_task(_feed(process.stdin, stdin.encode("utf-8", "surrogateescape")))
             readers.append(feeder)
         await asyncio.wait_for(process.wait(), timeout_s)
-        # A grandchild may hold the pipes open for ever: what it says later is not waited for.
+        # A grandchild may hold the pipes open for ever: its later output is not waited for.
         await asyncio.wait(readers, timeout=1.0)
     except asyncio.TimeoutError:
         kill_group(process.pid)
         words = " ".join(argv[:3])
-        raise OpError("timeout", f"{words}: no answer within {timeout_s:g} s") from None
+        raise OpError("timeout", f"{words}: timed out after {timeout_s:g} s") from None
     except asyncio.CancelledError:
         kill_group(process.pid)
         raise

@@ -13,7 +13,7 @@ SYSTEMCTL = "systemctl"
 
 
 class Rights(NamedTuple):
-    """`can` words that are proven; `unknown` words that could not be found out; `sudo_for` programs run by sudo -n."""
+    """`can`: proven rights; `unknown`: rights that could not be found out; `sudo_for`: programs run by sudo -n."""
 
     uid: int
     user: str
@@ -39,7 +39,7 @@ def user_name() -> str:
 
 
 def lingers(user: str) -> bool:
-    """Whether logind keeps this user's manager and processes after his last session."""
+    """Whether logind keeps this user's manager and processes after the last session (linger)."""
     return os.path.exists("/var/lib/systemd/linger/" + user)
 
 

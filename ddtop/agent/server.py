@@ -42,7 +42,7 @@ class Args(Dict[str, Any]):
 
 
 class Emitter:
-    """What a stream's op writes its items to: waits when the client has not taken what it was sent."""
+    """Takes the items of a stream and sends them in batches; waits while the client has not taken enough."""
 
     def __init__(self, request_id: Any, writer: PipeWriter) -> None:
         self._id = request_id
@@ -185,7 +185,7 @@ class Server:
             ):
                 raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self._protocol_error("a line that is no request: %r" % line[:200])
+            self._protocol_error("a line that is not a request: %r" % line[:200])
             return
         if op == "ping":
             answer = {"mono_s": time.monotonic(), "at_s": time.time()}
@@ -202,7 +202,7 @@ class Server:
             self._protocol_error("id %r is in use" % (request_id,))
         elif op not in HANDLERS:
             error = OpError(
-                "bad-request", "this agent knows no op %r" % op, "use the same ddtop on both ends"
+                "bad-request", "this agent has no op %r" % op, "use the same ddtop version on both ends"
             )
             self._writer.write(error_line(request_id, error))
         else:
@@ -216,7 +216,8 @@ class Server:
             line = encode({"id": request_id, "ok": answer or {}})
             if len(line) > MAX_LINE:
                 raise OpError(
-                    "failed", f"the answer to {op} has {len(line)} bytes, more than a line may hold"
+                    "failed",
+                    f"the answer to {op} has {len(line)} bytes, more than a line of the protocol holds",
                 )
             self._writer.write(line)
             await self._writer.drain()

@@ -214,7 +214,7 @@ async def test_process_service_start_watch_stop(python: str, state_dir: Path) ->
         )
         assert told["generation"].startswith(host.hello.boot + "/")
         below = children(told["pid"])
-        with pytest.raises(AgentError, match="still runs"):
+        with pytest.raises(AgentError, match="still running"):
             await host.call("proc-start", name="srv", argv=["true"])
         async with host.stream("proc-watch", name="srv") as batches:
             assert (await until(batches, lambda item: item["active"]))["pid"] == told["pid"]

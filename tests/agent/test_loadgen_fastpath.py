@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddtop.agent.loadgen.answer import exchange as module
-from ddtop.agent.loadgen.answer.exchange import Exchange
-from ddtop.agent.loadgen.answer.fast_path import ONE_CHUNK
+from ddtop.agent.loadgen.response import exchange as module
+from ddtop.agent.loadgen.response.exchange import Exchange
+from ddtop.agent.loadgen.response.fast_path import ONE_CHUNK
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 

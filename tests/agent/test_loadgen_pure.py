@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddtop.agent.loadgen.answer.account import Account
-from ddtop.agent.loadgen.answer.messages import take_body, take_event
 from ddtop.agent.loadgen.context_text import corpus, fit_context, passage
 from ddtop.agent.loadgen.engine_calls import parse_prometheus
 from ddtop.agent.loadgen.http.http1 import HttpError, ResponseReader
@@ -21,6 +19,8 @@ from ddtop.agent.loadgen.machine import pressure
 from ddtop.agent.loadgen.machine.gpu import FIELD_SETS, parse_line
 from ddtop.agent.loadgen.records import pack, pack_value, token_bins, unpack, unpack_value
 from ddtop.agent.loadgen.request_builder import NONCE_LENGTH, RequestBuilder, arrival_times, nonce_for
+from ddtop.agent.loadgen.response.account import Account
+from ddtop.agent.loadgen.response.messages import take_body, take_event
 from ddtop.agent.loadgen.spec import LoadSpec, SpecError, load_spec
 from ddtop.agent.loadgen.window.shards import process_count
 

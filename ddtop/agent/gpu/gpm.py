@@ -1,7 +1,7 @@
 """GPM, the GPUs' own activity counters, through `nvidia-smi dmon --gpm-metrics`: followed, and whether they exist.
 
-dmon takes three ticks to show a first value and prints `-` for ever on a chip without GPM, so nobody can tell at
-once. What a follower found is kept in the state folder for this boot and this driver: from then on `can` has `gpm`,
+dmon takes three ticks to show a first value and prints `-` for ever on a chip without GPM, so one look does
+not tell. What a follower found is kept in the state folder for this boot and this driver: from then on `can` has `gpm`,
 or neither `can` nor `unknown` has it. Until then it stands in `unknown`.
 """
 
@@ -34,7 +34,7 @@ def identity() -> str:
 
 
 def known(state_dir: Optional[str]) -> Optional[bool]:
-    """Whether GPM works here, by an earlier look; None where nobody has looked yet."""
+    """Whether GPM works here, by an earlier look; None where it was not tried yet."""
     text = read_text(os.path.join(state_dir, "gpm.json")) if state_dir else None
     try:
         kept = json.loads(text or "{}")
@@ -46,7 +46,7 @@ def known(state_dir: Optional[str]) -> Optional[bool]:
 
 
 def remember(state_dir: Optional[str], works: bool) -> None:
-    """Keeps an answer. A folder that cannot be written costs only the memory of it."""
+    """Keeps the answer for this boot; nothing is kept where the folder cannot be written."""
     if state_dir and known(state_dir) is not works:
         try:
             data = json.dumps({"of": identity(), "works": works}).encode()
@@ -115,7 +115,7 @@ async def gpm_follow(context: Context, args: Dict[str, Any], emit: Callable[[Dic
             # A driver that does not know the option stays so; one that fails may only be unwell, and is asked again.
             if "not recognized" in said:
                 remember(context.state_dir, False)
-            raise OpError("not-found", "GPM metrics are not to be had here: " + (said or how))
+            raise OpError("not-found", "GPM metrics are not available on this host: " + (said or how))
         await asyncio.sleep(BACKOFF_S[failures])
 
 

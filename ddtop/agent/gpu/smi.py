@@ -28,7 +28,7 @@ _BAD_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
 
 def missing() -> OpError:
     return OpError(
-        "not-found", "there is no nvidia-smi on this host", "GPU readings need NVIDIA's driver tools"
+        "not-found", "there is no nvidia-smi on this host", "install NVIDIA's driver tools for GPU readings"
     )
 
 
@@ -67,7 +67,7 @@ class Smi:
     async def _ask(self, what: str, fields: List[str], timeout_s: float) -> Dict[str, Any]:
         self._hung = [pid for pid in self._hung if alive(pid)]
         if self._hung:
-            return {"error": "nvidia-smi hangs: process %d does not end, even killed" % self._hung[0]}
+            return {"error": "nvidia-smi hangs: process %d does not end, even after SIGKILL" % self._hung[0]}
         until = time.monotonic() + timeout_s
         asked = self.refused.get(",".join(fields), fields)
         while True:
@@ -96,7 +96,7 @@ class Smi:
             self._hung.append(process.pid)
             if isinstance(error, asyncio.CancelledError):
                 raise
-            raise OpError("timeout", "nvidia-smi gave no answer within %.1f s" % timeout_s) from None
+            raise OpError("timeout", "nvidia-smi timed out after %.1f s" % timeout_s) from None
         rc = process.returncode if process.returncode is not None else -1
         return rc, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
@@ -160,7 +160,7 @@ async def _pump(
 ) -> int:
     """Emits the lines of one run of a program until it ends; `said` gets what it said. Number of data lines.
 
-    Silence of `quiet_s` is told as an error once; a second nvidia-smi beside a hung one would hang as well.
+    Silence of `quiet_s` is one error; no second nvidia-smi is started, it would hang as well.
     """
     count = 0
     async with LineStream(words, limit_b=64 << 10) as stream:
@@ -174,7 +174,7 @@ async def _pump(
                 if not done:
                     if not told:
                         told = True
-                        await emit({"error": "nvidia-smi has been silent for %.0f s" % quiet_s})
+                        await emit({"error": "nvidia-smi has printed nothing for %.0f s" % quiet_s})
                     continue
                 try:
                     lines = pending.result()

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..context import Context
 from ..errors import OpError
-from ..lines import ClippingSplitter
+from ..lines import ClippingSplitter, after_cr
 from .state_folder import write_whole
 
 POLL_S = 0.1
@@ -28,11 +28,7 @@ def last_piece(raw: bytes) -> str:
     >>> last_piece(b"10%\\r 20%\\r")
     ' 20%'
     """
-    text = raw.decode("utf-8", "replace")
-    if "\r" in text:
-        pieces = [piece for piece in text.split("\r") if piece.strip()]
-        text = pieces[-1] if pieces else ""
-    return text
+    return after_cr(raw.decode("utf-8", "replace"))
 
 
 class Follower:
@@ -189,7 +185,7 @@ async def file_write(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     """The op `file-write`."""
     path = args["path"]
     if not os.path.isabs(path):
-        raise OpError("bad-request", f"{path}: not a whole path")
+        raise OpError("bad-request", f"{path} is not an absolute path")
     data = (
         base64.b64decode(args["b64"])
         if "b64" in args

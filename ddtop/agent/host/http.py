@@ -1,4 +1,4 @@
-"""Asking a server on this host over HTTP: bounded in time and size; only this host is ever asked."""
+"""HTTP requests to servers on this host, and no other: bounded in time and size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_local(host: str, port: int) -> str:
             except OSError:
                 continue
             return str(address[0])
-    raise OpError("bad-request", f"{host} is not this host: the agent asks servers of its own host only")
+    raise OpError("bad-request", f"{host} is not this host: the agent only asks servers on its own host")
 
 
 def bearer(key_env: Optional[str]) -> Dict[str, str]:
@@ -40,7 +40,7 @@ def bearer(key_env: Optional[str]) -> Dict[str, str]:
     key = os.environ.get(key_env, "")
     if not key:
         raise OpError(
-            "not-found", f"the environment variable {key_env} is not set on this host for this login"
+            "not-found", f"the environment variable {key_env} is not set for this login on this host"
         )
     return {"Authorization": "Bearer " + key}
 
@@ -51,7 +51,7 @@ def ask(
     """One exchange, blocking. {"status", "headers", "body", "elapsed_ms", "truncated"} or {"error": word, "what"}."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise OpError("bad-request", f"{url!r} is no http URL")
+        raise OpError("bad-request", f"{url!r} is not an http URL")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     address = check_local(parts.hostname, port)
     until = time.monotonic() + timeout_s

@@ -162,13 +162,13 @@ async def ticket(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
 
 
 async def send_signal(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
-    """The op `signal`: only to the very process that was meant."""
+    """The op `signal`: only if `start_ticks` still match, so never to a reused pid."""
     pid, name = int(args["pid"]), str(args.get("signal", "TERM"))
     signum = getattr(signals, "SIG" + name, None)
     if signum is None:
         raise OpError("bad-request", f"there is no signal {name}")
     if start_ticks(pid) != int(args["start_ticks"]):
-        raise OpError("not-found", f"process {pid} is not the one that was meant any more")
+        raise OpError("not-found", f"process {pid} has ended; its number belongs to another process now")
     try:
         os.kill(pid, signum)
     except OSError as error:

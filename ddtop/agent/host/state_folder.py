@@ -41,7 +41,7 @@ def _usable(path: str) -> str:
         return "%s: %s" % (path, error.strerror)
     kind = filesystem_of(path)
     if kind in TMPFS:
-        return "%s lies on a %s, which a reboot empties" % (path, kind)
+        return "%s is on a %s, which a reboot empties" % (path, kind)
     return ""
 
 
@@ -90,7 +90,7 @@ def write_whole(path: str, data: bytes, mode: int = 0o600) -> None:
 
 
 def own_as_folder(handle: int, folder: str) -> None:
-    """Root, at work for a user (sudo), leaves that user's files his own."""
+    """Gives a file that root writes (by sudo) the owner of its folder."""
     if os.geteuid() == 0:
         info = os.stat(folder)
         if info.st_uid != 0:

@@ -1,4 +1,4 @@
-"""A detached job's folder in the state folder, and what it says about the job. No ops here, no launching.
+"""A detached job's folder in the state folder, and the job's state as its files tell it.
 
 STATE_DIR/jobs/ID/ holds: spec.json what to do; env.json its environment (0600, deleted once read); state.json who
 runs it; pid.json its process; end.json how it ended; log; results/ (progress.json and one file a result). Each file
@@ -25,7 +25,7 @@ LAUNCH_S = 15.0
 def job_id(text: Any) -> str:
     """A job's id, checked: it becomes a folder's and a unit's name."""
     if not isinstance(text, str) or not _ID.match(text):
-        raise OpError("bad-request", f"{text!r} is no job id: letters, digits, _ . - and at most 80 of them")
+        raise OpError("bad-request", f"{text!r} is not a job id: use letters, digits, _ . - (at most 80)")
     return text
 
 
@@ -39,7 +39,7 @@ def spec_hash(kind: str, spec: Dict[str, Any]) -> str:
 
 
 def same_process(pid: Optional[int], ticks: Optional[int]) -> bool:
-    """Whether the process that had this pid and start time still runs (one nobody reaped does not)."""
+    """Whether the process with this pid and start time still runs (a zombie does not)."""
     stat = read_text("/proc/%d/stat" % pid) if pid and ticks is not None else None
     return (
         bool(stat)
@@ -87,7 +87,7 @@ def judge(facts: Facts, *, boot: str, now_s: float, unit_alive: Optional[bool] =
     elif not facts.pid and now_s - float(state.get("started_at_s", 0)) < LAUNCH_S:
         job["state"] = "running"
     else:
-        job["state"], job["why"] = "lost", "its process is gone and left no word"
+        job["state"], job["why"] = "lost", "its process is gone and wrote no end state"
     return job
 
 

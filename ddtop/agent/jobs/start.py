@@ -33,7 +33,7 @@ async def job_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     """The op `job-start`."""
     name, kind, spec = job_id(args["job"]), args["kind"], args["spec"]
     if kind not in KINDS or not isinstance(spec, dict):
-        raise OpError("bad-request", f"{kind!r} is none of {', '.join(KINDS)}")
+        raise OpError("bad-request", f"unknown kind of job {kind!r}: use one of {', '.join(KINDS)}")
     mode = mode_of(context)
     as_root = mode == SUDO and kind == "stage" and must_be_roots(context, spec)
     if as_root:
@@ -71,7 +71,7 @@ async def job_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def must_be_roots(context: Context, spec: Dict[str, Any]) -> bool:
-    """A model in /dev/shm that belonged to this user would be deleted with his last session (RemoveIPC)."""
+    """Whether logind would delete the staged model with this user's last session (/dev/shm, RemoveIPC)."""
     from ..host.logind import remove_ipc
     from ..model.stage import is_in_shm
 
@@ -85,7 +85,7 @@ def _where(job: Dict[str, Any]) -> Dict[str, Any]:
 
 
 async def _started(context: Context, folder: str) -> Dict[str, Any]:
-    """Waits a moment for the job's own sign of life."""
+    """Waits up to 5 s for pid.json or end.json; returns the JOB."""
     for _ in range(100):
         if has_begun(folder):
             break

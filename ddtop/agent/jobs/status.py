@@ -18,9 +18,7 @@ from .folder import Facts, job_id, judge
 
 def jobs_folder(context: Context) -> str:
     """Where jobs are; OpError where there is no state folder."""
-    if context.state_dir is None:
-        raise OpError("not-permitted", f"no state folder: {context.state_why}", "name one: --host-dir DIR")
-    return os.path.join(context.state_dir, "jobs")
+    return os.path.join(context.need_state_dir(), "jobs")
 
 
 def folder_of(context: Context, args: Dict[str, Any]) -> str:
@@ -33,12 +31,12 @@ def folder_of(context: Context, args: Dict[str, Any]) -> str:
 
 
 def is_job(folder: str) -> bool:
-    """A folder without state.json is none: its start was cut short, and it is made anew."""
+    """Whether the folder is a job. Without state.json its start was cut short; `job-start` makes it again."""
     return os.path.isfile(os.path.join(folder, "state.json"))
 
 
 def has_begun(folder: str) -> bool:
-    """Whether the job's own process has given a sign of life, or its end."""
+    """Whether the job's own process has written its pid, or its end."""
     return any(os.path.exists(os.path.join(folder, name)) for name in ("pid.json", "end.json"))
 
 
@@ -47,7 +45,7 @@ async def look(context: Context, folder: str) -> Dict[str, Any]:
     facts = await context.thread(Facts, folder)
     boot = boot_identity()
     if facts.state and int(facts.state.get("schema", 0)) > SCHEMA:
-        raise OpError("failed", f"{folder} was written by a newer ddtop", "use that ddtop")
+        raise OpError("failed", f"{folder} was written by a newer ddtop", "use that version of ddtop")
     job = judge(facts, boot=boot, now_s=time.time())
     if job["state"] != "lost" or (facts.state or {}).get("boot") != boot:
         return job

@@ -41,7 +41,7 @@ async def job_forget(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     folder = folder_of(context, args)
     job = await look(context, folder)
     if job["state"] == "running":
-        raise OpError("failed", f"job {job['job']} still runs", "stop it first")
+        raise OpError("failed", f"job {job['job']} is still running", "stop it first")
     if job.get("unit") and job.get("boot") == boot_identity():
         for _ in range(50):  # its ExecStopPost may be at work; and the name must be free for another start
             if not await unit_alive(job.get("mode", ""), job["unit"]):
@@ -52,7 +52,7 @@ async def job_forget(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _remove(folder: str) -> None:
-    """Renamed first: whoever still has a word to write finds no folder, and none is half deleted."""
+    """Rename first, then delete: a late writer finds no folder, and no folder is half deleted."""
     gone = os.path.join(os.path.dirname(folder), ".gone-" + os.path.basename(folder))
     shutil.rmtree(gone, ignore_errors=True)
     os.rename(folder, gone)

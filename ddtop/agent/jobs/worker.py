@@ -33,7 +33,7 @@ def end_state(state: str, why: str, code: Optional[int]) -> Dict[str, Any]:
 
 
 def write_end(folder: str, end: Dict[str, Any]) -> None:
-    """The first word counts: an end that stands is not written over."""
+    """Write how the job ended, unless that is written already: the first end counts."""
     path = os.path.join(folder, "end.json")
     if not os.path.exists(path):
         write_json(path, end)
@@ -57,7 +57,7 @@ def describe_wait_status(status: int) -> Dict[str, Any]:
 
 
 def write_end_of_unit(folder: str) -> int:
-    """ExecStopPost: systemd's own account, if the monitor left none."""
+    """ExecStopPost: write the end as systemd tells it, if the monitor wrote none."""
     if not os.path.isdir(folder):
         return 0  # forgotten meanwhile
     result = os.environ.get("SERVICE_RESULT", "?")
@@ -111,7 +111,7 @@ def _take_env(path: str) -> None:
 
 
 def _watch(folder: str, worker: int, limit_s: Optional[float], stop_s: float) -> int:
-    """Waits for the worker; ends it at the time limit, or when we are told to stop."""
+    """Waits for the worker; ends it at `limit_s`, or at SIGTERM. `stop_s` after the first signal it is killed."""
     stopping: List[str] = []
 
     def stop(why: str) -> None:

@@ -23,7 +23,7 @@ def corpus() -> str:
 
 
 def random_words(text: str, seed: int = 0) -> str:
-    """The text's words in random order, three times over: what no draft model can guess."""
+    """The text's words in random order, three times over: no draft model can guess it."""
     words = text.split()
     source = random.Random(seed)
     return " ".join(source.choice(words) for _ in range(3 * len(words)))

@@ -18,7 +18,7 @@ from .window.connection import tls_context
 LINE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{.*\})?\s+(\S+)")
 KEEP = re.compile(r"^(sglang|vllm|llamacpp)[:_]")
 METRICS_PATH = {"sglang": "/metrics", "vllm": "/metrics", "llamacpp": "/metrics"}
-# engine → (method, path, what a good answer says)
+# engine → (method, path, what a good response says)
 FLUSH = {
     "sglang": ("POST", "/flush_cache", "flushed"),
     "vllm": ("POST", "/reset_prefix_cache", ""),
@@ -26,7 +26,7 @@ FLUSH = {
 
 
 class AskError(Exception):
-    """A question could not be put or answered; the text names the URL and what happened."""
+    """A request got no usable response; the text names the URL and what happened."""
 
 
 def ask(
@@ -39,7 +39,7 @@ def ask(
     verify: bool = True,
     limit: int = 32 << 20,
 ) -> tuple[int, bytes]:
-    """One request, one answer: (status, body). Raises AskError. Not for timed use."""
+    """One request, one response: (status, body). Raises AskError. Not for timed use."""
     parts = urlsplit(url)
     tls = parts.scheme == "https"
     data = b"" if body is None else json.dumps(body).encode()
@@ -68,7 +68,7 @@ def ask(
             while not reader.complete:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise AskError("%s %s: no whole answer in %.0f s" % (method, url, timeout_s))
+                    raise AskError("%s %s: no whole response in %.0f s" % (method, url, timeout_s))
                 sock.settimeout(left)
                 piece = sock.recv(1 << 16)
                 if not piece:
@@ -77,11 +77,11 @@ def ask(
                 out.append(reader.feed(piece))
                 size += len(out[-1])
                 if size > limit:
-                    raise AskError("%s %s: the answer is longer than %d MiB" % (method, url, limit >> 20))
+                    raise AskError("%s %s: the response is longer than %d MiB" % (method, url, limit >> 20))
     except (OSError, HttpError) as error:
         raise AskError("%s %s: %s" % (method, url, error or type(error).__name__)) from None
     if not reader.head_done:
-        raise AskError("%s %s: the connection closed before any answer" % (method, url))
+        raise AskError("%s %s: the connection closed before any response" % (method, url))
     return reader.status, b"".join(out)
 
 
@@ -117,7 +117,7 @@ def read_counters(base: str, path: str, headers: dict[str, str], verify: bool) -
 def flush_cache(
     engine: str, base: str, headers: dict[str, str], verify: bool, wait_s: float = 10.0
 ) -> dict[str, Any]:
-    """Flush the prefix cache and check the answer: {"asked", "ok", "status", "text"}. SGLang refuses while requests
+    """Flush the prefix cache and check the response: {"asked", "ok", "status", "text"}. SGLang refuses while requests
     run (400), so it is asked again for up to `wait_s`."""
     if engine not in FLUSH:
         return {

@@ -101,7 +101,7 @@ def _measure(spec: LoadSpec, result: dict[str, Any], tell: Tell) -> None:
 
 
 def _ask_again(spec: LoadSpec, text: str, key: str, usage: str, wall_s: float) -> dict[str, Any]:
-    """The answers to the window's first requests, asked once more, all at once: another batch than before. It may
+    """The responses to the window's first requests, asked once more, all at once: another batch than before. It may
     take as long as the window (of which one request is a part); what is not whole by then is left out."""
     count = min(spec.again, spec.requests)
     small = small_spec(

@@ -38,8 +38,8 @@ def find_tool() -> str:
         if path:
             return path
     raise JobFailedError(
-        "there is no hf tool on this host to download with; install it (pip install -U huggingface_hub), "
-        "or name a directory that holds the model in model.sources"
+        "there is no hf tool on this host: install it (pip install -U huggingface_hub), or name a directory that "
+        "holds the model in model.sources"
     )
 
 

@@ -25,7 +25,7 @@ _TOKENIZERS = (
 )
 
 COPY_NOW_S = 60.0
-"""A half-done file that was written to within this time says that somebody is copying now."""
+"""A half-done file written to within this time means that a copy is running now."""
 
 
 LFS_POINTER_BYTES = (125, 140)

@@ -124,7 +124,7 @@ def copy_file(file: File, target: str, progress: Progress) -> None:
             while at < file.size:
                 sent = os.sendfile(out, source, at, min(CHUNK_B, file.size - at))
                 if sent == 0:
-                    raise JobFailedError("%s became shorter while it was copied" % file.source)
+                    raise JobFailedError("%s was shortened while it was copied" % file.source)
                 at += sent
                 progress.add(sent, file.name)
                 os.posix_fadvise(source, 0, at, os.POSIX_FADV_DONTNEED)  # not twice in memory
@@ -219,7 +219,7 @@ def stage(spec: Dict[str, Any], tell: Callable[[Dict[str, Any]], None]) -> None:
         judged = check_model_dir(target)
         if judged["verdict"] != "complete":
             raise JobFailedError(
-                "%s is not whole after staging: %s: %s"
+                "%s is not complete after staging: %s: %s"
                 % (target, judged["verdict"], judged.get("advice", ""))
             )
         stamp = {"schema": 1, "boot_id": boot_id(), "finished_at_s": time.time(), "by": "ddtop", **manifest}

@@ -1,4 +1,4 @@
-"""How large a weight file must be, told from its first bytes: no weights are read.
+"""How large a weight file must be, from its first bytes: no weights are read.
 
 safetensors: 8 bytes little-endian length N, N bytes of JSON, data; the size must be exactly
 8 + N + the largest end offset (safetensors 0.8.0 refuses shorter and longer files alike).

@@ -48,12 +48,7 @@ def quote_env(key: str, value: str) -> str:
 
 def mode_of(context: Context) -> str:
     """How this login may start what outlives it. Raises OpError with the remedy where it may not."""
-    if context.state_dir is None:
-        raise OpError(
-            "not-permitted",
-            f"no state folder: {context.state_why}; detached jobs are off",
-            "name a folder on a disk of the host: --host-dir DIR",
-        )
+    context.need_state_dir()
     rights = context.rights
     if "systemd" not in rights.can:
         return SETSID
@@ -65,8 +60,8 @@ def mode_of(context: Context) -> str:
         return USER
     raise OpError(
         "not-permitted",
-        f"{rights.user} may not start jobs that outlive the session (no root, no sudo without a password, no linger)",
-        f"as root there: loginctl enable-linger {rights.user}   or allow sudo systemd-run without a password",
+        f"{rights.user} may not start jobs that outlive the session: not root, no sudo without a password, linger off",
+        f"run as root there: loginctl enable-linger {rights.user} (or allow sudo systemd-run without a password)",
     )
 
 
@@ -79,14 +74,13 @@ def systemctl_words(mode: str) -> List[str]:
 
 def stored_zip(context: Context) -> str:
     """The agent's zip as a file in the state folder, checked by its hash: what detached processes run."""
-    assert context.state_dir is not None
-    folder = os.path.join(context.state_dir, "agent")
+    folder = os.path.join(context.need_state_dir(), "agent")
     path = os.path.join(folder, context.zip_hash + ".zip")
     if _hash_of(path) != context.zip_hash:
         with open(context.zip_path, "rb") as file:
             data = file.read()
         if hashlib.sha256(data).hexdigest() != context.zip_hash:
-            raise OpError("internal", "the agent's own zip does not have its hash")
+            raise OpError("internal", "the agent's own zip does not match its hash")
         os.makedirs(folder, mode=0o700, exist_ok=True)
         _forget_old(folder)
         write_whole(path, data)
@@ -94,7 +88,7 @@ def stored_zip(context: Context) -> str:
 
 
 def _forget_old(folder: str) -> None:
-    """Zips of other versions of ddtop, once no job can still need them."""
+    """Deletes zips of other ddtop versions that are older than OLD_ZIP_S: no job runs from them any more."""
     for name in os.listdir(folder):
         full = os.path.join(folder, name)
         try:
@@ -207,9 +201,9 @@ def _refused(done: Done) -> OpError:
 
 
 def _setsid(argv: List[str], cwd: str, log: str) -> None:
-    """A process of its own session whose parent is gone: nothing of ours ends it."""
+    """Starts `argv` in a session of its own, adopted by init: the end of this session does not end it."""
     with open(log, "ab") as out:
-        # The double fork: the little shell-less Python in between ends at once, and init adopts the grandchild.
+        # A double fork: the Python in between ends at once, and init adopts the grandchild.
         code = (
             "import os,sys,subprocess;"
             "subprocess.Popen(sys.argv[1:],stdin=subprocess.DEVNULL,stdout=1,stderr=2,start_new_session=True)"
@@ -226,4 +220,4 @@ def _setsid(argv: List[str], cwd: str, log: str) -> None:
             check=False,
         )
     if done.returncode != 0:
-        raise OpError("failed", f"{argv[0]} could not be started: see {log}")
+        raise OpError("failed", f"could not start {argv[0]}")

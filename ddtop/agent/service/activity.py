@@ -1,4 +1,4 @@
-"""The stream `activity`: what all processes of a unit have done so far. Counters only grow, whoever dies."""
+"""The stream `activity`: what all processes of a unit have done. Counters never fall when a process ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CGROUP_EVERY_S = 5.0
 
 
 class Totals:
-    """Sums over processes that come and go: what a dead one had done stays counted."""
+    """Sums over processes that come and go: what an ended process has done stays counted."""
 
     def __init__(self) -> None:
         self._last: Dict[Tuple[int, int], Tuple[float, int, int]] = {}
@@ -143,8 +143,7 @@ async def activity(context: Context, args: Dict[str, Any], emit: Callable[[Dict[
 
 
 class Memory:
-    """GPU memory by process. Each reading is told once: told again while a new one is awaited, it would pass for a
-    later moment, and a move would be dated by seconds too late. None while there is no new one."""
+    """GPU memory by process. Each reading is given once; given again, a change would be dated seconds too late."""
 
     STALE_S = 6.0
 
@@ -161,7 +160,7 @@ class Memory:
             self._by_pid, self._at = app_memory(answer["csv"]), time.monotonic()
 
     def of(self, pids: List[int]) -> Optional[float]:
-        """MiB of these processes together."""
+        """MiB of these processes together; None while there is no new reading."""
         by_pid, self._by_pid = self._by_pid, None
         if by_pid is None or time.monotonic() - self._at > self.STALE_S:
             return None

@@ -1,4 +1,4 @@
-"""As much D-Bus as it takes to hear that a unit changed: standard library, one socket, no library.
+"""As much D-Bus as it takes to hear that a unit changed, on one socket, with the standard library.
 
 Protocol: https://dbus.freedesktop.org/doc/dbus-specification.html. Bodies of signals are not read: a signal only
 says "look again", and `systemctl show` gives the answer.

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..context import Context
 from ..errors import OpError
+from ..lines import after_cr
 from ..programs import LineStream, run
 from .units import unit_name
 
@@ -34,10 +35,7 @@ def text_of(message: Any) -> str:
             text = bytes(b & 255 for b in message if isinstance(b, int)).decode("utf-8", "replace")
     else:
         text = message if isinstance(message, str) else ""
-    if "\r" in text:
-        pieces = [piece for piece in text.split("\r") if piece.strip()]
-        text = pieces[-1] if pieces else ""
-    return text[:MAX_TEXT]
+    return after_cr(text)[:MAX_TEXT]
 
 
 def item_of(entry: Dict[str, Any]) -> Dict[str, Any]:
@@ -141,14 +139,14 @@ def _rights(context: Context, user: bool) -> List[str]:
     if "journal" not in context.rights.can:
         raise OpError(
             "not-permitted",
-            "this login may not read the system journal (or there is none)",
-            "log in as root, or have it put into the group systemd-journal, or follow a log file instead",
+            "this login may not read the system journal, or there is none",
+            "log in as root, add the user to the group systemd-journal, or follow a log file instead",
         )
     return context.rights.prefix("journalctl")
 
 
 async def _follow(emit: Callable[[Dict[str, Any]], Any], cursor: Optional[str], **how: Any) -> None:
-    """Follows for ever; a journalctl that ends (journald was restarted, rotated away) is started again."""
+    """Follows until cancelled; a journalctl that ends (journald restarted, journal rotated) is started again."""
     failures = 0
     if not cursor:
         anchor = await _tail_cursor(how["prefix"], how.get("user", False))
@@ -192,7 +190,7 @@ def _parse(line: bytes) -> Optional[Dict[str, Any]]:
     try:
         entry = json.loads(line)
     except ValueError:
-        return None  # "-- No entries --" and other words for people
+        return None  # "-- No entries --" and other messages
     return entry if isinstance(entry, dict) else None
 
 

@@ -30,13 +30,13 @@ def override_text(
     lines = [MARK + mark, "# Written by ddtop; a reboot or `ddtop stop` removes it.", "[Service]"]
     if argv:
         if not argv[0].startswith("/"):
-            raise OpError("bad-request", f"{argv[0]!r}: the program must be named by its whole path")
+            raise OpError("bad-request", f"{argv[0]!r}: systemd needs the absolute path of the program")
         program = quote(argv[0]) if " " in argv[0] else argv[0]
         lines += ["ExecStart=", "ExecStart=" + " ".join([program] + [quote(word) for word in argv[1:]])]
     lines += ["Environment=" + quote_env(key, value) for key, value in sorted(env.items())]
     for key, value in sorted(extra.items()):
         if not _SETTING.match(key) or "\n" in str(value):
-            raise OpError("bad-request", f"{key!r} is no setting of [Service]")
+            raise OpError("bad-request", f"{key!r} is not a setting of [Service]")
         lines.append("%s=%s" % (key, value))
     return "\n".join(lines) + "\n"
 
@@ -92,7 +92,7 @@ async def override_write(context: Context, args: Dict[str, Any]) -> Dict[str, An
     path = path_of(unit, user)
     present = read_text(path)
     if present is not None and parse_mark(present) is None:
-        raise OpError("failed", f"{path} is there and was not written by ddtop", "move it away first")
+        raise OpError("failed", f"{path} exists and was not written by ddtop", "move it away first")
     if user or context.rights.uid == 0:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         await context.thread(write_whole, path, text.encode("utf-8", "surrogateescape"), 0o644)

@@ -23,16 +23,14 @@ START_S = 10.0
 
 
 def folder_of(context: Context, name: Any) -> str:
-    if context.state_dir is None:
-        raise OpError("not-permitted", f"no state folder: {context.state_why}", "name one: --host-dir DIR")
-    return os.path.join(context.state_dir, "processes", job_id(name))
+    return os.path.join(context.need_state_dir(), "processes", job_id(name))
 
 
 def show(folder: str) -> Dict[str, Any]:
     """The op `proc-show` from the supervisor's file and what runs."""
     state = read_json(os.path.join(folder, "state.json"))
     if state is None:
-        raise OpError("not-found", f"no process of the name {os.path.basename(folder)} was started here")
+        raise OpError("not-found", f"no process named {os.path.basename(folder)} was started on this host")
     alive = same_process(state.get("pid"), state.get("start_ticks"))
     watched = same_process(state.get("supervisor"), state.get("supervisor_ticks"))
     found: Dict[str, Any] = {
@@ -65,7 +63,7 @@ async def proc_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     folder = folder_of(context, args["name"])
     argv = [str(word) for word in args["argv"]]
     if not argv:
-        raise OpError("bad-request", "argv must be a list of words")
+        raise OpError("bad-request", "argv must be a list of strings")
     mode = mode_of(context)
     until = time.monotonic() + START_S
     while True:
@@ -76,7 +74,7 @@ async def proc_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
         if ended and time.monotonic() < until:
             await asyncio.sleep(0.02)  # the process has ended; its supervisor is about to
             continue
-        raise OpError("failed", f"{args['name']} still runs (pid {old.get('pid')})", "stop it first")
+        raise OpError("failed", f"{args['name']} is still running (pid {old.get('pid')})", "stop it first")
     zip_path = await context.thread(stored_zip, context)
     await context.thread(_prepare, folder, argv, args)
     await launch(
@@ -104,7 +102,7 @@ async def proc_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _prepare(folder: str, argv: Any, args: Dict[str, Any]) -> None:
-    """The last run's log is kept as LOG.0, so that the new one's holds its own words only."""
+    """Prepare the folder; the last run's log becomes LOG.0, so that the new log holds the new run only."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     for name in ("state.json", "env.json"):
         if os.path.exists(os.path.join(folder, name)):
@@ -118,8 +116,8 @@ def _prepare(folder: str, argv: Any, args: Dict[str, Any]) -> None:
     write_json(os.path.join(folder, "spec.json"), {**spec, "argv": argv})
 
 
-def _former(folder: str, run: Any) -> str:
-    """Where a run keeps how the process was started that it found."""
+def _kept_path(folder: str, run: Any) -> str:
+    """Where `proc-keep` of this run keeps how the process was started before the run."""
     return os.path.join(folder, "former-%s.json" % job_id(run))
 
 
@@ -129,16 +127,16 @@ async def proc_keep(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     spec = await context.thread(read_json, os.path.join(folder, "spec.json"))
     if spec is None or "argv" not in spec:
         return {"kept": False}
-    await context.thread(write_json, _former(folder, args["run"]), spec)
+    await context.thread(write_json, _kept_path(folder, args["run"]), spec)
     return {"kept": True}
 
 
 async def proc_restore(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     """The op `proc-restore`."""
-    path = _former(folder_of(context, args["name"]), args["run"])
+    path = _kept_path(folder_of(context, args["name"]), args["run"])
     spec = await context.thread(read_json, path)
     if spec is None:
-        raise OpError("not-found", f"how {args['name']} was started before is not kept on this host")
+        raise OpError("not-found", f"this host keeps no earlier start of {args['name']}")
     started = await proc_start(context, {**spec, "name": args["name"]})
     os.unlink(path)  # only now: until it runs, another try must find it
     return started
@@ -174,7 +172,7 @@ async def proc_stop(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     folder = folder_of(context, args["name"])
     state = read_json(os.path.join(folder, "state.json"))
     if state is None:
-        raise OpError("not-found", f"no process of the name {args['name']} was started here")
+        raise OpError("not-found", f"no process named {args['name']} was started on this host")
     if same_process(state.get("supervisor"), state.get("supervisor_ticks")):
         os.kill(int(state["supervisor"]), signal.SIGTERM)
     elif same_process(state.get("pid"), state.get("start_ticks")):

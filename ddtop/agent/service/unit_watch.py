@@ -18,7 +18,7 @@ SETTLE_S = 1.0
 """After the main process ended: for how long systemd is asked again until it says so."""
 
 VOLATILE = frozenset({"MemoryCurrent"})
-"""Properties whose change alone is no news."""
+"""Properties whose change alone is not reported."""
 
 
 class Watch:
@@ -141,7 +141,7 @@ async def unit_watch(context: Context, args: Dict[str, Any], emit: Callable[[Dic
 
 
 async def _look(unit: str, user: bool, old: Dict[str, str], by: str) -> Optional[Dict[str, str]]:
-    """What systemd says now. After a pidfd, until it has taken notice: the kernel is the faster of the two."""
+    """What systemd says now. After a pidfd it is asked until it has noticed: the kernel tells first."""
     until = time.monotonic() + (SETTLE_S if by == "pidfd" else 0)
     pause = 0.005
     while True:

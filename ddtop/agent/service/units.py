@@ -21,7 +21,7 @@ HOLD_S = 30.0
 def unit_name(text: Any) -> str:
     """A unit's name, checked; `x` means `x.service`."""
     if not isinstance(text, str) or not _UNIT.match(text) or text.startswith("-"):
-        raise OpError("bad-request", f"{text!r} is no unit name")
+        raise OpError("bad-request", f"{text!r} is not a unit name")
     return (
         text
         if text.endswith((".service", ".scope", ".slice", ".target", ".socket", ".timer"))
@@ -58,25 +58,25 @@ def need_systemd(context: Context) -> None:
     if "systemd" not in context.rights.can:
         raise OpError(
             "not-found",
-            "systemd does not run this host",
+            "systemd is not running on this host",
             'use service.kind = "process" or "command" in the plan',
         )
 
 
 def need_linger(context: Context) -> None:
-    """A server in a user's own manager ends with his last session, a cut of the link among them, unless he lingers."""
+    """Raises OpError where user units would end with the last session: linger is off. A cut link ends a session."""
     need_systemd(context)
     if "user-units" not in context.rights.can:
         user = context.rights.user
         raise OpError(
             "not-permitted",
-            f"units of {user}'s own manager end with his last session: linger is off, or his manager cannot be reached",
-            f"as root there: loginctl enable-linger {user}   then connect again",
+            f"user units of {user} end with the last session: linger is off, or the user manager cannot be reached",
+            f"run as root there: loginctl enable-linger {user}; then connect again",
         )
 
 
 def complain(done: Done, words: str) -> OpError:
-    """A failed systemctl as an OpError: rights and absence are told apart."""
+    """A failed systemctl as an OpError: "not-permitted", "not-found" or "failed", by its message."""
     text = done.err.strip() or done.out.strip()
     low = text.lower()
     if (
@@ -86,7 +86,7 @@ def complain(done: Done, words: str) -> OpError:
         or "not permitted" in low
     ):
         return OpError(
-            "not-permitted", f"{words}: {text}", "log in as root, or allow it by sudo without a password"
+            "not-permitted", f"{words}: {text}", "log in as root, or allow it with sudo without a password"
         )
     if "not found" in low or "no such" in low or "not loaded" in low or "no files found" in low:
         return OpError("not-found", f"{words}: {text}")
@@ -96,7 +96,7 @@ def complain(done: Done, words: str) -> OpError:
 async def show_units(
     units: List[str], user: bool = False, timeout_s: float = _SHOW_S
 ) -> Dict[str, Dict[str, str]]:
-    """unit → properties, of several units with one systemctl. A unit nobody knows has LoadState=not-found."""
+    """unit → properties, of several units with one systemctl. An unknown unit has LoadState=not-found."""
     words = ["systemctl", *scope(user), "--no-pager", "show", "-p", ",".join(UNIT_PROPS), "--", *units]
     done = await run(words, timeout_s=timeout_s, max_b=2_000_000)
     blocks = [
@@ -155,7 +155,7 @@ async def unit_action(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     """The op `unit-action`: returns as soon as systemd has queued the job."""
     action = args["action"]
     if action not in ACTIONS:
-        raise OpError("bad-request", f"{action!r} is none of {', '.join(ACTIONS)}")
+        raise OpError("bad-request", f"unknown action {action!r}: use one of {', '.join(ACTIONS)}")
     user = bool(args.get("user"))
     words = [action]
     if action in ("start", "stop", "restart"):

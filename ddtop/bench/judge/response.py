@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddtop.agent.loadgen.answer.account import Account
-from ddtop.agent.loadgen.answer.messages import take_body, take_event
-from ddtop.agent.loadgen.answer.request_class import request_class
 from ddtop.agent.loadgen.http.http1 import HttpError, ResponseReader
 from ddtop.agent.loadgen.http.sse import SseParser
+from ddtop.agent.loadgen.response.account import Account
+from ddtop.agent.loadgen.response.messages import take_body, take_event
+from ddtop.agent.loadgen.response.request_class import request_class
 
 ADVICE = {
     "complete": "nothing to do",

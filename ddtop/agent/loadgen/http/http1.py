@@ -1,14 +1,14 @@
 """One HTTP/1.x response from bytes that arrive in any pieces (RFC 9112): head, framing, body.
 
 Pure and incremental. Chunked (with extensions and trailers), Content-Length and close-delimited bodies; interim 1xx
-answers are skipped; gzip and deflate are undone (zlib is imported only when a server sends them unasked).
+responses are skipped; gzip and deflate are undone (zlib is imported only when a server sends them unasked).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-MAX_HEAD = 1 << 20  # a head longer than this is no HTTP server
+MAX_HEAD = 1 << 20  # a longer head is not HTTP
 
 
 class HttpError(Exception):
@@ -104,13 +104,15 @@ class ResponseReader:
             if len(self._buffer) > MAX_HEAD or (
                 len(self._buffer) >= 5 and not self._buffer.startswith(b"HTTP/")
             ):
-                raise HttpError("the answer is not HTTP: it begins with %r" % self._buffer[:40])
+                raise HttpError("the response is not HTTP: it begins with %r" % self._buffer[:40])
             return False
         lines = self._buffer[:end].decode("latin-1").splitlines()
         self._buffer = self._buffer[end + gap :]
         parts = lines[0].split(" ", 2) if lines else []
         if len(parts) < 2 or not parts[0].startswith("HTTP/") or not parts[1].isdigit():
-            raise HttpError("the answer is not HTTP: its first line is %r" % (lines[0][:80] if lines else ""))
+            raise HttpError(
+                "the response is not HTTP: its first line is %r" % (lines[0][:80] if lines else "")
+            )
         self.version, self.status = parts[0][5:], int(parts[1])
         self.reason = parts[2] if len(parts) > 2 else ""
         self.headers = parse_headers(lines[1:])

@@ -99,7 +99,7 @@ class GpuSampler:
                 self._fields = fields.split(",")
                 break
         else:
-            self.error = self.error or "nvidia-smi answers none of the queries known to ddtop"
+            self.error = self.error or "nvidia-smi accepts none of the queries that ddtop knows"
             return
         self.error = ""
         argv = [self.binary, "--query-gpu=" + ",".join(self._fields), "--format=csv,noheader,nounits"]
@@ -138,7 +138,7 @@ class GpuSampler:
             self.error = "no nvidia-smi on this machine"
             return None
         except subprocess.TimeoutExpired:
-            self.error = "nvidia-smi did not answer in %.0f s: is a GPU hung?" % ANSWER_S
+            self.error = "nvidia-smi did not respond in %.0f s: is a GPU hung?" % ANSWER_S
             return None
         except OSError as error:
             self.error = "nvidia-smi: %s" % error

@@ -2,7 +2,7 @@
 
 SO_TIMESTAMPNS gives the wall-clock time at which the kernel took in the last segment that a recvmsg() returned. It is
 mapped to CLOCK_MONOTONIC by an offset that is measured again every tick; how far it moved is kept, because a cell
-during which somebody set the clock is SUSPECT (MEASURING.md).
+during which the clock was set is SUSPECT (docs/measuring.md).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import ssl
 import time
 from typing import Any
 
-from ..answer.exchange import Exchange
+from ..response.exchange import Exchange
 from .clock import ANCILLARY, STAMP, ask_for_stamps
 
 CONNECTING, HANDSHAKE, IDLE, SENDING, READING, CLOSED = range(6)

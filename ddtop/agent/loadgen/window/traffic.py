@@ -9,8 +9,8 @@ import time
 from collections import deque
 from typing import Protocol
 
-from ..answer.exchange import Exchange
 from ..http.http1 import HttpError, ResponseReader
+from ..response.exchange import Exchange
 from ..spec import LoadSpec
 from .clock import ANCILLARY, STAMP, ClockMap
 from .connection import (
@@ -33,7 +33,7 @@ COLD = ("cold", "cold-start")
 
 
 class Requests(Protocol):
-    """What is told of the traffic: `Window`, which decides what is sent when."""
+    """What `Traffic` calls: the `Window`, which decides what is sent when."""
 
     def send(self, conn: Connection, exchange: Exchange) -> None:
         """`conn` is up: send the request it was opened for."""
@@ -148,7 +148,7 @@ class Traffic:
         self.requests.finish(exchange, how, now())
 
     def readable(self, conn: Connection) -> None:
-        """The hot path: one read, stamped, kept; see whether the answer is over."""
+        """The hot path: one read, stamped, kept; see whether the response is over."""
         exchange = conn.exchange
         if exchange is None:
             self._idle_readable(conn)
@@ -234,7 +234,7 @@ class Traffic:
         """EOF or reset under a request: the end of a close-delimited body, or a cut."""
         exchange = conn.exchange
         if exchange is not None and not exchange.reads:
-            self.broken(conn, "no-answer", why or "the connection closed before any answer")
+            self.broken(conn, "no-answer", why or "the connection closed before any response")
             return
         if exchange is not None:
             exchange.error = why
@@ -253,7 +253,7 @@ class Traffic:
             self.requests.finish(exchange, how, stamp)
 
     def relieve(self) -> None:
-        """Too many bytes held: parse some, oldest first; running answers only when nothing else is left."""
+        """Too many bytes held: parse some, oldest first; running responses only when nothing else is left."""
         budget = 20 if self.bytes_held < 2 * self.byte_cap else 400
         while self.backlog and not self.backlog[0].datas:
             self.backlog.popleft()

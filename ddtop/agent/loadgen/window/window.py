@@ -1,6 +1,6 @@
 """The timed window: one event loop that opens connections, sends prebuilt requests and stamps what comes back.
 
-Nothing is parsed while the clock runs beyond finding the end of an answer, unless more bytes pile up than may be
+Nothing is parsed while the clock runs beyond finding the end of a response, unless more bytes pile up than may be
 held. Connections stand before the clock starts. Closed loop: `concurrency` streams, each sends its next request the
 moment its last ended. Open loop: requests go out at their scheduled times whether or not earlier ones came back; the
 scheduled time is kept, so that a client that falls behind shows it.
@@ -14,9 +14,9 @@ import time
 from collections import deque
 from typing import Any, Callable
 
-from ..answer.exchange import Exchange
 from ..machine.pressure import own_wait_ns
 from ..request_builder import RequestBuilder, arrival_times
+from ..response.exchange import Exchange
 from ..spec import LoadSpec
 from .clock import suspended_ns
 from .connection import CONNECTING, HANDSHAKE, IDLE, READING, SENDING, Connection

@@ -62,7 +62,7 @@ class Account:
 
     @property
     def finish(self) -> str | None:
-        """The finish reason of the answer (of the first unfinished-looking choice for n > 1); None if one is missing."""
+        """The finish reason of the response (for n > 1 of the first choice that did not finish well); None if one is missing."""
         if not self.choices:
             return None
         reasons = [self.choices[index].finish for index in sorted(self.choices)]
@@ -81,7 +81,7 @@ class Account:
         return self.tokens is not None and total <= self.tokens
 
     def texts(self) -> list[str]:
-        """The answers' texts in order of their index, reasoning first."""
+        """The choices' texts in order of their index, reasoning first."""
         out = []
         for index in sorted(self.choices):
             choice = self.choices[index]

@@ -1,6 +1,6 @@
-"""One request and the raw bytes of its answer, and how they become a record.
+"""One request and the raw bytes of its response, and how they become a record.
 
-While the clock runs only `stamps` and `datas` grow; `consume` turns them into the account of the answer afterwards
+While the clock runs only `stamps` and `datas` grow; `consume` turns them into the account of the response afterwards
 (or in slices, when a cell brings more bytes than may be held).
 """
 
@@ -18,7 +18,7 @@ from .request_class import request_class
 
 
 class Exchange:
-    """Request `index` and its answer. Times are CLOCK_MONOTONIC nanoseconds; 0 = has not happened."""
+    """Request `index` and its response. Times are CLOCK_MONOTONIC nanoseconds; 0 = has not happened."""
 
     __slots__ = (
         "account",
@@ -62,13 +62,13 @@ class Exchange:
         self.stamps = array("q")
         self.datas: list[bytes] = []
         self.reads = self.stampless = self.raw_bytes = 0
-        self.walker: ResponseReader | None = None  # finds the end of the answer while the clock runs
+        self.walker: ResponseReader | None = None  # finds the end of the response while the clock runs
         self.walked = 0
         self.reader = ResponseReader()  # decodes it
         self.parser = SseParser()
         self.account = Account(keep_text)
         self.is_sse: bool | None = None
-        self.body: list[bytes] = []  # a body that is no event stream
+        self.body: list[bytes] = []  # a body that is not an event stream
         self.taken = 0
         self.shared = 0
         self.shared_at: list[int] = []
@@ -76,7 +76,7 @@ class Exchange:
         self.streams = 0
 
     def restart(self) -> None:
-        """Forget the answer so far: the request is sent again on another connection."""
+        """Drop what has arrived: the request is sent again on another connection."""
         self.stamps = array("q")
         self.datas = []
         self.walker, self.walked = None, 0

@@ -1,4 +1,4 @@
-"""One of the `n` answers of a request: its text, its finish reason, its tokens. Pure."""
+"""One of the `n` choices of a response: its text, its finish reason, its tokens. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ GOOD_FINISH = ("stop", "length", "tool_calls", "function_call", "eos", "limit", 
 
 
 class Choice:
-    """One of the `n` answers of a request."""
+    """One of the `n` choices of a response."""
 
     __slots__ = ("counted", "finish", "native_pieces", "native_text", "reasoning", "text", "tools")
 
     def __init__(self) -> None:
         self.text: list[str] = []
         self.reasoning: list[str] = []
-        self.tools: list[str] = []  # names and arguments of calls: answer tokens, and no content
+        self.tools: list[str] = []  # names and arguments of calls: output tokens, and no content
         self.native_text = ""  # SGLang's cumulative text
         # What came, event by event, until it is certain that the text is cumulative (None from then on)
         self.native_pieces: list[str] | None = []
@@ -48,7 +48,7 @@ class Choice:
 
 
 def whole(value: Any) -> int | None:
-    """An integer from JSON, or None (bool is no number; 3.0 is)."""
+    """An integer from JSON, or None (true and false are not numbers; 3.0 is)."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if not math.isfinite(value):

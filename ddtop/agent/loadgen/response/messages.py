@@ -70,7 +70,7 @@ def take_message(account: Account, message: dict[str, Any], index: int, at_ns: i
 
 
 def take_body(account: Account, raw: bytes, at_ns: int) -> None:
-    """Take a whole JSON body: an error document, or an answer from a server that ignored `stream`."""
+    """Take a whole JSON body: an error document, or a response from a server that ignored `stream`."""
     try:
         message = json.loads(raw.decode("utf-8", "replace"))
     except (ValueError, RecursionError):

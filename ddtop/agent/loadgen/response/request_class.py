@@ -1,4 +1,4 @@
-"""The class of a request (MEASURING.md, Validity): what its answer amounts to. Pure."""
+"""The class of a request (docs/measuring.md, Validity): what its response amounts to. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILED = (
 def request_class(
     account: Account, *, status: int | None, ended: str, asked: int | None = None
 ) -> tuple[str, str]:
-    """Judge one response: (class, why), class being one of MEASURING's request classes.
+    """Judge one response: (class, why), class being a request class of docs/measuring.md.
 
     `ended`: how the bytes ended: "complete" (framing or [DONE]), "closed" (the peer closed), "reset", "timeout",
     "refused", "no-answer" (closed before any byte), "not-http", "time-limit" (the cell's time was over: class
@@ -32,9 +32,9 @@ def request_class(
     if ended == "timeout":
         return "timeout", "no end within the request's time limit"
     if ended == "not-http":
-        return "aborted", account.error or "the answer is not HTTP"
+        return "aborted", account.error or "the response is not HTTP"
     if status is None or status == 0:
-        return "aborted", "the connection closed before any answer"
+        return "aborted", "the connection closed before any response"
     if status != 200:
         return "http %d" % status, account.error or "HTTP %d" % status
     if account.error is not None:
