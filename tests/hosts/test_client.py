@@ -128,7 +128,7 @@ async def test_lines_of_almost_a_mebibyte_pass_and_longer_answers_are_refused(
         assert len(fine["text"]) == 160_000
         with pytest.raises(AgentError) as caught:
             await host.call("file-read", path=str(big), max_b=700_000)
-        assert "more than a line may hold" in caught.value.what
+        assert "more than a line of the protocol holds" in caught.value.what
         with pytest.raises(HostLostError):
             await host.call("exec", argv=["true"], env={"X": "y" * (MAX_LINE + 10)})
         assert "more than" in await host.wait_lost()
@@ -195,7 +195,7 @@ async def test_a_partial_line_is_a_protocol_error(state_dir: Path) -> None:
 async def test_garbage_is_a_protocol_error(state_dir: Path) -> None:
     async with agent(state_dir) as host:
         host._pipe.write(b"[1,2,3]\n")
-        assert "no request" in await host.wait_lost()
+        assert "not a request" in await host.wait_lost()
 
 
 async def test_the_hello_says_what_this_login_can(state_dir: Path) -> None:
