@@ -3,16 +3,24 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest
+# Tests are handed out one by one, in the order of the files: see CONTRIBUTING.md, "Which tier answers which change".
+WORKERS ?= 4
+BEDS ?= 3
+# Python keeps what it has compiled, also where the environment says otherwise: each worker and each program needs it.
+unexport PYTHONDONTWRITEBYTECODE
+PYTEST := $(BIN)/python -m pytest -p no:randomly
+PARALLEL := --dist load --maxschedchunk 1
 
-.PHONY: help demo test check unit bed stories fmt bench shots fuzz soak clean
+.PHONY: help demo quick unit test check bed stories shuffle fmt bench shots fuzz soak clean
 
 help:
 	@echo "make demo     set up, then the dashboard on an embedded SIMULATED host"
-	@echo "make test     set up, then everything CI runs: check, unit tests, tests on the test bed"
+	@echo "make quick    under a minute: decisions, cases, folds; no test starts a program"
+	@echo "make unit     under three minutes: the tests that need neither root nor the test bed"
+	@echo "make test     under 20 minutes: set up, then everything CI runs, on the test bed too"
 	@echo "make check    ruff, mypy --strict, import-linter"
-	@echo "make unit     the tests that need neither root nor the test bed"
 	@echo "make stories  the long form of the stories on the test bed (an hour or so)"
+	@echo "make shuffle  make unit in random order (SEED=n: that order again)"
 	@echo "make bench    benchmarks of the load generator against a server with exact truth"
 	@echo "make fuzz     10 minutes of spoilt inputs through every parser (not part of CI)"
 	@echo "make soak     10 minutes under load: memory and CPU of runner and dashboard (not part of CI)"
@@ -38,17 +46,23 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(VENV)/.installed-dev
-	bash .ci/packages
-	$(MAKE) check
-	$(PYTEST) -m "not stories"
+quick: $(VENV)/.installed-dev
+	$(PYTEST) -q -n auto --maxprocesses $(WORKERS) --dist worksteal -m "not process and not bed and not stories"
 
 unit: $(VENV)/.installed-dev
-	$(PYTEST) -m "not bed and not stories"
+	$(PYTEST) -q -n $(WORKERS) $(PARALLEL) -m "not bed and not stories"
+
+test: $(VENV)/.installed-dev
+	bash .ci/packages
+	$(MAKE) --no-print-directory check
+	$(PYTEST) -n $(BEDS) $(PARALLEL) -m "not stories"
 
 bed: $(VENV)/.installed-dev
 	bash .ci/packages
-	$(PYTEST) -m "bed and not stories"
+	$(PYTEST) -n $(BEDS) $(PARALLEL) -m "bed and not stories"
+
+shuffle: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -q $(if $(SEED),--randomly-seed=$(SEED)) -n $(WORKERS) $(PARALLEL) -m "not bed and not stories"
 
 stories: $(VENV)/.installed-dev
 	bash .ci/packages

@@ -1,4 +1,4 @@
-"""Fixtures of the test bed: `bed` once a session, `ct200`, `b300` and `oracle`, each host put back before a test."""
+"""The test bed: `bed` once for each worker of a run, `ct200`, `b300` and `oracle`, each host put back before a test."""
 
 import fcntl
 import os
@@ -12,9 +12,15 @@ from typing import Any
 
 import pytest
 
+if WORKER := os.environ.get("PYTEST_XDIST_WORKER", ""):
+    os.environ["DDTOP_BED"] = str(int(os.environ.get("DDTOP_BED", "1")) + int(WORKER.removeprefix("gw")))
+    """Each worker of a run has a bed of its own: nothing of one is another's (tests/bed/README.md)."""
+
 from tests.bed.client import Bed
 from tests.bed.config import HOSTS, LOCK, Spec
 from tests.bed.oracle import Oracle
+
+pytest_plugins = ["tests.tiers", "tests.summary"]
 
 LOCK_WAIT_S = float(os.environ.get("DDTOP_BED_WAIT_S", "3600"))
 
@@ -38,7 +44,7 @@ def why_no_bed() -> str:
 
 @pytest.fixture(scope="session")
 def bed() -> Iterator[Bed]:
-    """Both hosts, up, with the real llama.cpp layer. Held by a lock: one test run at a time on a machine."""
+    """Both hosts, up, with the real llama.cpp layer. Held by a lock: one test run, or one worker of it, at a time."""
     if reason := why_no_bed():
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI runs the bed always, but {reason}")
@@ -107,50 +113,3 @@ def ct200(bed: Bed, oracle: Oracle) -> Iterator[BedHost]:
 def b300(bed: Bed, oracle: Oracle) -> Iterator[BedHost]:
     """b300, restored before the test."""
     yield from _host("b300", bed, oracle)
-
-
-MAY_SKIP = (
-    "no old python",  # Python 3.6 and 3.7, to be told that they are too old
-    "this machine has an NVIDIA driver",
-    "no NVIDIA driver on this machine",
-    "may not mount here",
-    "this file system has no immutable files",
-)
-"""What a machine of CI need not have. Any other skip there is a hole in what CI shows, and fails the run."""
-
-_skipped: list[str] = []
-
-
-def may_skip(reason: str) -> bool:
-    """Whether a test may be skipped in CI for `reason`, as pytest reports it (`Skipped: …`)."""
-    return any(words in reason for words in MAY_SKIP)
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Notes skips that CI may not have."""
-    if not report.skipped or hasattr(report, "wasxfail"):
-        return
-    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    if not may_skip(reason):
-        _skipped.append(f"{report.nodeid}: {reason}")
-
-
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """With CI=true a skip that is not on the list is a failure."""
-    if _skipped and os.environ.get("CI") == "true" and exitstatus == 0:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says which skips made the run fail."""
-    if _skipped and os.environ.get("CI") == "true":
-        terminalreporter.section("skipped in CI, which it may not be (tests/conftest.py: MAY_SKIP)")
-        for line in _skipped:
-            terminalreporter.line(line)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test that uses the bed bears its mark."""
-    for item in items:
-        if "bed" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.bed)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import MAY_SKIP, may_skip
+from tests.summary import MAY_SKIP, may_skip
 
 ROOT = Path(__file__).parent.parent
 TESTS = """
@@ -23,11 +23,12 @@ def test_expected(): assert False
 """
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
 @pytest.mark.parametrize(
     ("ci", "reason", "code"),
     [("true", "no tmux here", 1), ("", "no tmux here", 0), ("true", MAY_SKIP[0], 0)],
 )
-def test_a_skip_fails_ci(tmp_path: Path, ci: str, reason: str, code: int) -> None:
+def test_a_skip_fails_ci(tmp_path: Path, ci: str, reason: str, code: int, workers: tuple[str, ...]) -> None:
     (tmp_path / "test_it.py").write_text(TESTS.format(reason=reason))
     done = subprocess.run(
         [
@@ -36,7 +37,8 @@ def test_a_skip_fails_ci(tmp_path: Path, ci: str, reason: str, code: int) -> Non
             "pytest",
             "-q",
             "-p",
-            "tests.conftest",
+            "tests.summary",
+            *workers,
             "-c",
             os.devnull,
             "--rootdir",

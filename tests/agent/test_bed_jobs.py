@@ -172,6 +172,7 @@ async def test_noisy_logins_do_not_break_the_start(ct200: Any) -> None:
         assert (await host.call("exec", argv=["hostname"]))["stdout"] == "ct200\n"
 
 
+@pytest.mark.alone
 async def test_the_agent_costs_little_at_rest(ct200: Any) -> None:
     """Two watched units, a followed journal and a GPU stream at 1 Hz: CPU of the agent itself over 5 s."""
     async with reached("ct200") as host, contextlib.AsyncExitStack() as stack:

@@ -30,6 +30,7 @@ async def next_with(batches: Any, test: Any, timeout_s: float = 10) -> dict[str,
     raise AssertionError("the stream ended")
 
 
+@pytest.mark.alone
 async def test_a_failed_unit_is_known_within_50_ms(ct200: Any) -> None:
     took_ms = []
     async with reached("ct200") as host:

@@ -19,6 +19,7 @@ import pytest
 
 from ddtop.demo.machine import World
 from ddtop.paths import shipped
+from tests.commands.record_demo import write_recording
 
 
 @dataclass(frozen=True)
@@ -72,27 +73,20 @@ def ddtop(tmp_path: Path) -> Cli:
     return Cli(tmp_path / "home")
 
 
-@dataclass(frozen=True)
-class DemoRun:
-    recording: Path
-    done: Done
-
-
 @pytest.fixture(scope="session")
-def demo_run(tmp_path_factory: pytest.TempPathFactory) -> DemoRun:
-    """`ddtop demo --record`, once a session: the recording of a whole sweep with one start that failed."""
-    folder = tmp_path_factory.mktemp("demo-run")
-    recording = folder / "demo.ddtop"
-    run = Cli(folder / "home", {"TMPDIR": str(folder)})
-    return DemoRun(recording, run("demo", "--record", recording, seconds=240))
+def kept_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kept run of the demo: a whole sweep with one start that failed."""
+    path = tmp_path_factory.mktemp("kept") / "demo.ddtop"
+    write_recording(path)
+    return path
 
 
 @pytest.fixture
-def recording(demo_run: DemoRun, tmp_path: Path) -> Path:
-    """A copy of the demo's recording, where this test's ddtop keeps its own."""
+def recording(kept_recording: Path, tmp_path: Path) -> Path:
+    """A copy of it, where this test's ddtop keeps its own."""
     path = tmp_path / "home" / "data" / "runs" / "demo.ddtop"
     path.parent.mkdir(parents=True)
-    shutil.copy(demo_run.recording, path)
+    shutil.copy(kept_recording, path)
     return path
 
 

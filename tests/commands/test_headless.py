@@ -15,7 +15,7 @@ from ddtop.commands.plan_new import plan_text
 from ddtop.errors import RefusedError
 from ddtop.journal.read.reader import read_state
 
-from .conftest import Cli, DemoHost, DemoRun
+from .conftest import Cli, DemoHost
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="hosts are Linux machines")
 
@@ -36,15 +36,18 @@ def wait_for(process: subprocess.Popen[str], words: str, seconds: float) -> list
     pytest.fail(f"`{words}` was never said:\n{''.join(lines)}")
 
 
-def test_the_demo_without_a_screen(demo_run: DemoRun) -> None:
-    assert demo_run.done.rc == 0, demo_run.done.err
-    said = demo_run.done.err
+def test_the_demo_without_a_screen(tmp_path: Path) -> None:
+    """A whole sweep of it, live. (Other tests read a kept one: record_demo.py.)"""
+    recording = tmp_path / "demo.ddtop"
+    done = Cli(tmp_path / "home", {"TMPDIR": str(tmp_path)})("demo", "--record", recording, seconds=240)
+    assert done.rc == 0, done.err
+    said = done.err
     assert "SIMULATED" in said
     assert "NOT STARTING?" in said and "nccl-collective-timeout" in said
     assert "6 done, 0 failed, 0 broken, 0 skipped, 0 open" in said
     assert "cannot be read" not in said, "a process that was never started is no trouble"
     assert "gate ?" not in said, "an owner that has just gone is not unknown"
-    state = read_state(demo_run.recording)
+    state = read_state(recording)
     assert state.run.simulated
     assert {c.state for c in state.plan_cells} == {"done"}
     assert {c.validity for c in state.plan_cells} <= {"VALID", "SUSPECT"}
@@ -52,7 +55,7 @@ def test_the_demo_without_a_screen(demo_run: DemoRun) -> None:
     assert all(4.5 < value < 5.1 for value in b16), "as the stand-in's drafter accepts"
     (alert,) = state.alerts.values()
     assert alert.resolved is not None and alert.raised.signature_id == "nccl-watchdog"
-    assert not list(demo_run.recording.parent.glob("ddtop-demo-*")), "its folder is gone"
+    assert not list(tmp_path.glob("ddtop-demo-*")), "its folder is gone"
 
 
 def test_once_on_this_machine(ddtop: Cli) -> None:

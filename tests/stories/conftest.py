@@ -1,18 +1,16 @@
-"""Prints the measured times at the end of a run."""
+"""Hands the figures that a test measured to the end of the run."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
-from tests.stories.harness import FIGURES, TABLES, figures, table
+import pytest
+
+from tests.stories.harness import MEASURED
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    for title in TABLES:
-        terminalreporter.write_line("")
-        for line in table(title):
-            terminalreporter.write_line(line)
-    for title in FIGURES:
-        terminalreporter.write_line("")
-        for line in figures(title):
-            terminalreporter.write_line(line)
+@pytest.fixture(autouse=True)
+def _measured(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    request.node.user_properties += [("measured", row) for row in MEASURED]
+    MEASURED.clear()

@@ -302,41 +302,15 @@ def left_behind(host: Any, before: dict[str, Any], but: tuple[str, ...], timeout
         time.sleep(0.3)
 
 
-TABLES: dict[str, list[tuple[str, float]]] = {}
-"""Title → (kind, seconds): printed at the end of the test run (conftest.py)."""
+MEASURED: list[tuple[str, str, float]] = []
+"""(title, kind, figure) of the running test: printed at the end of the run (conftest.py, tests/summary.py)."""
 
 
 def took(title: str, kind: str, seconds: float) -> None:
     """Notes a measured time."""
-    TABLES.setdefault(title, []).append((kind, seconds))
-
-
-FIGURES: dict[str, list[tuple[str, float]]] = {}
-"""As TABLES, for figures that are no seconds."""
+    noted(f"{title}, in seconds", kind, seconds)
 
 
 def noted(title: str, kind: str, value: float) -> None:
-    """Notes a measured figure, such as a ratio."""
-    FIGURES.setdefault(title, []).append((kind, value))
-
-
-def figures(title: str) -> list[str]:
-    """A table of figures: n, least, median, greatest for each kind."""
-    rows = FIGURES[title]
-    lines = [title, f"{'kind':50s} {'n':>4s} {'min':>8s} {'p50':>8s} {'max':>8s}"]
-    for kind in dict.fromkeys(k for k, _ in rows):
-        values = sorted(v for k, v in rows if k == kind)
-        lines.append(
-            f"{kind:50s} {len(values):4d} {values[0]:8.3f} {values[len(values) // 2]:8.3f} {values[-1]:8.3f}"
-        )
-    return lines
-
-
-def table(title: str) -> list[str]:
-    """A table of seconds: n, p50, max for each kind."""
-    rows = TABLES[title]
-    lines = [title, f"{'kind':40s} {'n':>3s} {'p50 s':>7s} {'max s':>7s}"]
-    for kind in dict.fromkeys(k for k, _ in rows):
-        values = sorted(v for k, v in rows if k == kind)
-        lines.append(f"{kind:40s} {len(values):3d} {values[len(values) // 2]:7.2f} {values[-1]:7.2f}")
-    return lines
+    """Notes a measured figure, such as a ratio or a count."""
+    MEASURED.append((title, kind, value))

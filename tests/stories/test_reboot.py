@@ -13,7 +13,7 @@ import pytest
 from ddtop.events import Event, HostRebooted, StepsPlanned, StepTaken
 from ddtop.journal.fold.state import State
 from tests.stories.desk import Desk, Terminal, assert_once_each, finished, served
-from tests.stories.harness import states_of, took
+from tests.stories.harness import noted, states_of, took
 from tests.stories.moments import AFTERWARDS, CELLS, MARKS, MOMENTS, REQUESTS, at_moment, faults, plan
 
 LOSS_LIMIT_S = 15.0
@@ -21,7 +21,7 @@ DARK_S = 16.0
 """A power loss gives no sign at all for so long: the silence itself must be noticed."""
 LOSS = "from the loss of the host to the dashboard's screen"
 BACK = "from the host's sshd being back to the reboot on the dashboard's screen"
-LOST = "answered requests that were asked for again (not seconds; a cell has 5)"
+LOST = "answered requests that were asked for again (a cell has 5)"
 
 
 def trial(host: Any, tmp_path: Path, moment: str, seed: int, *, power_loss: bool = False) -> None:
@@ -111,7 +111,7 @@ def once(host: Any, state: State, kind: str, began: int) -> None:
     again = all_of_it.repeated()
     assert all(n == 2 and config == "b" for (config, _), n in again.items()), again
     # A cell in flight may have got some answers; of a finished one nothing is asked again, so fewer than a cell's.
-    took(LOST, kind, float(len(again)))
+    noted(LOST, kind, float(len(again)))
     assert len(again) < REQUESTS, all_of_it.times
     attempts = [
         c for c in state.plan_cells if sum(a.validity in ("VALID", "SUSPECT") for a in c.attempts) > 1

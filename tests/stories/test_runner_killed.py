@@ -15,12 +15,12 @@ import pytest
 from ddtop.events import AlertRaised, Event, StepTaken
 from ddtop.journal.fold.state import State
 from tests.stories.desk import Desk, Terminal, assert_once_each, finished, served
-from tests.stories.harness import states_of, took
+from tests.stories.harness import noted, states_of, took
 from tests.stories.moments import CELLS, MARKS, MOMENTS, REQUESTS, at_moment, faults, plan
 
 SEEN = "from kill -9 to `no runner` on the open dashboard"
 BACK = "from typing `ddtop connect` (or r, enter) again to the run going on"
-AGAIN = "answered requests that were asked for again (not seconds)"
+AGAIN = "answered requests that were asked for again"
 
 WHOLE = [0 if config == "z" else CELLS * REQUESTS for config in MARKS]
 
@@ -57,7 +57,7 @@ def trial(host: Any, tmp_path: Path, moment: str, seed: int, *, by_hand: bool) -
                 events = desk.events()
     judge(host, before, events, state, had)
     times = served(host, MARKS, began)
-    took(AGAIN, moment, float(len(times.repeated())))
+    noted(AGAIN, moment, float(len(times.repeated())))
     assert not times.repeated(), times.times
     assert [times.of(c) for c in MARKS] == WHOLE
 
@@ -149,7 +149,7 @@ def test_runner_and_server_are_gone(ct200: Any, tmp_path: Path, how: str, by_han
             events = desk.events()
     judge(host, before, events, state, had)
     times = served(host, MARKS, began)
-    took(AGAIN, f"server {how}", float(len(times.repeated())))
+    noted(AGAIN, f"server {how}", float(len(times.repeated())))
     assert all(config == "b" for config, _ in times.repeated()) and len(times.repeated()) < REQUESTS, (
         times.times
     )

@@ -78,6 +78,7 @@ async def test_a_webhook_gets_each_alert_once_and_the_end(webhook: type[Hook]) -
     assert notifier.failure == ""
 
 
+@pytest.mark.process
 async def test_a_command_gets_its_words_and_no_shell(tmp_path: Path) -> None:
     script = "import sys, json; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
     words = tuple("{" + name + "}" for name in NOTIFY_NAMES)
@@ -98,6 +99,7 @@ async def test_a_command_gets_its_words_and_no_shell(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.process
 async def test_hooks_that_fail_cost_nothing(webhook: type[Hook], monkeypatch: pytest.MonkeyPatch) -> None:
     webhook.status = 500
     notifier = Notifier(("/no/such/program",), "MY_HOOK")
