@@ -82,11 +82,15 @@ ORDER = (("alone", True), ("bed", False), ("process", False))
 _started: list[str] | None = None
 """Programs the running test has started; None: no test runs, or it may."""
 
+LIBRARY_LOOKUP = {"ldconfig", "gcc", "cc", "ld", "objdump"}
+"""What `ctypes.util.find_library` runs when asyncssh is first imported: no doing of the test's."""
+
 _popen = subprocess.Popen.__init__
 
 
 def _noticed(self: Any, args: Any, *more: Any, **named: Any) -> None:
-    if _started is not None:
+    program = Path(str(args if isinstance(args, (str, bytes, Path)) else args[0])).name
+    if _started is not None and program not in LIBRARY_LOOKUP:
         _started.append(str(args)[:200])
     _popen(self, args, *more, **named)
 
