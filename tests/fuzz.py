@@ -28,7 +28,8 @@ from ddtop.engines.log.server_args import parse_server_args
 from ddtop.inspect import GROUP_KINDS, KINDS, NotJudgedError, inspect_files, read_folder, render_text, to_json
 from ddtop.services.journald.entries import parse_entry, parse_journal_json
 from ddtop.services.unit.systemctl_show import parse_status, parse_units
-from ddtop.sources.gpu.smi.dmon import dmon_head, guess_columns, parse_apps, parse_dmon, parse_pmon
+from ddtop.sources.gpu.smi.dmon import dmon_head, guess_columns, parse_dmon
+from ddtop.sources.gpu.smi.processes import parse_apps, parse_pmon
 from ddtop.sources.gpu.smi.query_stream import QUERY_FIELDS, parse_loop_line
 from ddtop.sources.kernel.log_lines import parse_kernel_line
 from ddtop.sources.log.scan_snapshot import LogEntry

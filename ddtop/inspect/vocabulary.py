@@ -16,7 +16,7 @@ from ddtop.agent.model.weight_files import Head
 from ddtop.hosts.ssh.causes import CAUSES, fill
 from ddtop.hosts.ssh.target import Note, SshTarget
 from ddtop.inspect.ssh import config_cause
-from ddtop.sources.gpu.process_rows import XIDS
+from ddtop.sources.gpu.host_signs import XIDS
 from ddtop.sources.gpu.sample import GpuSample
 from ddtop.sources.gpu.smi.error_texts import EXIT_CAUSES, TEXT_RULES
 from ddtop.sources.gpu.verdict import judge_samples

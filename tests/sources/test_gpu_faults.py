@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddtop.sources.gpu.diagnosis import diagnose_gpu
-from ddtop.sources.gpu.smi.error_texts import find_trouble, host_signs
+from ddtop.sources.gpu.host_signs import host_signs
+from ddtop.sources.gpu.smi.error_texts import find_trouble
 
 DATA = Path(__file__).parents[1] / "data" / "nvidia-h200"
 CASES = Path(__file__).parents[1] / "cases"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ddtop.sources.gpu.diagnosis import diagnose_gpu
-from ddtop.sources.gpu.smi.dmon import dmon_columns, guess_columns, parse_apps, parse_dmon, parse_dmon_line
+from ddtop.sources.gpu.smi.dmon import dmon_columns, guess_columns, parse_dmon, parse_dmon_line
+from ddtop.sources.gpu.smi.processes import parse_apps
 from ddtop.sources.gpu.smi.q_xml import parse_xml
 from ddtop.sources.gpu.smi.table import parse_table
 

@@ -7,13 +7,13 @@ Where the readings do not decide, the verdict is "unknown".
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from ddtop.sources.bound.window import Window, power_words, reading_words, window_of
 from ddtop.sources.gpu.sample import POWER_CAP_REASON, THROTTLE_REASONS, GpuSample
 
 Strength = Literal["strong", "weak", "none"]
@@ -78,57 +78,6 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     samples: int = 0
 
 
-class _Window(NamedTuple):
-    dram: float | None
-    tensor: float | None
-    sm: float | None
-    util: float | None
-    util_mem: float | None
-    fraction: float | None
-    power_w: float | None
-    limit_w: float | None
-    clock: float | None
-    reasons: Counter[str]
-    known_reasons: int
-    memory_span_mib: float | None
-    violation: (
-        float | None
-    )  # share of the time that the power limit held the clocks down (dmon's pviol), per cent
-    n: int
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None and v == v]  # noqa: PLR0124  NaN is the first tick of a GPM stream
-    return float(statistics.median(known)) if known else None
-
-
-def _window(samples: Sequence[GpuSample]) -> _Window:
-    reasons: Counter[str] = Counter()
-    known = 0
-    for sample in samples:
-        if sample.throttle_reasons is not None:
-            known += 1
-            reasons.update(set(sample.throttle_reasons))
-    used = [float(s.mem_used_mib) for s in samples if s.mem_used_mib is not None]
-    clocks = [s.sm_clock_mhz / s.sm_clock_max_mhz for s in samples if s.sm_clock_mhz and s.sm_clock_max_mhz]
-    return _Window(
-        dram=_median(s.dram_active_pct for s in samples),
-        tensor=_median(s.tensor_active_pct for s in samples),
-        sm=_median(s.sm_active_pct for s in samples),
-        util=_median(s.util_gpu_pct for s in samples),
-        util_mem=_median(s.util_mem_pct for s in samples),
-        fraction=_median(s.power_fraction for s in samples),
-        power_w=_median(s.power_w for s in samples),
-        limit_w=_median(s.power_limit_w for s in samples),
-        clock=_median(clocks),
-        reasons=reasons,
-        known_reasons=known,
-        memory_span_mib=max(used) - min(used) if used else None,
-        violation=_median(s.power_violation_pct for s in samples),
-        n=len(samples),
-    )
-
-
 def diagnose_bound(
     samples: Sequence[GpuSample], *, moving: bool | None = None, limits: Thresholds = DEFAULT
 ) -> Bound:
@@ -138,32 +87,32 @@ def diagnose_bound(
             hung collective only if this is False.
     """
     if not samples:
-        return _bound("unknown", "none", "no readings", _window(()))
-    w = _window(samples)
+        return _bound("unknown", "none", "no readings", window_of(()))
+    w = window_of(samples)
     for rule in (_idle, _throttled, _wedged, _by_activity, _by_memory_utilisation, _by_power):
         found = rule(w, moving, limits)
         if found is not None:
             return found
-    return _bound("unknown", "none", f"the readings do not decide ({_readings(w)})", w)
+    return _bound("unknown", "none", f"the readings do not decide ({reading_words(w)})", w)
 
 
-Rule = Callable[[_Window, "bool | None", Thresholds], "Bound | None"]
+Rule = Callable[[Window, "bool | None", Thresholds], "Bound | None"]
 
 
-def _idle(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+def _idle(w: Window, moving: bool | None, t: Thresholds) -> Bound | None:
     activity = [v for v in (w.dram, w.tensor, w.sm) if v is not None]
     if activity:
         # Kernels too small to count in GPM still show in utilisation: that is latency, not idleness.
         quiet = max(activity) < t.idle_pct and (w.util is None or w.util < t.idle_pct)
-        return _bound("idle", "strong", _readings(w), w) if quiet else None
+        return _bound("idle", "strong", reading_words(w), w) if quiet else None
     if w.util is not None:
-        return _bound("idle", "strong", _readings(w), w) if w.util < t.idle_pct else None
+        return _bound("idle", "strong", reading_words(w), w) if w.util < t.idle_pct else None
     if w.known_reasons and w.reasons["gpu_idle"] >= t.share * w.known_reasons:
         return _bound("idle", "weak", "the driver reports the idle reason, but no utilisation", w)
     return None
 
 
-def _throttled(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+def _throttled(w: Window, moving: bool | None, t: Thresholds) -> Bound | None:
     slow = [r for r, n in w.reasons.most_common() if r in THROTTLE_REASONS and n >= t.share * w.known_reasons]
     if not slow:
         return None
@@ -174,13 +123,13 @@ def _throttled(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
     )
 
 
-def _wedged(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+def _wedged(w: Window, moving: bool | None, t: Thresholds) -> Bound | None:
     """100% utilisation, low power, constant memory, no progress: a kernel that spins and waits."""
     if moving or w.util is None or w.util < 95 or w.fraction is None or w.fraction > t.wedged_power_fraction:
         return None
     if w.memory_span_mib is not None and w.memory_span_mib > t.flat_mib:
         return None
-    why = f"utilisation {w.util:.0f}% at {_power(w)}, memory flat"
+    why = f"utilisation {w.util:.0f}% at {power_words(w)}, memory flat"
     quiet = None if w.dram is None else w.dram < 10 and (w.tensor or 0) < t.idle_pct
     if quiet is False:
         return None
@@ -193,10 +142,10 @@ def _wedged(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
     return _bound("unknown", "none", f"{why}: a hung collective, or latency-bound work", w)
 
 
-def _by_activity(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+def _by_activity(w: Window, moving: bool | None, t: Thresholds) -> Bound | None:
     if w.dram is None or w.tensor is None:
         return None
-    why = _readings(w)
+    why = reading_words(w)
     capped = _is_capped(w, t)
     if w.dram >= t.dram_pct and w.tensor >= t.tensor_pct:
         return _bound("balanced", "strong", why, w, capped=capped)
@@ -213,72 +162,56 @@ def _by_activity(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None
     return _bound("memory-bound" if w.dram >= w.tensor else "compute-bound", "weak", why, w, capped=capped)
 
 
-def _by_memory_utilisation(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+def _by_memory_utilisation(w: Window, moving: bool | None, t: Thresholds) -> Bound | None:
     """Without GPM. `utilization.memory` is the share of time with any access: a high value may also be a balanced load."""
     if w.util_mem is None:
         return None
     capped = _is_capped(w, t)
     if w.util_mem >= t.util_mem_high_pct:
         return _bound(
-            "memory-bound", "weak", f"{_readings(w)}; a balanced load would look the same", w, capped=capped
+            "memory-bound",
+            "weak",
+            f"{reading_words(w)}; a balanced load would look the same",
+            w,
+            capped=capped,
         )
     busy = w.util is not None and w.util >= t.busy_util_pct
     if w.tensor is not None and w.tensor >= t.tensor_pct and w.util_mem <= t.util_mem_low_pct:
-        return _bound("compute-bound", "weak", f"{_readings(w)}; DRAM activity unknown", w, capped=capped)
+        return _bound("compute-bound", "weak", f"{reading_words(w)}; DRAM activity unknown", w, capped=capped)
     if busy and w.util_mem <= t.util_mem_low_pct:
         if capped or (w.fraction is not None and w.fraction >= t.near_limit_fraction):
-            return _bound("compute-bound", "weak", _readings(w), w, capped=capped)
+            return _bound("compute-bound", "weak", reading_words(w), w, capped=capped)
         if w.fraction is not None and w.fraction < t.far_below_fraction:
-            return _bound("latency-bound", "weak", _readings(w), w)
+            return _bound("latency-bound", "weak", reading_words(w), w)
     if capped and busy:
-        return _bound("power-capped", "strong", f"{_readings(w)}; other limits unknown", w, POWER_CAP_REASON)
+        return _bound(
+            "power-capped", "strong", f"{reading_words(w)}; other limits unknown", w, POWER_CAP_REASON
+        )
     if w.util is not None and w.util < 60 and w.util_mem < t.util_mem_low_pct:
         return _bound(
-            "latency-bound", "weak", f"{_readings(w)}: the GPU waits for work about half of the time", w
+            "latency-bound", "weak", f"{reading_words(w)}: the GPU waits for work about half of the time", w
         )
-    return _bound("unknown", "none", f"{_readings(w)}: neither clearly memory nor arithmetic", w)
+    return _bound("unknown", "none", f"{reading_words(w)}: neither clearly memory nor arithmetic", w)
 
 
-def _by_power(w: _Window, moving: bool | None, t: Thresholds) -> Bound | None:
+def _by_power(w: Window, moving: bool | None, t: Thresholds) -> Bound | None:
     """The weakest hint: full utilisation far below the power limit, as on a B300 at 450 of 1,100 W."""
     if w.util is None or w.fraction is None:
         return None
     if w.util >= t.busy_util_pct and _is_capped(w, t):
-        return _bound("power-capped", "strong", _readings(w), w, POWER_CAP_REASON)
+        return _bound("power-capped", "strong", reading_words(w), w, POWER_CAP_REASON)
     if w.util >= t.busy_util_pct and w.fraction < t.far_below_fraction:
-        why = f"{_readings(w)}; from power alone: latency or communication would look the same"
+        why = f"{reading_words(w)}; from power alone: latency or communication would look the same"
         return _bound("memory-bound", "weak", why, w)
     return None
 
 
-def _is_capped(w: _Window, t: Thresholds) -> bool:
+def _is_capped(w: Window, t: Thresholds) -> bool:
     by_bits = bool(w.known_reasons) and w.reasons[POWER_CAP_REASON] >= t.share * w.known_reasons
     return by_bits or (w.violation is not None and w.violation >= 100 * t.share)
 
 
-def _power(w: _Window) -> str:
-    if w.power_w is None or w.limit_w is None or w.fraction is None:
-        return "power unknown"
-    return f"{w.power_w:.0f} of {w.limit_w:.0f} W ({100 * w.fraction:.0f}%)"
-
-
-def _readings(w: _Window) -> str:
-    parts = [
-        f"{name} {value:.0f}%"
-        for name, value in (
-            ("DRAM", w.dram),
-            ("tensor", w.tensor),
-            ("util.gpu", w.util),
-            ("util.mem", w.util_mem),
-        )
-        if value is not None and not (name == "util.mem" and w.dram is not None)
-    ]
-    if w.fraction is not None:
-        parts.append(_power(w))
-    return ", ".join(parts) or "no readings"
-
-
-def _meaning(verdict: BoundVerdict, strength: Strength, w: _Window, reason: str | None) -> str:
+def _meaning(verdict: BoundVerdict, strength: Strength, w: Window, reason: str | None) -> str:
     spare = f" with tensor cores at {w.tensor:.0f}%" if w.tensor is not None else ""
     hedge = "probably " if strength == "weak" else ""
     words: dict[str, str] = {
@@ -308,7 +241,7 @@ def _bound(
     verdict: BoundVerdict,
     strength: Strength,
     why: str,
-    w: _Window,
+    w: Window,
     reason: str | None = None,
     *,
     capped: bool = False,

@@ -6,15 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddtop.sources.gpu.process_rows import judge_apps, judge_pmon, judge_signs, shape
+from ddtop.sources.gpu.host_signs import host_signs, judge_signs
+from ddtop.sources.gpu.process_rows import judge_apps, judge_pmon
 from ddtop.sources.gpu.sample import GpuSample, GpuTrouble, sample_dict
-from ddtop.sources.gpu.smi.dmon import dmon_columns, dmon_head, is_apps_header, parse_dmon
-from ddtop.sources.gpu.smi.error_texts import EXIT_CAUSES, find_trouble, host_signs
+from ddtop.sources.gpu.smi.dmon import dmon_columns, dmon_head, parse_dmon
+from ddtop.sources.gpu.smi.error_texts import EXIT_CAUSES, find_trouble
+from ddtop.sources.gpu.smi.processes import is_apps_header
 from ddtop.sources.gpu.smi.q_text import parse_q_text
 from ddtop.sources.gpu.smi.q_xml import parse_xml
 from ddtop.sources.gpu.smi.query_csv import fields_of_command, is_header, parse_query_csv
 from ddtop.sources.gpu.smi.table import parse_table
-from ddtop.sources.gpu.verdict import Finding, judge_samples
+from ddtop.sources.gpu.verdict import Finding, judge_samples, shape
 
 _INPUT = re.compile(r"^input(?P<n>\d{0,3})(?:\.|$)")
 _REMEDY = {

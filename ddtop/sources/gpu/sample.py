@@ -87,13 +87,6 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.power_w / self.power_limit_w
 
     @property
-    def mem_fraction(self) -> float | None:
-        """Used over total memory, or None when either is unknown."""
-        if self.mem_used_mib is None or not self.mem_total_mib:
-            return None
-        return self.mem_used_mib / self.mem_total_mib
-
-    @property
     def key(self) -> str:
         """Identifies the GPU: uuid, else bus id, else index (which may change at a reboot)."""
         return self.uuid or self.bus_id or (f"#{self.index}" if self.index is not None else "#?")

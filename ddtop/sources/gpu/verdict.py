@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ddtop.sources.gpu.sample import POWER_CAP_REASON, THROTTLE_REASONS, GpuSample
 
@@ -15,6 +15,19 @@ class Finding(NamedTuple):
     cause: str
     severity: str
     advice: str
+
+
+def shape(finding: Finding, proof: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+    """The result that all GPU verdicts share, without the fields that are None."""
+    out: dict[str, Any] = {
+        "verdict": finding.verdict,
+        "cause": finding.cause,
+        "severity": finding.severity,
+        "advice": finding.advice,
+        "evidence": proof,
+    }
+    out.update({k: v for k, v in fields.items() if v is not None})
+    return out
 
 
 RESIDENT_MIB = 1024
