@@ -1,4 +1,4 @@
-"""Commands become wishes and events: obeyed, refused with the reason, or too late. Each id counts once."""
+"""Viewers' commands become requests and events: obeyed, refused with the reason, or too late. Each id counts once."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from ddtop import events as ev
 from ddtop.journal.fold.views import CellView
 from ddtop.sweep.shared.context import SweepContext
-from ddtop.sweep.shared.requests import Requests
-
-ATTEND_S = 15.0
-EXPECTED = "(starting)"
-"""Stands for the dashboard that is about to open, until its first sign of life."""
+from ddtop.sweep.shared.requests import ATTEND_S, Requests
 
 
 @dataclass(frozen=True, slots=True)
 class Undoable:
-    """What a viewer's last change was, to be taken back."""
+    """A change of cells that its viewer can take back."""
 
     viewer: str
     what: str
@@ -27,7 +23,7 @@ class Undoable:
 
 
 class CommandHandler:
-    """See the module. `reconnect_now` makes a lost link try again at once."""
+    """Judges each command and keeps what it asks in `requests`. `reconnect_now` makes a lost link try at once."""
 
     def __init__(self, ctx: SweepContext, requests: Requests, reconnect_now: Callable[[], None]) -> None:
         self.ctx = ctx
@@ -38,7 +34,7 @@ class CommandHandler:
         self._viewers_emitted = 0
 
     def take(self, commands: Iterable[ev.AnyCommand]) -> None:
-        """Handles what viewers have asked since the last call, and forgets viewers gone silent."""
+        """Handles the commands that came since the last call, and forgets viewers that went silent."""
         woke = False
         for command in commands:
             if isinstance(command, ev.Attend):
@@ -54,20 +50,14 @@ class CommandHandler:
             self.ctx.wake()
 
     def _attend(self, command: ev.Attend) -> None:
-        if abs(self.ctx.wall() - command.at_s) > ATTEND_S:
-            return
-        self.requests.viewers.pop(EXPECTED, None)  # whoever was expected is here
-        if command.leaving:
-            self.requests.viewers.pop(command.viewer, None)
-        else:
-            self.requests.viewers[command.viewer] = self.ctx.mono()
+        if abs(self.ctx.wall() - command.at_s) <= ATTEND_S:
+            self.requests.viewers.attend(command.viewer, self.ctx.mono(), leaving=command.leaving)
 
     def _count_viewers(self) -> None:
-        now = self.ctx.mono()
-        for viewer in [v for v, at in self.requests.viewers.items() if now - at > ATTEND_S]:
-            del self.requests.viewers[viewer]
-        if len(self.requests.viewers) != self._viewers_emitted:
-            self._viewers_emitted = len(self.requests.viewers)
+        viewers = self.requests.viewers
+        viewers.forget_silent(self.ctx.mono())
+        if len(viewers) != self._viewers_emitted:
+            self._viewers_emitted = len(viewers)
             self.ctx.emit(ev.ViewersSeen, count=self._viewers_emitted)
             self.ctx.wake()
 
@@ -76,12 +66,12 @@ class CommandHandler:
         age = ctx.wall() - command.at_s
         if abs(age) > command.deadline_s:
             why = f"it was {age:.0f} s old" if age > 0 else f"the clock was set back by {-age:.0f} s since"
-            self._answer(command, "late", f"{why}; given again, it counts")
+            self._report(command, "late", f"{why}; send it again")
             return
         refusal = self._obey(command)
-        self._answer(command, "refused" if refusal else "obeyed", refusal or "")
+        self._report(command, "refused" if refusal else "obeyed", refusal or "")
 
-    def _answer(self, command: ev.AnyCommand, outcome: str, reason: str) -> None:
+    def _report(self, command: ev.AnyCommand, outcome: str, reason: str) -> None:
         args = {
             name: getattr(command, name)
             for name in command.__struct_fields__
@@ -106,7 +96,7 @@ class CommandHandler:
             return "the run has ended"
         match c:
             case ev.StopRun():
-                requests.stop, requests.leave_running = c.viewer, c.leave_running
+                requests.stopped_by, requests.leave_running = c.viewer, c.leave_running
                 return None
             case ev.Pause():
                 if requests.paused_by is not None:
@@ -121,16 +111,17 @@ class CommandHandler:
                 ctx.emit(ev.SweepResumed, by=c.viewer)
                 return None
             case ev.Approve():
-                if c.plan_id not in requests.asking:
-                    return "these steps are no longer asked about"
-                requests.approvals[c.plan_id] = (c.leave_out, c.viewer)
-                return None
+                return (
+                    None
+                    if requests.questions.decide(c.plan_id, c)
+                    else "these steps no longer wait for approval"
+                )
             case ev.Resume():
                 return self._resume(c)
             case ev.Wait():
-                return self._wait(c)
+                return None if requests.questions.decide(c.alert_id, c) else "nothing waits on this alert"
             case ev.Restage():
-                if self._answers_alert(c, c.alert_id):
+                if requests.questions.decide(c.alert_id, c):
                     return None
                 if ctx.sweep is None or ctx.sweep.model is None:
                     return "the plan names no model to stage"
@@ -139,69 +130,42 @@ class CommandHandler:
             case ev.RestartService():
                 if ctx.sweep is None:
                     return "there is no plan: ddtop only watches"
-                requests.restart = c.viewer
+                requests.restart_by = c.viewer
                 return None
             case ev.Retry() | ev.Skip() | ev.MarkBroken():
                 return self._cells(c)
             case ev.Undo():
-                return self._take_back(c.viewer)
-        return "this version does not know it"
+                return self._undo_last(c.viewer)
+        return "this version of ddtop does not know this command"
 
     def _resume(self, c: ev.Resume) -> str | None:
         requests, state = self.requests, self.ctx.state
-        if state.host.link in ("lost", "connecting"):
+        if not self.ctx.connected:
             self._reconnect_now()
             return None
-        if self._answers_alert(c, c.alert_id):
+        if requests.questions.decide(c.alert_id, c):
             return None
-        if state.proposed is not None and state.proposed.plan_id in requests.asking:
+        if state.proposed is not None and state.proposed.plan_id in requests.questions:
             if c.now:
-                requests.approvals[state.proposed.plan_id] = ((), c.viewer)
+                requests.questions.decide(state.proposed.plan_id, c)
             return None
         if requests.paused_by is not None:
             requests.paused_by = None
             self.ctx.emit(ev.SweepResumed, by=c.viewer)
             return None
-        if requests.waiting:
-            requests.resume = True
+        if requests.host_wait is not None:
+            requests.host_wait.resumed = True
             return None
         return "nothing waits to be resumed"
 
-    def _answers_alert(self, c: ev.AnyCommand, alert_id: str | None) -> bool:
-        if alert_id is not None and alert_id in self.requests.asking:
-            self.requests.answers[alert_id] = c
-            return True
-        return False
-
-    def _wait(self, c: ev.Wait) -> str | None:
-        if self._answers_alert(c, c.alert_id):
-            return None
-        return "nothing waits on this alert"
-
     def _cells(self, c: ev.Retry | ev.Skip | ev.MarkBroken) -> str | None:
-        if self._answers_alert(c, c.alert_id):
+        if self.requests.questions.decide(c.alert_id, c):
             return None
         alert = self.ctx.state.alerts.get(c.alert_id or "")
         chosen = self._chosen(c.cell_id, c.config, alert.raised.cell_ids if alert else ())
         if not chosen:
             return "no such cell or configuration"
-        state: ev.CellState
-        states: tuple[ev.CellState, ...]
-        if isinstance(c, ev.Retry):
-            what, states, state, reason = (
-                "retry",
-                ("failed", "broken", "skipped", "interrupted"),
-                "planned",
-                "to be tried again",
-            )
-        elif isinstance(c, ev.Skip):
-            what, states, state = "skip", ("planned", "running", "interrupted", "failed"), "skipped"
-            reason = f"skipped by {c.viewer}"
-        elif not c.broken:
-            what, states, state, reason = "unmark", ("broken",), "planned", "no longer marked broken"
-        else:
-            what, states, state = "mark", ("planned", "running", "interrupted", "failed", "skipped"), "broken"
-            reason = f"marked broken by {c.viewer}"
+        what, states, state, reason = _change(c)
         good = [x for x in chosen if x.state in states]
         if not good:
             return _why_not(chosen)
@@ -220,29 +184,43 @@ class CommandHandler:
         before = tuple((c.id, c.state, c.reason, c.cause, c.by) for c in cells)
         self._undo.append(Undoable(viewer, what, before, state))
         for cell in cells:
-            self.requests.touched.add(cell.id)
+            self.requests.changed_cells.add(cell.id)
             self.ctx.emit(ev.CellStateSet, cell_id=cell.id, state=state, reason=reason, by=viewer)
 
-    def _take_back(self, viewer: str) -> str | None:
+    def _undo_last(self, viewer: str) -> str | None:
         last = next((u for u in reversed(self._undo) if u.viewer == viewer), None)
         if last is None:
-            return "there is nothing of yours to take back"
+            return "you changed nothing that can be undone"
         self._undo.remove(last)
         back = [row for row in last.before if self.ctx.state.cells[row[0]].state == last.after]
         if not back:
-            return "its cells have moved on since"
+            return "its cells have changed since"
         for cell_id, state, reason, cause, _ in back:
             was: ev.CellState = "planned" if state == "running" else state
-            self.requests.touched.add(cell_id)
+            self.requests.changed_cells.add(cell_id)
             self.ctx.emit(
                 ev.CellStateSet,
                 cell_id=cell_id,
                 state=was,
-                reason=reason or f"{last.what} taken back",
+                reason=reason or f"{last.what} undone",
                 cause=cause,
                 by=viewer,
             )
         return None
+
+
+def _change(
+    c: ev.Retry | ev.Skip | ev.MarkBroken,
+) -> tuple[str, tuple[ev.CellState, ...], ev.CellState, str]:
+    """(name of the change, states it applies to, new state, reason)."""
+    if isinstance(c, ev.Retry):
+        return "retry", ("failed", "broken", "skipped", "interrupted"), "planned", "to be tried again"
+    if isinstance(c, ev.Skip):
+        return "skip", ("planned", "running", "interrupted", "failed"), "skipped", f"skipped by {c.viewer}"
+    if not c.broken:
+        return "unmark", ("broken",), "planned", "no longer marked broken"
+    open_or_given_up: tuple[ev.CellState, ...] = ("planned", "running", "interrupted", "failed", "skipped")
+    return "mark", open_or_given_up, "broken", f"marked broken by {c.viewer}"
 
 
 def _why_not(cells: list[CellView]) -> str:

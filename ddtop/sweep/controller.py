@@ -1,43 +1,46 @@
-"""The sweep: connect → probe → reconcile → steps → each configuration restarted, gated and measured → left as found.
+"""The sweep: connect → probe → reconcile → steps → each configuration restarted, gated and measured → host put back.
 
-Three tasks: the link (which streams), the commands, and the work. The work goes on from wherever the journal and the
-host say it is: a lost connection, a reboot and a dead runner all lead through the same door, `_settle`.
+Three tasks: the link (which streams), the commands, and the work. The work goes on from where the recording and the
+host say it is: after a lost connection, a reboot or an earlier runner's end, all through `_settle`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ddtop import events as ev
 from ddtop.errors import AgentError, HostError, HostLostError, HostUnreachableError
 from ddtop.hosts.base import Connector, Host
 from ddtop.hosts.reconnect import Backoff
+from ddtop.sweep.cell.alerts import resolve_stale_alerts
 from ddtop.sweep.cell.ending import MeasureEnd, Subject
 from ddtop.sweep.cell.external_benchmark import ExternalBenchmark
 from ddtop.sweep.cell.measure import Measurer
-from ddtop.sweep.cell.outcome import resolve_stale_alerts
-from ddtop.sweep.commands import ATTEND_S, EXPECTED, CommandHandler
+from ddtop.sweep.commands import CommandHandler
 from ddtop.sweep.configuration.bring_up import ConfigurationRunner
+from ddtop.sweep.configuration.failed_cell import FailedCells
 from ddtop.sweep.configuration.steps import StepTaker
+from ddtop.sweep.configuration.waits import HostWaits
 from ddtop.sweep.host.link import Link
 from ddtop.sweep.recovery.probe import is_outside_systemd, probe
 from ddtop.sweep.recovery.reconcile import Server, consequences, last_ready, reconcile
 from ddtop.sweep.recovery.restore import original_states, restore_all
 from ddtop.sweep.setup.permissions import missing_rights, missing_rights_alert
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
-from ddtop.sweep.shared.plan import next_key, open_cells
+from ddtop.sweep.shared.limits import LEAVE_S
+from ddtop.sweep.shared.plan import OPEN_STATES, next_key, open_cells
 from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.shared.tasks import alongside
 from ddtop.sweep.tell.alerts import AlertText, alert_id, interrupted_alert, rebooted_alert
+from ddtop.sweep.tell.raise_alert import is_open, raise_alert
 
 POLL_S = 0.1
-LEAVE_S = 30.0
 EXPECT_VIEWER_S = 10.0
-JOBS_WITHOUT_RESULT = 3
-"""Jobs in a row that end without a result before the cell is given up."""
+"""A run started by a dashboard counts as attended so long before that dashboard's first sign of life."""
+MAX_JOBS_WITHOUT_RESULT = 3
+"""So many jobs in a row that end without a result fail their cell."""
 
 Poll = Callable[[], Sequence[ev.AnyCommand]]
 
@@ -52,7 +55,7 @@ class Outcome:
 
 
 class Controller:
-    """See the module. `poll` gives the commands that came since the last call."""
+    """Runs one sweep. `poll` gives the commands that came since the last call."""
 
     def __init__(
         self, ctx: SweepContext, connector: Connector, poll: Poll, *, backoff: Backoff | None = None
@@ -63,10 +66,12 @@ class Controller:
         self.requests = Requests()
         self.link = Link(ctx, connector, ctx.sweep.units, backoff=backoff)
         self.command_handler = CommandHandler(ctx, self.requests, self.link.reconnect_now)
-        self.configuration = ConfigurationRunner(ctx, self.requests)
+        self.waits = HostWaits(ctx, self.requests)
+        self.configuration = ConfigurationRunner(ctx, self.requests, self.waits)
+        self.failed_cells = FailedCells(ctx, self.requests, self.waits)
         self.measurer = Measurer(ctx, self.requests)
-        self.external_benchmark = ExternalBenchmark(ctx, self.requests, self.measurer)
-        self.steps = StepTaker(ctx, self.requests, self.configuration, self.measurer, self.external_benchmark)
+        self.external_benchmark = ExternalBenchmark(ctx, self.requests)
+        self.steps = StepTaker(ctx, self.requests, self.waits, self.measurer, self.external_benchmark)
         self._poll = poll
         self._force: set[str] = set()
         """Restart keys whose server must be started anew before anything is measured on it."""
@@ -77,13 +82,12 @@ class Controller:
     async def run(self, *, attended: bool = False) -> Outcome:
         """Runs the sweep to its end. Raises HostUnreachableError if the host was never reached."""
         if attended:
-            # Whoever started us is about to look: its dashboard's first sign of life is on its way.
-            self.requests.viewers[EXPECTED] = self.ctx.mono() + EXPECT_VIEWER_S - ATTEND_S
+            self.requests.viewers.expect(self.ctx.mono(), EXPECT_VIEWER_S)
         return await alongside(self._work(), self.link.run(), self._commands())
 
     def stop(self, by: str, *, leave_running: bool = False) -> None:
         """Ends the run cleanly (a signal)."""
-        self.requests.stop, self.requests.leave_running = by, leave_running
+        self.requests.stopped_by, self.requests.leave_running = by, leave_running
         self.ctx.wake()
 
     async def _commands(self) -> None:
@@ -122,8 +126,7 @@ class Controller:
         """The host, waited for as long as the policy says. Raises StopSweepError."""
         limit_s = 60.0 * self.sweep.policy.host_lost_wait_min
         while True:
-            if self.requests.stop is not None:
-                raise StopSweepError("stopped", f"stopped by {self.requests.stop}")
+            self.requests.check_stop()
             if self.link.host is not None:
                 return self.link.host
             now, since = self.ctx.mono(), self.link.lost_since
@@ -137,43 +140,33 @@ class Controller:
         """Everything that is done over one connection. Returns when no cell is left."""
         await self._settle(host)
         while True:
-            self._check_stop()
+            self.requests.check_stop()
             await self._pause_point()
-            if self.requests.restage:
-                self.requests.restage = False
-                await self.configuration.stage(host)
+            if self.requests.take_restage():
+                await self.waits.stage(host)
             if self.steps.live_job is not None:
                 await self._follow_live_job(host)
                 continue
             todo = open_cells([(c.spec, c.state) for c in self.ctx.state.plan_cells])
             if not todo:
                 return
-            self._take_restart_request()
             server = self._running()
+            if self.requests.take_restart() and server is not None:
+                self._force.add(server.key)
+                server = None
             key = next_key(todo, server.key if server else None)
             assert key is not None
             await self._configuration(host, key, [c for c in todo if c.restart_key == key], server)
 
-    def _check_stop(self) -> None:
-        if self.requests.stop is not None:
-            raise StopSweepError("stopped", f"stopped by {self.requests.stop}")
-
     async def _pause_point(self) -> None:
         while self.requests.paused_by is not None:
-            self._check_stop()
+            self.requests.check_stop()
             if self.link.host is None:
                 raise HostLostError("lost while the sweep is paused", host=self.ctx.host_name)
             await self.ctx.wait(1.0)
 
-    def _take_restart_request(self) -> None:
-        if self.requests.restart is not None:
-            server = self._running()
-            if server is not None:
-                self._force.add(server.key)
-            self.requests.restart = None
-
     def _running(self) -> Server | None:
-        """The server that is up and was proven ready, if no restart of it is wanted."""
+        """The server that runs and was proven ready, if no restart of it was requested."""
         server = last_ready(self.ctx.state)
         if server is None or server.key in self._force or server.key not in self.sweep.launches:
             return None
@@ -198,7 +191,7 @@ class Controller:
             self._force.discard(key)
             self._subject = subject
         states = {c.id: c.state for c in self.ctx.state.plan_cells}
-        cells = [c for c in cells if states.get(c.id) in ("planned", "interrupted", "running")]
+        cells = [c for c in cells if states.get(c.id) in OPEN_STATES]
         if not cells:
             return
         if self.sweep.bench.kind == "command":
@@ -208,7 +201,7 @@ class Controller:
         await self._after(host, end, key, cells)
 
     def _known_subject(self, key: str, server: Server | None) -> Subject | None:
-        """What is measured when the running server serves: it is not restarted."""
+        """The subject of a server that runs already and need not be restarted."""
         if server is None or server.key != key:
             return None
         if self._subject is not None and self._subject.generation.id == server.generation.id:
@@ -224,14 +217,14 @@ class Controller:
         """What the end of a job means for what comes next."""
         if end.kind == "restart":
             self._force.add(key)
-            await self.configuration.before_remeasuring(host, end)
-        elif end.kind == "dead":
+            await self.failed_cells.before_remeasuring(host, end)
+        elif end.kind == "server-failed":
             self._force.add(key)
-            await self.configuration.after_server_failure(host, end, self.sweep.launches[key])
+            await self.failed_cells.after_server_failure(host, end, self.sweep.launches[key])
         self._jobs_without_result[key] = (
             0 if end.results or end.kind != "ended" else self._jobs_without_result.get(key, 0) + 1
         )
-        if self._jobs_without_result[key] >= JOBS_WITHOUT_RESULT and cells:
+        if self._jobs_without_result[key] >= MAX_JOBS_WITHOUT_RESULT and cells:
             self._jobs_without_result[key] = 0
             self.ctx.emit(
                 ev.CellStateSet,
@@ -239,7 +232,7 @@ class Controller:
                 state="failed",
                 cause="measuring-failed",
                 by="policy",
-                reason=f"{JOBS_WITHOUT_RESULT} jobs ended without a result",
+                reason=f"{MAX_JOBS_WITHOUT_RESULT} jobs ended without a result",
             )
 
     async def _follow_live_job(self, host: Host) -> None:
@@ -255,10 +248,10 @@ class Controller:
         if server is not None:
             await self._after(host, end, server.key, [])
 
-    # ---- the door: after every (re)connection
+    # ---- after every connection
 
     def _check_rights(self, host: Host) -> None:
-        """What this login may not do is said once, before anything is touched. Raises StopSweepError."""
+        """Reports what the plan needs and this login may not do, before anything is touched. Raises StopSweepError."""
         ctx = self.ctx
         if not open_cells([(c.spec, c.state) for c in ctx.state.plan_cells]):
             return
@@ -267,11 +260,11 @@ class Controller:
             text = missing_rights_alert(ctx.host_name, host.hello.user, found)
             self._raise(ident, text, asks=False, policy="the run ends; its cells stay as they are")
             raise StopSweepError("refused", f"{text.cause_text}. {text.advice}")
-        if ident in ctx.state.alerts and ctx.state.alerts[ident].open:
-            ctx.emit(ev.AlertResolved, alert_id=ident, how="this login may do it", by="sweep")
+        if is_open(ctx, ident):
+            ctx.emit(ev.AlertResolved, alert_id=ident, how="this login may do all of it now", by="sweep")
 
     async def _settle(self, host: Host) -> None:
-        """Probe, say what changed, reconcile, and take the steps."""
+        """Probes the host, reports what changed, reconciles, and takes the steps."""
         ctx, state = self.ctx, self.ctx.state
         if self._first:
             self._check_rights(host)
@@ -294,25 +287,23 @@ class Controller:
                     ev.CellStateSet,
                     cell_id=cell.id,
                     state="interrupted",
-                    reason="it was in flight when the host or ddtop went away",
+                    reason="it was in flight when the host or the runner was lost",
                 )
         model = found.get("model")
-        whole = isinstance(model, dict) and model.get("verdict") == "complete"
+        complete = isinstance(model, dict) and model.get("verdict") == "complete"
         for alert in state.open_alerts:
             if alert.raised.verdict in ("rebooted", "interrupted"):
                 ctx.emit(
                     ev.AlertResolved, alert_id=alert.id, how="the steps were taken", by=self.steps.last_by
                 )
-            elif alert.raised.verdict == "staging-failed" and whole:
-                ctx.emit(ev.AlertResolved, alert_id=alert.id, how="the model is whole", by="sweep")
+            elif alert.raised.verdict == "staging-failed" and complete:
+                ctx.emit(ev.AlertResolved, alert_id=alert.id, how="the model is complete", by="sweep")
 
     def _next_name(self) -> str:
-        cell = next(
-            (c for c in self.ctx.state.plan_cells if c.state in ("running", "interrupted", "planned")), None
-        )
+        cell = next((c for c in self.ctx.state.plan_cells if c.state in OPEN_STATES), None)
         return cell.spec.config if cell else "the next cell"
 
-    def _say_rebooted(self, found: dict[str, Any]) -> None:
+    def _say_rebooted(self, found: Mapping[str, object]) -> None:
         ctx = self.ctx
         assert self.link.rebooted is not None
         before, now = self.link.rebooted
@@ -332,46 +323,31 @@ class Controller:
         text = rebooted_alert(ctx.host_name, words, self._next_name(), ident)
         self._raise(ident, text)
         if self.sweep.policy.reboot == "stop":
-            raise StopSweepError("some-failed", f"{ctx.host_name} was rebooted, and the policy says stop")
+            raise StopSweepError("some-failed", f"{ctx.host_name} was rebooted, and [policy] reboot is stop")
 
     def _say_interrupted(self) -> None:
         ctx = self.ctx
         ident = alert_id(ctx.run_id, "interrupted", str(ctx.state.run.segment))
         before = ctx.state.run.before
         why = "the run was interrupted"
-        if (
-            before is not None
-        ):  # it ended in order, and what is left now (a cell tried again, new ones of the plan) was not
+        if before is not None:  # it ended in order; cells were added or planned again since
             why = f"the run had ended ({before.outcome}), and cells are left to run"
         self._raise(ident, interrupted_alert(ctx.host_name, why, self._next_name(), ident))
 
     def _raise(self, ident: str, text: AlertText, *, asks: bool = True, policy: str | None = None) -> None:
         ctx = self.ctx
         answer_by = self.requests.answer_by_s(ctx.wall(), self.sweep.policy.answer_s) if asks else None
-        ctx.emit(
-            ev.AlertRaised,
-            alert_id=ident,
-            title=text.title,
-            verdict=text.verdict,
-            cause=text.cause,
-            cause_text=text.cause_text,
-            kind=text.kind,
-            advice=text.advice,
-            evidence=text.evidence,
-            actions=text.actions,
-            answer_by_s=answer_by,
-            policy=policy or self.sweep.policy.reboot,
-        )
+        raise_alert(ctx, ident, text, answer_by_s=answer_by, policy=policy or self.sweep.policy.reboot)
 
     # ---- leaving
 
     async def _leave(self, outcome: Outcome) -> Outcome:
-        """Puts the host back as it was. What could not be undone is said."""
+        """Puts the host back as it was; `left_behind` says what could not be undone."""
         ctx = self.ctx
         if self.requests.leave_running or not original_states(ctx.state):
             return outcome
         try:
-            async with asyncio.timeout(LEAVE_S * 4):
+            async with asyncio.timeout(LEAVE_S):
                 while self.link.host is None:
                     if outcome.word == "host-lost":
                         raise HostLostError("not reachable", host=ctx.host_name)
@@ -379,9 +355,9 @@ class Controller:
                 left = await restore_all(ctx, self.link.host)
         except (HostLostError, AgentError, TimeoutError) as error:
             units = ", ".join(original_states(ctx.state))
-            what = error.what if isinstance(error, HostError) else "it took too long"
+            what = error.what if isinstance(error, HostError) else "it timed out"
             left = [
-                f"{units} on {ctx.host_name} could not be put back ({what}); `ddtop stop {ctx.run_id}` does it"
-                " once the host is reached again, and so does taking the run up"
+                f"{units} on {ctx.host_name} could not be put back ({what}): run `ddtop stop {ctx.run_id}`, or resume the"
+                " run, once the host is reached again"
             ]
         return Outcome(word=outcome.word, reason=outcome.reason, left_behind=tuple(left))

@@ -1,4 +1,4 @@
-"""Watching without a plan: what serves on the host is found by the probe, and streams until the run is stopped."""
+"""Watching without a plan: a probe finds what serves on the host; its units stream until the run is stopped."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from ddtop.sweep.tell.alerts import alert_id
 
 PROBE_EVERY_S = 60.0
 POLL_S = 0.1
-ANSWER_S = 60.0
 
 
 class Monitor:
-    """See the module."""
+    """Watches a host without a plan, until it is stopped."""
 
     def __init__(
         self, ctx: SweepContext, connector: Connector, poll: Poll, *, backoff: Backoff | None = None
@@ -38,7 +37,7 @@ class Monitor:
         self._poll = poll
 
     def stop(self, by: str, *, leave_running: bool = False) -> None:
-        self.requests.stop = by
+        self.requests.stopped_by = by
         self.ctx.wake()
 
     async def run(self, *, attended: bool = False) -> Outcome:
@@ -52,9 +51,9 @@ class Monitor:
 
     async def _work(self) -> Outcome:
         ctx = self.ctx
-        while self.requests.stop is None:
+        while self.requests.stopped_by is None:
             host = self.link.host
-            if self.link.has_given_up(self.requests.attended, ANSWER_S):
+            if self.link.has_given_up(self.requests.attended, ctx.policy.answer_s):
                 return Outcome(word="host-lost", reason=str(self.link.final))
             if host is None:
                 await ctx.wait(0.5)
@@ -71,13 +70,13 @@ class Monitor:
                 await asyncio.sleep(0.05)
             except AgentError as error:
                 ctx.note("warn", f"the host could not be probed: {error.what}")
-                await ctx.wait_until(lambda: self.requests.stop is not None, PROBE_EVERY_S)
-        return Outcome(word="stopped", reason=f"stopped by {self.requests.stop}")
+                await ctx.wait_until(lambda: self.requests.stopped_by is not None, PROBE_EVERY_S)
+        return Outcome(word="stopped", reason=self.requests.stop_reason)
 
     async def _until_due(self) -> None:
         """Until it is time for the next probe, the link is gone, or the run is stopped."""
         await self.ctx.wait_until(
-            lambda: self.requests.stop is not None or self.link.host is None, PROBE_EVERY_S
+            lambda: self.requests.stopped_by is not None or self.link.host is None, PROBE_EVERY_S
         )
 
     def _rebooted(self, found: dict[str, Any]) -> None:
@@ -95,7 +94,7 @@ class Monitor:
             cause="rebooted",
             cause_text=f"{ctx.host_name} was rebooted: {'; '.join(words)}",
             kind="host",
-            advice="look at what runs there now",
+            advice="see in the probe what runs there now",
         )
 
 

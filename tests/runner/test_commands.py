@@ -43,7 +43,7 @@ c = { args = ["--random-seed", "3"] }
 FAULTY = {
     "ddtop.sweep.shared.limits.TABLE_S": {},
     "ddtop.sweep.shared.limits.LEARNED_MIN_S": 3.0,
-    "ddtop.sweep.configuration.bring_up.RETRY_PAUSE_S": 0.2,
+    "ddtop.sweep.configuration.failed_start.RETRY_PAUSE_S": 0.2,
 }
 
 
@@ -63,10 +63,10 @@ def test_commands_of_a_run_that_works(rig: Rig) -> None:
     assert runner.states("b") == ["skipped", "skipped"]
     assert runner.state().cells[cell.id].reason == "skipped by anna"
     runner.refused(Skip, "it is skipped already", config="b")
-    runner.refused(Undo, "nothing of yours", viewer="bob")
+    runner.refused(Undo, "you changed nothing", viewer="bob")
     runner.obeyed(Undo)
     assert runner.states("b") == ["planned", "planned"]
-    runner.refused(Undo, "nothing of yours")
+    runner.refused(Undo, "you changed nothing")
     runner.obeyed(Skip, cell_id=cell.id)
     assert runner.states("b") == ["skipped", "planned"]
     runner.obeyed(Retry, cell_id=cell.id, viewer="bob")
@@ -81,10 +81,10 @@ def test_commands_of_a_run_that_works(rig: Rig) -> None:
     # ---- refused and late ones, each with a sentence
     runner.refused(Retry, "no such cell or configuration", config="zzz")
     runner.refused(Skip, "no such cell or configuration", cell_id="zzz")
-    runner.refused(Approve, "no longer asked about", plan_id="zzz")
+    runner.refused(Approve, "no longer wait for approval", plan_id="zzz")
     runner.refused(Wait, "nothing waits on this alert", alert_id="zzz")
     late = runner.command(Skip, config="b", at_s=time.time() - 60)
-    assert late.outcome == "late" and "given again, it counts" in late.reason
+    assert late.outcome == "late" and "send it again" in late.reason
     ahead = runner.command(Skip, config="b", at_s=time.time() + 3600)
     assert ahead.outcome == "late", "the clock was set back since it was given"
     assert runner.states("b") == ["planned", "planned"]

@@ -106,7 +106,7 @@ def test_hooks_that_fail_cost_the_run_nothing(rig: Rig, hook: Hook) -> None:
     runner = rig.start(
         plan,
         env={"DDTOP_TEST_HOOK": hook.url},
-        patch={"ddtop.sweep.configuration.bring_up.RETRY_PAUSE_S": 0.2},
+        patch={"ddtop.sweep.configuration.failed_start.RETRY_PAUSE_S": 0.2},
     )
     assert runner.wait(60) == 10
     assert runner.states() == ["done", "failed"]

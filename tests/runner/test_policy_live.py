@@ -19,7 +19,7 @@ from ddtop.events import (
 )
 from tests.runner.rig import Rig, Runner
 
-QUICK = {"ddtop.sweep.configuration.bring_up.RETRY_PAUSE_S": 0.2}
+QUICK = {"ddtop.sweep.configuration.failed_start.RETRY_PAUSE_S": 0.2}
 
 
 def starts(runner: Runner, config: str) -> int:

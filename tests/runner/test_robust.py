@@ -321,5 +321,5 @@ def test_a_command_from_another_time_is_late(jump_s: float, outcome: str) -> Non
     clock.wall += jump_s
     command_handler.take([command, command])
     (answer,) = [e for e in seen if isinstance(e, ev.CommandSeen)]
-    assert answer.outcome == outcome and (outcome == "obeyed" or "given again" in answer.reason)
+    assert answer.outcome == outcome and (outcome == "obeyed" or "send it again" in answer.reason)
     assert (requests.paused_by == "anna") is (outcome == "obeyed")

@@ -11,9 +11,9 @@ from ddtop.agent.loadgen.records import pack
 from ddtop.events import CellMeasured, CellOutputs, CellSpec, CellsPlanned, CellStateSet, Event, decode_event
 from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
-from ddtop.sweep.cell import accuracy_guard as answers
+from ddtop.sweep.cell import accuracy_guard as guard
 from ddtop.sweep.cell.accuracy_guard import Outputs
-from ddtop.sweep.cell.outcome import commit
+from ddtop.sweep.cell.outcome import Origin, commit
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.plan import Bench, Sweep
 
@@ -95,7 +95,8 @@ def ctx() -> tuple[SweepContext, list[Event]]:
 
 
 def take(made: SweepContext, cell: CellSpec, result: dict[str, Any]) -> Any:
-    commit(made, cell.id, result, job=f"job-{cell.id}", generation=None, engine="sglang", engine_version="1")
+    origin = Origin(job=f"job-{cell.id}", generation=None, engine="sglang", engine_version="1")
+    commit(made, cell.id, result, origin)
     return made.state.cells[cell.id]
 
 
@@ -106,9 +107,11 @@ OTHER = {
 
 
 def test_what_is_asked_of_the_generator() -> None:
-    assert answers.wanted({"temperature": 0}, AUTO) == {"keep_texts": True, "again": answers.AGAIN}
-    assert answers.wanted({}, B15) == {"keep_texts": True}
-    assert answers.wanted({"temperature": 0.7}, AUTO) == {}, "random sampling: there is nothing to compare"
+    assert guard.load_options({"temperature": 0}, AUTO) == {"keep_texts": True, "again": guard.AGAIN}
+    assert guard.load_options({}, B15) == {"keep_texts": True}
+    assert guard.load_options({"temperature": 0.7}, AUTO) == {}, (
+        "random sampling: there is nothing to compare"
+    )
 
 
 def test_equal_answers_are_no_reason_to_doubt() -> None:
@@ -136,9 +139,7 @@ def test_other_answers_are_suspect_and_shown() -> None:
         and cell.metrics["accuracy"]["first_divergence_chars"] == 60
     )
     shown = cell.metrics["accuracy"]["differences"]
-    assert (
-        len(shown) == answers.SHOWN and shown[0]["at"] == 60 and shown[0]["other"].startswith("return None")
-    )
+    assert len(shown) == guard.SHOWN and shown[0]["at"] == 60 and shown[0]["other"].startswith("return None")
 
 
 def test_a_baseline_that_differs_from_itself_excuses_others() -> None:
@@ -175,8 +176,8 @@ def test_outputs_are_kept_and_survive_the_runner() -> None:
     take(made, AUTO, raw(long, {"0": long["0"]}))
     take(made, B15, raw(SAME))
     kept = {e.cell_id: e for e in written if isinstance(e, CellOutputs)}
-    assert answers.outputs_of(kept[AUTO.id]) == Outputs(long, {"0": long["0"]})
-    assert answers.outputs_of(kept[B15.id]).texts == SAME
+    assert guard.outputs_of(kept[AUTO.id]) == Outputs(long, {"0": long["0"]})
+    assert guard.outputs_of(kept[B15.id]).texts == SAME
     assert len(kept[AUTO.id].texts) < len(str(long)) / 10, "compressed"
     order = [type(e) for e in written if isinstance(e, CellOutputs | CellMeasured)]
     assert order == [CellOutputs, CellMeasured] * 2, "a result is never without its answers"
@@ -184,7 +185,7 @@ def test_outputs_are_kept_and_survive_the_runner() -> None:
     read = fold(decode_event(msgspec.json.encode(e)) for e in written)
     assert read.cells[AUTO.id].outputs == kept[AUTO.id]
     assert read.cells[B15.id].outputs is None, "only what others are compared with is held in memory"
-    assert answers.reference(read.plan_cells, B15) is read.cells[AUTO.id]
+    assert guard.reference(read.plan_cells, B15) is read.cells[AUTO.id]
 
 
 @pytest.mark.parametrize("state", ["failed", "broken", "running"])
@@ -192,4 +193,4 @@ def test_only_a_finished_baseline_counts(state: Any) -> None:
     made, _ = ctx()
     take(made, AUTO, raw(SAME, SAME))
     apply(made.state, CellStateSet(at_s=2.0, mono_s=2.0, host="h", cell_id=AUTO.id, state=state))
-    assert answers.reference(made.state.plan_cells, B15) is None
+    assert guard.reference(made.state.plan_cells, B15) is None

@@ -241,4 +241,4 @@ def test_a_login_that_cannot_read_the_kernels_log_is_told_so(rig: Rig) -> None:
     test_controller.FakeConnector = FakeConnector
     assert plain.run().word == "done"
     said = [n.text for n in kinds(plain, ev.Note) if "kernel's log" in n.text]
-    assert len(said) == 1 and "go unseen" in said[0]
+    assert len(said) == 1 and "are not detected" in said[0]

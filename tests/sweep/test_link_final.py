@@ -51,7 +51,7 @@ async def test_when_it_is_over(attended: bool, after_s: float, over: bool) -> No
         "one loss, one alert, which says more now"
     )
     assert "SHA256:abc" in str(alerts[-1].evidence) and alerts[-1].advice == "ssh-keygen -R ct200"
-    assert alerts[-1].policy == "nothing is tried again: the run ends"
+    assert alerts[-1].policy == "the run ends: trying again cannot help"
 
 
 def test_a_new_runner_is_not_paused_by_the_old_ones_pause() -> None:

@@ -9,7 +9,8 @@ import pytest
 from ddtop import events as ev
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
-from ddtop.sweep.cell.outcome import commit, generation_of, keep_without_verdict
+from ddtop.sweep.cell.attempts import generation_of
+from ddtop.sweep.cell.outcome import Origin, commit, keep_without_verdict
 from ddtop.sweep.shared.context import SweepContext
 from tests.sweep.test_controller import Dead, Rig, make_sweep
 
@@ -70,7 +71,7 @@ def test_it_is_no_try_of_the_configuration() -> None:
     ctx, _ = context_of(remembered())
     keep_without_verdict(ctx, "b1", REFUSED, job="job-1")
     empty = {"id": "b1", "requests": [{"i": 0, "class": "empty", **ASKED}]}
-    done = commit(ctx, "b1", empty, job="job-2", generation=NEW, engine="sglang", engine_version=None)
+    done = commit(ctx, "b1", empty, Origin(job="job-2", generation=NEW, engine="sglang"))
     assert done is not None and done.no_tokens and done.state == "interrupted" and done.restart
 
 
@@ -121,7 +122,7 @@ def test_a_useless_late_result_does_not_reopen_what_a_person_settled(state: Any)
         )
     )
     empty = {"id": "b1", "requests": [{"i": 0, "class": "empty", **ASKED}]}
-    done = commit(ctx, "b1", empty, job="job-1", generation=OLD, engine="sglang", engine_version=None)
+    done = commit(ctx, "b1", empty, Origin(job="job-1", generation=OLD, engine="sglang"))
     cell = ctx.state.cells["b1"]
     assert done is not None and done.state == state and not done.restart
     assert (cell.state, cell.by, cell.reason) == (state, "me", "by me")

@@ -12,7 +12,7 @@ from ddtop.journal.fold.state import State
 from ddtop.services.base import Launch
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.services.systemd import SystemdService
-from ddtop.sweep.cell.server_watch import has_cut_requests
+from ddtop.sweep.cell.results import has_cut_requests
 from ddtop.sweep.recovery.probe import is_ours
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.start.gate_reads import GateReader

@@ -9,11 +9,11 @@ import pytest
 from ddtop.events import Evidence
 from ddtop.services.causes import load_causes
 from ddtop.services.readings import ListenerReading, UnitReading, read_unit
-from ddtop.sweep.shared.limits import Limits
+from ddtop.sweep.shared.learned_limits import Limits
 from ddtop.sweep.shared.verdict import CauseReading
 from ddtop.sweep.start.gate import ArgsReading, TokenReading
 from ddtop.sweep.start.progress import ActivityReading, advance, begin, evidence, log_line
-from ddtop.sweep.start.readings import Answer, CallReading, GpuLook, StartReadings
+from ddtop.sweep.start.readings import CallReading, GpuLook, PortOwner, StartReadings
 from ddtop.sweep.start.watchdog import judge, quiet_limit_s
 
 OLD, NEW = "a" * 32, "b" * 32
@@ -166,7 +166,7 @@ ALARMS = [
     ),
     (
         "old beside new",
-        replace(BASE, answer=Answer(at=8.0, owner="old", who="pid 8")),
+        replace(BASE, port_owner=PortOwner(at=8.0, owner="old", who="pid 8")),
         9.0,
         "old-server",
         "old-process-answered",
@@ -231,7 +231,11 @@ CALM = [
     ("a job is queued", replace(GONE, unit=replace(GONE.unit, job=True)), 50.0),
     (
         "old one drains and answers",
-        replace(STILL_OLD, unit=replace(OLD_UNIT, active="deactivating"), answer=Answer(at=3.0, owner="old")),
+        replace(
+            STILL_OLD,
+            unit=replace(OLD_UNIT, active="deactivating"),
+            port_owner=PortOwner(at=3.0, owner="old"),
+        ),
         25.0,
     ),
     ("passing through failed", replace(BASE, unit=FAILED, gone_since=9.9), 10.0),

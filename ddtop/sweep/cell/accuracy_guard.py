@@ -1,8 +1,8 @@
-"""The accuracy guard in the sweep: a cell's answers beside the baseline's to the same prompts. Pure.
+"""The accuracy guard: a cell's outputs compared with the baseline's for the same prompts. Pure.
 
-The load generator keeps the answers of cells at temperature 0. Request i of a cell carries the same prompt and nonce
-in every configuration, so its answer is compared with the baseline's answer to request i of the same cell. How far
-the baseline agrees with itself is measured too: its first requests are asked once more, in another batch.
+The load generator keeps the outputs of cells at temperature 0. Request i of a cell carries the same prompt and nonce
+in every configuration, so its output is compared with the baseline's for request i of the same cell. How far the
+baseline agrees with itself is measured too: its first requests are sent once more, in another batch.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ddtop.events import CellOutputs, CellSpec
 from ddtop.journal.fold.views import CellView
 
 AGAIN = 8
-"""Requests of a baseline's cell that are asked once more."""
+"""Requests of a baseline's cell that are sent once more."""
 SHOWN = 3
-"""Differences that are kept beside the figures, to be read."""
+"""Differences that are recorded with the metrics."""
 
 
-def wanted(load: Mapping[str, Any], spec: CellSpec) -> dict[str, Any]:
-    """What a cell's load asks for the guard's sake; nothing where sampling is random and answers differ anyway."""
+def load_options(load: Mapping[str, Any], spec: CellSpec) -> dict[str, Any]:
+    """Options of a cell's load for the guard; none where sampling is random and outputs differ anyway."""
     if float(load.get("temperature", 0.0)) > 0:
         return {}
     return {"keep_texts": True, "again": AGAIN} if spec.baseline else {"keep_texts": True}
@@ -31,7 +31,7 @@ def wanted(load: Mapping[str, Any], spec: CellSpec) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Whole answers of one cell: `texts` by request index, and `again` of those asked twice."""
+    """Complete outputs of one cell: `texts` by request index, and `again` of the requests sent twice."""
 
     texts: Texts
     again: Texts | None = None
@@ -42,7 +42,7 @@ class Outputs:
 
 
 def outputs_in(raw: Mapping[str, Any]) -> Outputs | None:
-    """The whole answers in a result of the load generator; None where none were kept. Raises ValueError on damage."""
+    """The complete outputs in a result of the load generator; None where it kept none. Raises ValueError on damage."""
     result = unpack(dict(raw))
     whole = {str(r.get("i")) for r in result.get("requests") or () if r.get("class") == "ok"}
     texts = {index: parts for index, parts in (result.get("texts") or {}).items() if index in whole}
@@ -50,7 +50,7 @@ def outputs_in(raw: Mapping[str, Any]) -> Outputs | None:
 
 
 def outputs_of(outputs: CellOutputs) -> Outputs:
-    """What the journal kept. Raises ValueError on damage."""
+    """The recorded outputs. Raises ValueError on damage."""
     again = unpack_value(outputs.again) if outputs.again is not None else None
     return Outputs(unpack_value(outputs.texts), again)
 
@@ -70,7 +70,7 @@ def _shape(spec: CellSpec) -> tuple[object, ...]:
 
 
 def compare(baseline: Outputs, other: Outputs) -> AccuracyReport:
-    """Both answers to the same prompts, judged by how far the baseline agrees with itself."""
+    """Both outputs for the same prompts, judged by how far the baseline agrees with itself."""
     return compare_outputs(baseline.texts, other.texts, baseline.again)
 
 
@@ -84,12 +84,12 @@ def as_metrics(report: AccuracyReport, baseline: str) -> dict[str, Any]:
     if report.first_divergence is not None:
         out["first_divergence_chars"] = report.first_divergence
     if report.differences:
-        out["differences"] = shown(report)
+        out["differences"] = _shown(report)
     return out
 
 
-def shown(report: AccuracyReport) -> list[dict[str, Any]]:
-    """The first differences, to be read by people."""
+def _shown(report: AccuracyReport) -> list[dict[str, Any]]:
+    """The first differences."""
     return [
         {"request": d.index, "at": d.at, "baseline": d.baseline, "other": d.other}
         for d in report.differences[:SHOWN]

@@ -1,12 +1,11 @@
 """`bench.kind = "command"`: any benchmark on the host measures a cell; its result file is read by format or by paths.
 
-One detached job a cell. The acceptance length comes from the engine's counters over the cell where it has them, else
-from the lines the server logged meanwhile, weighted by nothing better than their number (and marked so).
+One detached job for each cell. The acceptance length comes from the engine's counters over the cell where it has them,
+else it is the mean of the lines that the server logged meanwhile (and marked so).
 """
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -21,14 +20,19 @@ from ddtop.engines.log.grammar import parse_line
 from ddtop.errors import AgentError
 from ddtop.events import CellSpec, LogLine
 from ddtop.hosts.base import Host
+from ddtop.sweep.cell.attempts import attempt_for, begin_cell, interrupt_begun, version_of
 from ddtop.sweep.cell.ending import MeasureEnd, Subject
-from ddtop.sweep.cell.measure import Measurer
-from ddtop.sweep.cell.outcome import attempt_for, begin_cell, commit_judged
+from ddtop.sweep.cell.job_watch import JobWatch
+from ddtop.sweep.cell.measure import job_id
+from ddtop.sweep.cell.outcome import Origin, commit_judged
+from ddtop.sweep.cell.results import read_file
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.log_lines import drain_log
 from ddtop.sweep.shared.requests import Requests
 
 RESULT = "result.json"
+MOST_B = 32 << 20
+"""A larger result file is read only so far."""
 IMPORTED = {
     "output_tps": "output_tok_s",
     "output_throughput_tps": "output_tok_s",
@@ -37,16 +41,15 @@ IMPORTED = {
     "completed": "requests_ok",
     "failed": "requests_failed",
 }
-"""Names of the importers → names of MEASURING."""
+"""The importers' names of metrics → ddtop's."""
 
 
 class ExternalBenchmark:
-    """See the module."""
+    """Runs the plan's benchmark for one cell after another."""
 
-    def __init__(self, ctx: SweepContext, requests: Requests, measurer: Measurer) -> None:
+    def __init__(self, ctx: SweepContext, requests: Requests) -> None:
         self.ctx = ctx
         self.requests = requests
-        self.measurer = measurer
         self._accepted: list[float] = []
         self._before: AcceptanceCounters | None = None
 
@@ -55,7 +58,7 @@ class ExternalBenchmark:
         ctx = self.ctx
         assert ctx.sweep is not None
         bench = ctx.sweep.bench
-        job = self.measurer.job_id(subject.launch)
+        job = job_id(ctx.run_id, subject.launch)
         # The job's folder is known before it exists: the agent keeps jobs by their ids.
         result = f"{host.hello.state_dir}/jobs/{job}/{RESULT}"
         argv = [word.replace("{result}", result) for word in bench.commands[cell.id]]
@@ -74,13 +77,13 @@ class ExternalBenchmark:
         return await self.follow(host, subject, job)
 
     async def follow(self, host: Host, subject: Subject | None, job: str) -> MeasureEnd:
-        """Waits for a job, taking its one result; the same for one of an earlier connection."""
+        """Follows a job, also one of an earlier connection, and takes its one result."""
         feed = self.ctx.feed(subject.launch.unit) if subject is not None else None
         if feed is not None:
             feed.listeners.append(self._on_line)
         try:
             ids = [c.id for c in self.ctx.state.plan_cells]
-            end = await self.measurer.watch(host, job, ids, subject, settle=False)
+            end = await JobWatch(self.ctx, self.requests, host, job, ids, subject, settle=False).run()
             if end.kind == "ended":
                 return await self._finish(host, subject, job)
             return end
@@ -89,8 +92,10 @@ class ExternalBenchmark:
                 feed.listeners.remove(self._on_line)
 
     async def collect(self, host: Host, job: str, *, alive: bool) -> int:
-        """Takes the result of a benchmark that ended while nobody looked; returns how many there were. `alive`: the server
-        that it measured still runs."""
+        """Takes the result of a benchmark that ended while no runner watched; returns how many there were.
+
+        `alive`: the server that it measured still runs.
+        """
         return (await self._finish(host, None, job, alive=alive)).results
 
     def _on_line(self, line: LogLine) -> None:
@@ -104,7 +109,7 @@ class ExternalBenchmark:
             return None
         engine = ENGINES[subject.launch.engine]
         try:
-            answer = await host.call(
+            reply = await host.call(
                 "http",
                 method="GET",
                 url=f"http://127.0.0.1:{subject.launch.port}{engine.metrics_path}",
@@ -112,7 +117,7 @@ class ExternalBenchmark:
             )
         except AgentError:
             return None
-        return engine.acceptance_counters(str(answer["body"])) if answer.get("status") == 200 else None
+        return engine.acceptance_counters(str(reply["body"])) if reply.get("status") == 200 else None
 
     async def _finish(
         self, host: Host, subject: Subject | None, job: str, *, alive: bool = False
@@ -127,7 +132,7 @@ class ExternalBenchmark:
         assert ctx.sweep is not None
         shown = await host.call("job-show", job=job)
         if shown.get("state") == "lost" or (shown.get("state") == "killed" and shown.get("why") == "stopped"):
-            self.measurer.interrupted(job, str(shown.get("why") or f"the job ended {shown.get('state')}"))
+            interrupt_begun(ctx, job, str(shown.get("why") or f"the job ended {shown.get('state')}"))
             return MeasureEnd(kind="ended")
         data = await self._read_result(host, job)
         after = await self._counters(host, subject)
@@ -140,8 +145,8 @@ class ExternalBenchmark:
             metrics["acceptance"] = {"source": "log", "lines": len(self._accepted)}
         judged = judge_command(metrics, problem, shown)
         if judged.state != "done" and subject is None and not alive:
-            # What a server that is gone could not give is no verdict on its configuration.
-            self.measurer.interrupted(job, "the server was gone while it was measured")
+            # Without its server a benchmark says nothing of the configuration.
+            interrupt_begun(ctx, job, "the server was gone while it was measured")
             return MeasureEnd(kind="ended")
         attempt = attempt_for(cell, job)
         if cell.state == "done" and attempt is not cell.attempts[-1]:
@@ -153,13 +158,15 @@ class ExternalBenchmark:
             cell,
             judged,
             {"job": job, "state": shown.get("state"), "why": shown.get("why"), "result": bounded(data)},
-            job=job,
-            generation=generation,
-            engine=launch.engine if launch else "",
-            engine_version=subject.engine_version if subject else self.measurer.version_of(generation),
+            Origin(
+                job=job,
+                generation=generation,
+                engine=launch.engine if launch else "",
+                engine_version=subject.engine_version if subject else version_of(ctx.state, generation),
+            ),
         )
         if done.restart:
-            return MeasureEnd(kind="restart", cell_id=cell.id, results=1, useless=done)
+            return MeasureEnd(kind="restart", cell_id=cell.id, results=1, invalid=done)
         return MeasureEnd(kind="ended", cell_id=cell.id, results=1)
 
     async def _logged(self, host: Host, subject: Subject | None) -> bool:
@@ -169,13 +176,8 @@ class ExternalBenchmark:
         return bool(self._accepted)
 
     async def _read_result(self, host: Host, job: str) -> bytes | None:
-        path, data = f"{host.hello.state_dir}/jobs/{job}/{RESULT}", b""
         try:
-            while True:
-                part = await host.call("file-read", path=path, offset=len(data), max_b=500_000, b64=True)
-                data += base64.b64decode(part["b64"])
-                if part["eof"] or not part["b64"] or len(data) > 32 << 20:
-                    return data
+            return await read_file(host, f"{host.hello.state_dir}/jobs/{job}/{RESULT}", MOST_B)
         except AgentError:
             return None
 
@@ -193,7 +195,7 @@ def bounded(data: bytes | None) -> Any:
 
 
 def read_metrics(data: bytes | None, form: str, paths: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """(metrics by MEASURING's names, what is wrong in words). Paths of the plan go before the known formats."""
+    """(metrics by ddtop's names, what is wrong in words). Paths of the plan go before the known formats."""
     if data is None:
         return {}, "the benchmark wrote no result file"
     metrics: dict[str, Any] = {}
@@ -209,7 +211,7 @@ def read_metrics(data: bytes | None, form: str, paths: Mapping[str, str]) -> tup
                 return metrics, str(error)
             if value is not None:
                 metrics[name] = value
-        return metrics, "" if metrics else "the metric paths find nothing in the result file"
+        return metrics, "" if metrics else "no metric path of the plan finds a value in the result file"
     found = diagnose_results(data, name=f"result.{form if form != 'auto' else 'json'}")
     for theirs, ours in IMPORTED.items():
         value = found.get(theirs)

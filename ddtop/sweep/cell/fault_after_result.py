@@ -1,4 +1,4 @@
-"""A cell that is measured already, and then the kernel's line comes: its result is doubted after the fact."""
+"""A kernel fault that is reported after the result of the cell it hit: the result is doubted all the same."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from ddtop.bench.judge.validity import judge_reasons
 from ddtop.events import CellMeasured
 from ddtop.journal.fold.views import CellView
 from ddtop.sources.kernel.fault import Fault
-from ddtop.sweep.cell.outcome import raise_cell_alert, settle_cell, tried_before
+from ddtop.sweep.cell.alerts import raise_cell_alert
+from ddtop.sweep.cell.attempts import tried_before
+from ddtop.sweep.cell.outcome import settle_cell
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.policy import decide_cell
+from ddtop.sweep.shared.verdict import Judgement
 from ddtop.sweep.tell.alerts import fault_evidence
 
 
 def doubt_measured_cell(ctx: SweepContext, cell: CellView, fault: Fault) -> None:
-    """The kernel's line came after the cell's result: the result is doubted all the same, and measured again where
-    the fault makes it worthless."""
+    """Adds the fault to the reasons against a recorded result; the cell is measured again where that makes it INVALID."""
     attempt = cell.attempts[-1] if cell.attempts else None
     if attempt is None or attempt.measured_at_s is None or fault.reason in cell.reasons or ctx.sweep is None:
         return
@@ -36,15 +38,13 @@ def doubt_measured_cell(ctx: SweepContext, cell: CellView, fault: Fault) -> None
         decision = decide_cell(
             ctx.sweep.policy, "not-server", False, tried_before(cell, attempt.number, "not-server")
         )
-        raise_cell_alert(
-            ctx,
-            cell,
-            "measuring-failed",
-            fault.fact.cause or fault.fact.what,
-            "host",
-            f"{cell.spec.label} was hit by a fault of the host: {fault.text}",
-            fault_evidence(fault),
-            decision,
+        judgement = Judgement(
+            verdict="measuring-failed",
+            cause=fault.fact.cause or fault.fact.what,
+            kind="host",
+            text=f"{cell.spec.label} was hit by a fault of the host: {fault.text}",
+            evidence=fault_evidence(fault),
             advice=fault.advice,
         )
-        settle_cell(ctx, cell, decision, fault.fact.cause or fault.fact.what, number=attempt.number)
+        raise_cell_alert(ctx, cell, judgement, decision)
+        settle_cell(ctx, cell, decision, judgement.cause, number=attempt.number)

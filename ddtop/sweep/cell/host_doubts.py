@@ -1,4 +1,4 @@
-"""What the host says of a cell beside its result: what limited the GPUs, and what the kernel has against it."""
+"""What the host adds to a cell's judgement: what limited the GPUs, and kernel faults during its window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ddtop.sweep.shared.context import SweepContext
 def with_host(
     ctx: SweepContext, cell: CellView, judged: CellJudgement, raw: Mapping[str, Any]
 ) -> CellJudgement:
-    """A judgement with what limited the GPUs over the cell, and with the reasons that the kernel gives against it."""
+    """The judgement with what limited the GPUs over the cell, and with the kernel's reasons against it."""
     tokens = judged.metrics.get("output_tokens")
     moving = bool(tokens) if isinstance(tokens, int | float) else None
     began = cell.attempts[-1].started_mono_s if cell.attempts else None
@@ -24,17 +24,17 @@ def with_host(
         whole = unpack(dict(raw))
     except ValueError:
         whole = {}
-    bound = ctx.host_state.cell_metrics(whole, moving=moving, begin=began, end=ctx.mono())
+    bound = ctx.gpu_watch.cell_metrics(whole, moving=moving, begin=began, end=ctx.mono())
     window = raw.get("window") or {}
     zero = window.get("zero_mono_ns") if isinstance(window, Mapping) else None
     doubts: dict[str, str] = {}
     if isinstance(zero, int):
-        doubts = ctx.host_state.doubts(zero / 1e9, zero / 1e9 + float(window.get("wall_s") or 0.0))
+        doubts = ctx.faults.doubts(zero / 1e9, zero / 1e9 + float(window.get("wall_s") or 0.0))
     return add_doubts(replace(judged, metrics={**judged.metrics, **bound}), doubts)
 
 
 def add_doubts(judged: CellJudgement, doubts: Mapping[str, str]) -> CellJudgement:
-    """The judgement with further reasons (slug → what was found)."""
+    """The judgement with further reasons (slug → evidence in words)."""
     if not doubts:
         return judged
     details = {**judged.details, **doubts}

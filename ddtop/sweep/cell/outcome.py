@@ -1,13 +1,13 @@
-"""What a cell's result makes of the cell: judged, decided by policy, said in one alert. Pure but for the journal.
+"""What a cell's result makes of the cell: judged, decided by policy, raised in one alert.
 
-`commit` is the only way in which a result enters: from a running job, from one collected after a cut, or from a dead
-runner's. It is idempotent: a result that the journal has is not taken twice.
+`commit` is the only way in which a result of the load generator enters: from a running job, from one collected after
+a lost connection, or from one of an earlier runner. It is idempotent: a recorded result is not taken twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -16,32 +16,31 @@ from ddtop.agent.loadgen.records import unpack
 from ddtop.bench.figures.metrics import Slo
 from ddtop.bench.judge.accuracy import AccuracyReport
 from ddtop.bench.judge.cell import CellJudgement, judge_cell, judgement
-from ddtop.bench.judge.validity import judge_reasons
-from ddtop.events import (
-    AlertRaised,
-    AlertResolved,
-    CauseKind,
-    CellMeasured,
-    CellOutputs,
-    CellStarted,
-    CellState,
-    CellStateSet,
-    Evidence,
-    Generation,
-    Verdict,
-)
-from ddtop.journal.fold.state import State
-from ddtop.journal.fold.views import AttemptView, CellView
-from ddtop.sweep.cell import accuracy_guard as answers
+from ddtop.events import CellMeasured, CellOutputs, CellState, CellStateSet, Evidence, Generation
+from ddtop.journal.fold.views import CellView
+from ddtop.sweep.cell import accuracy_guard as guard
+from ddtop.sweep.cell.alerts import raise_cell_alert, resolve_cell_alerts
+from ddtop.sweep.cell.attempts import begin_cell, generation_of, has_result, tried_before
 from ddtop.sweep.cell.host_doubts import with_host
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.plan import OPEN_STATES
 from ddtop.sweep.shared.policy import AGAIN, Decision, decide_cell
-from ddtop.sweep.tell.alerts import AlertText, alert_id, cell_alert
+from ddtop.sweep.shared.verdict import Judgement
 
 KEEP_B = 250_000
+"""Single requests stay in a recorded result while it is smaller than this."""
 BULKY = ("gpu_samples", "gpu_samples_z", "texts", "texts_z", "texts_again", "texts_again_z")
 REQUESTS = ("requests", "requests_z", "bins", "bins_z")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """The job that gave a result, and the server that it measured."""
+
+    job: str
+    generation: Generation | None
+    engine: str = ""
+    engine_version: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,53 +50,14 @@ class Committed:
     state: CellState
     restart: bool = False
     no_tokens: bool = False
-    judged: CellJudgement | None = None
     alert_id: str | None = None
     """The alert that was raised for it."""
     decision: Decision | None = None
-    """What the policy says about it."""
-
-
-def attempt_for(cell: CellView, job: str) -> AttemptView | None:
-    """The attempt that `job` made or makes at the cell."""
-    return next((a for a in reversed(cell.attempts) if a.job == job), None)
-
-
-def measured_by(state: State, job: str) -> Generation | None:
-    """The server that `job` measured, as the cells say that it has begun; None where it has begun none."""
-    for cell in state.cells.values():
-        for attempt in cell.attempts:
-            if attempt.job == job and attempt.generation is not None:
-                return attempt.generation
-    return None
-
-
-def generation_of(state: State, job: str, restart_key: str) -> Generation | None:
-    """The server that `job` measured: as its other cells have it, else the one that was last ready for these cells."""
-    known = measured_by(state, job)
-    if known is not None:
-        return known
-    keys = {c.id: c.spec.restart_key for c in state.cells.values()}
-    for restart in reversed(state.restarts):
-        if restart.outcome == "ready" and restart_key in {keys.get(i) for i in restart.cell_ids}:
-            return restart.generation
-    return None
-
-
-def begin_cell(ctx: SweepContext, cell: CellView, job: str, generation: Generation | None) -> int:
-    """The cell is being measured: says so once for each job; returns the attempt's number."""
-    old = attempt_for(cell, job)
-    generation = generation or generation_of(ctx.state, job, cell.spec.restart_key)
-    number = old.number if old else max((a.number for a in cell.attempts), default=0) + 1
-    if old is None:
-        ctx.emit(CellStarted, cell_id=cell.id, attempt=number, job=job, generation=generation)
-    if cell.state != "running":
-        ctx.emit(CellStateSet, cell_id=cell.id, state="running", attempt=number)
-    return number
+    """The policy's decision."""
 
 
 def without_bulk(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A result without its bulk, for the journal: single requests stay while they are small."""
+    """A result as it is recorded: without samples and texts, with single requests while they are small."""
     kept = {k: v for k, v in raw.items() if k not in BULKY}
     kept["clients"] = [
         {k: v for k, v in client.items() if not isinstance(v, list)} for client in raw.get("clients") or ()
@@ -107,129 +67,70 @@ def without_bulk(raw: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def tried_before(cell: CellView, number: int, fault: str) -> int:
-    """How often the cell was measured before attempt `number` and found INVALID by the same side's fault."""
-    earlier = [a for a in cell.attempts if a.number < number and a.validity == "INVALID"]
-    return sum(judge_reasons(a.reasons).fault == fault for a in earlier)
-
-
 def commit(
     ctx: SweepContext,
     cell_id: str,
     raw: Mapping[str, Any],
+    origin: Origin,
     *,
-    job: str,
-    generation: Generation | None,
-    engine: str,
-    engine_version: str | None,
     known: Mapping[str, Any] | None = None,
     answer_by_s: float | None = None,
 ) -> Committed | None:
-    """Takes one result of the load generator. None where it is had already, or the cell is not of this plan.
-    `answer_by_s`: until when a person is asked about a result that costs a restart."""
+    """Takes one result of the load generator. None where it is recorded already, or the cell is not of this plan.
+
+    `known`: what the sweep knows of the cell, for its judge. `answer_by_s`: until when a viewer is asked about a
+    result that costs a restart.
+    """
     cell = ctx.state.cells.get(cell_id)
-    if cell is None:
-        return None
-    old = attempt_for(cell, job)
-    if old is not None and old.measured_at_s is not None:
+    if cell is None or has_result(cell, origin.job):
         return None
     try:
         whole = unpack(dict(raw))
-        found = answers.outputs_in(whole)
-        report, base = compared(ctx, cell, found)
+        found = guard.outputs_in(whole)
+        report, base = _compared(ctx, cell, found)
         if report is not None and report.suspect:
             known = {**(known or {}), "answers_differ": report.why}
-        judged = judge_cell(whole, slo=slo_of(ctx), spec=known)
+        judged = judge_cell(whole, slo=_slo(ctx), spec=known)
         if report is not None:
-            judged.metrics["accuracy"] = answers.as_metrics(report, base)
+            judged.metrics["accuracy"] = guard.as_metrics(report, base)
         if found is not None:
-            number = begin_cell(ctx, cell, job, generation)
+            number = begin_cell(ctx, cell, origin.job, origin.generation)
             ctx.emit(CellOutputs, cell_id=cell.id, attempt=number, **found.packed())
     except (ValueError, KeyError, TypeError) as error:
         judged = judgement({"generator-failed": f"its result cannot be read: {error}"}, {})
-    return commit_judged(
-        ctx,
-        cell,
-        with_host(ctx, cell, judged, raw),
-        without_bulk(raw),
-        job=job,
-        generation=generation,
-        engine=engine,
-        engine_version=engine_version,
-        answer_by_s=answer_by_s,
-    )
+    judged = with_host(ctx, cell, judged, raw)
+    return commit_judged(ctx, cell, judged, without_bulk(raw), origin, answer_by_s=answer_by_s)
 
 
 def keep_without_verdict(ctx: SweepContext, cell_id: str, raw: Mapping[str, Any], *, job: str) -> None:
-    """Takes a result whose requests were cut off by a server that went away while nobody looked: it is kept, INVALID, and
-    the cell is measured again. Neither an alert nor a try of the configuration: nothing is known of why it went."""
+    """Takes a result whose requests were cut off by a server that ended while no runner watched.
+
+    It is recorded as INVALID and the cell is measured again. It raises no alert and counts as no try of the
+    configuration: why the server ended is unknown.
+    """
     cell = ctx.state.cells.get(cell_id)
-    if cell is None or cell.state not in OPEN_STATES:
-        return
-    old = attempt_for(cell, job)
-    if old is not None and old.measured_at_s is not None:
+    if cell is None or cell.state not in OPEN_STATES or has_result(cell, job):
         return
     why = "the server was gone while it was measured"
     try:
-        judged = judge_cell(unpack(dict(raw)), slo=slo_of(ctx), spec={"server_gone": why})
+        judged = judge_cell(unpack(dict(raw)), slo=_slo(ctx), spec={"server_gone": why})
     except (ValueError, KeyError, TypeError):  # no figures then; that it was cut off is known all the same
         judged = judgement({"server-gone": why}, {})
-    generation = generation_of(ctx.state, job, cell.spec.restart_key)
     launch = ctx.sweep.launches.get(cell.spec.restart_key) if ctx.sweep is not None else None
-    number = begin_cell(ctx, cell, job, generation)
-    ctx.emit(
-        CellMeasured,
-        cell_id=cell.id,
-        attempt=number,
-        validity=judged.validity,
-        reasons=judged.reasons,
-        metrics=judged.metrics,
-        raw=without_bulk(raw),
+    origin = Origin(
+        job=job,
+        generation=generation_of(ctx.state, job, cell.spec.restart_key),
         engine=launch.engine if launch else "",
-        driver=driver_of(ctx),
-        generation=generation,
     )
+    number = _record(ctx, cell, judged, without_bulk(raw), origin)
     ctx.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason=why, attempt=number)
 
 
-def compared(
-    ctx: SweepContext, cell: CellView, found: answers.Outputs | None
-) -> tuple[AccuracyReport | None, str]:
-    """(the cell's answers beside the baseline's, the baseline's cell id); (None, "") where there is nothing to compare."""
-    base = answers.reference(ctx.state.plan_cells, cell.spec) if found is not None else None
-    if found is None or base is None or base.outputs is None:
-        return None, ""
-    try:
-        kept = answers.outputs_of(base.outputs)
-    except ValueError:  # the baseline's answers are damaged: that is no fault of this cell
-        return None, ""
-    return answers.compare(kept, found), base.id
-
-
-def slo_of(ctx: SweepContext) -> Slo | None:
-    """The plan's service levels, for goodput; None where it names none."""
-    named = dict(ctx.sweep.bench.slo) if ctx.sweep is not None else {}
-    return Slo(**named) if named else None
-
-
-def commit_judged(
-    ctx: SweepContext,
-    cell: CellView,
-    judged: CellJudgement,
-    raw: dict[str, Any],
-    *,
-    job: str,
-    generation: Generation | None,
-    engine: str,
-    engine_version: str | None,
-    answer_by_s: float | None = None,
-) -> Committed:
-    """Writes down a judged result, then what it makes of the cell."""
-    assert ctx.sweep is not None
-    earlier = (cell.state, cell.reason, cell.cause, cell.by) if cell.state in ("skipped", "broken") else None
-    number = begin_cell(ctx, cell, job, generation)
-    if "bound" not in judged.metrics:
-        judged = with_host(ctx, cell, judged, raw)
+def _record(
+    ctx: SweepContext, cell: CellView, judged: CellJudgement, raw: dict[str, Any], origin: Origin
+) -> int:
+    """Records a judged result; returns the attempt's number."""
+    number = begin_cell(ctx, cell, origin.job, origin.generation)
     ctx.emit(
         CellMeasured,
         cell_id=cell.id,
@@ -238,58 +139,85 @@ def commit_judged(
         reasons=judged.reasons,
         metrics=judged.metrics,
         raw=raw,
-        engine=engine,
-        engine_version=engine_version,
-        driver=driver_of(ctx),
-        generation=generation,
+        engine=origin.engine,
+        engine_version=origin.engine_version,
+        driver=_driver(ctx),
+        generation=origin.generation,
     )
-    no_tokens = "no-tokens" in judged.reasons
+    return number
+
+
+def commit_judged(
+    ctx: SweepContext,
+    cell: CellView,
+    judged: CellJudgement,
+    raw: dict[str, Any],
+    origin: Origin,
+    *,
+    answer_by_s: float | None = None,
+) -> Committed:
+    """Records a judged result, then what it makes of the cell."""
+    settled = (cell.state, cell.reason, cell.cause, cell.by) if cell.state in ("skipped", "broken") else None
+    if "bound" not in judged.metrics:
+        begin_cell(ctx, cell, origin.job, origin.generation)
+        judged = with_host(ctx, cell, judged, raw)
+    number = _record(ctx, cell, judged, raw, origin)
     if judged.state == "done":
-        reason = "; ".join(judged.reasons)
         ctx.emit(
             CellStateSet,
             cell_id=cell.id,
             state="done",
-            reason=reason,
+            reason="; ".join(judged.reasons),
             attempt=number,
-            engine_version=engine_version,
+            engine_version=origin.engine_version,
         )
         resolve_cell_alerts(ctx, cell.id, "measured again: it has a result now")
-        return Committed(state="done", judged=judged)
-    if earlier is not None:  # somebody has settled the cell: a useless result does not open it again
-        state, reason, cause, by = earlier
+        return Committed(state="done")
+    if settled is not None:  # by a viewer, while it ran: an invalid result does not open it again
+        state, reason, cause, by = settled
         ctx.emit(CellStateSet, cell_id=cell.id, state=state, reason=reason, cause=cause, by=by)
-        return Committed(state=state, judged=judged)
+        return Committed(state=state)
+    return _settle_invalid(ctx, cell, judged, origin, number, answer_by_s)
+
+
+def _settle_invalid(
+    ctx: SweepContext,
+    cell: CellView,
+    judged: CellJudgement,
+    origin: Origin,
+    number: int,
+    answer_by_s: float | None,
+) -> Committed:
+    """Raises the alert of an INVALID result and does what the policy says about it."""
+    no_tokens = "no-tokens" in judged.reasons
     side = judged.fault or "not-server"
-    decision = decide_cell(ctx.sweep.policy, side, no_tokens, tried_before(cell, number, side))
+    decision = decide_cell(ctx.policy, side, no_tokens, tried_before(cell, number, side))
     detail = judged.details.get(judged.cause, "")
-    text = f"{cell.spec.label} gave no usable result: {judged.cause}" + (f" ({detail})" if detail else "")
-    verdict: Verdict = "no-tokens" if no_tokens else "measuring-failed"
-    kind: CauseKind = "bug" if side == "server" else "transient"
+    why = Judgement(
+        verdict="no-tokens" if no_tokens else "measuring-failed",
+        cause="zero-tokens" if no_tokens else judged.cause,
+        kind="bug" if side == "server" else "transient",
+        text=f"{cell.spec.label} gave no usable result: {judged.cause}" + (f" ({detail})" if detail else ""),
+        evidence=(Evidence(source="job", text=f"{origin.job}: {detail or judged.cause}"),),
+    )
     asks = side == "server" and decision.act in AGAIN
-    ident = raise_cell_alert(
-        ctx,
-        cell,
-        verdict,
-        "zero-tokens" if no_tokens else judged.cause,
-        kind,
-        text,
-        (Evidence(source="job", text=f"{job}: {detail or judged.cause}"),),
-        decision,
-        answer_by_s=answer_by_s if asks else None,
-    )
-    settled = settle_cell(
+    ident = raise_cell_alert(ctx, cell, why, decision, answer_by_s=answer_by_s if asks else None)
+    state = settle_cell(
         ctx,
         cell,
         decision,
-        "zero-tokens" if no_tokens else judged.cause,
+        why.cause,
         number=number,
-        engine_version=engine_version,
-        restart=side == "server",
+        engine_version=origin.engine_version,
         no_tokens=no_tokens,
-        judged=judged,
     )
-    return replace(settled, alert_id=ident, decision=decision)
+    return Committed(
+        state=state,
+        restart=side == "server" and decision.act in AGAIN,
+        no_tokens=no_tokens,
+        alert_id=ident,
+        decision=decision,
+    )
 
 
 def settle_cell(
@@ -301,12 +229,10 @@ def settle_cell(
     number: int | None = None,
     engine_version: str | None = None,
     signature_id: str | None = None,
-    restart: bool = False,
     no_tokens: bool = False,
-    judged: CellJudgement | None = None,
     by: str = "policy",
-) -> Committed:
-    """Sets the cell's state as was decided, and closes its alert once nothing more is tried."""
+) -> CellState:
+    """Sets the cell's state as decided, and resolves its alerts once nothing more is tried. Returns the state."""
     again = decision.act in AGAIN
     ends: dict[str, CellState] = {"broken": "broken", "skip": "skipped"}
     state: CellState = "interrupted" if again else ends.get(decision.act, "failed")
@@ -324,20 +250,19 @@ def settle_cell(
     if not again:
         resolve_cell_alerts(ctx, cell.id, decision.words, by)
         if no_tokens and decision.act == "broken":
-            break_siblings(ctx, cell, decision.words, cause, engine_version)
-    return Committed(state=state, restart=again and restart, no_tokens=no_tokens, judged=judged)
+            _break_siblings(ctx, cell, decision.words, cause, engine_version)
+    return state
 
 
-def break_siblings(
+def _break_siblings(
     ctx: SweepContext, cell: CellView, words: str, cause: str, engine_version: str | None
 ) -> None:
     """A server that never gave a token is broken as a whole: its other open cells share the verdict."""
-    key = cell.spec.restart_key
-    family = [c for c in ctx.state.plan_cells if c.spec.restart_key == key]
+    family = [c for c in ctx.state.plan_cells if c.spec.restart_key == cell.spec.restart_key]
     if any(c.state == "done" for c in family):
         return
     for other in family:
-        if other.state in ("planned", "interrupted", "running"):
+        if other.state in OPEN_STATES:
             ctx.emit(
                 CellStateSet,
                 cell_id=other.id,
@@ -349,85 +274,28 @@ def break_siblings(
             )
 
 
-def raise_cell_alert(
-    ctx: SweepContext,
-    cell: CellView,
-    verdict: Verdict,
-    cause: str,
-    kind: CauseKind,
-    text: str,
-    evidence: tuple[Evidence, ...],
-    decision: Decision,
-    *,
-    advice: str = "",
-    signature_id: str | None = None,
-    fault_seen_s: float | None = None,
-    unit: str | None = None,
-    answer_by_s: float | None = None,
-) -> str:
-    """One alert for each cell and cause; raised again it says what is done now, and does not ring twice. Returns its id."""
-    ident = alert_id(ctx.run_id, "cell", cell.id, cause)
-    words: AlertText = cell_alert(
-        ctx.host_name,
-        cell.spec.config,
-        cell.id,
-        cell.spec.label,
-        verdict,
-        cause,
-        kind,
-        text,
-        evidence,
-        ident,
-        advice,
-        unit or unit_of(ctx, cell),
-    )
-    ctx.emit(
-        AlertRaised,
-        alert_id=ident,
-        title=words.title,
-        verdict=words.verdict,
-        cause=words.cause,
-        cause_text=words.cause_text,
-        kind=words.kind,
-        advice=words.advice,
-        evidence=words.evidence,
-        actions=words.actions,
-        cell_ids=(cell.id,),
-        policy=decision.words,
-        signature_id=signature_id,
-        fault_seen_s=fault_seen_s,
-        unit=unit or unit_of(ctx, cell) or None,
-        answer_by_s=answer_by_s,
-    )
-    return ident
+def _compared(
+    ctx: SweepContext, cell: CellView, found: guard.Outputs | None
+) -> tuple[AccuracyReport | None, str]:
+    """(the cell's outputs compared with the baseline's, the baseline's cell id); (None, "") without a baseline."""
+    base = guard.reference(ctx.state.plan_cells, cell.spec) if found is not None else None
+    if found is None or base is None or base.outputs is None:
+        return None, ""
+    try:
+        kept = guard.outputs_of(base.outputs)
+    except ValueError:  # the baseline's recorded outputs are damaged: that is no fault of this cell
+        return None, ""
+    return guard.compare(kept, found), base.id
 
 
-def unit_of(ctx: SweepContext, cell: CellView) -> str:
-    """The unit that serves a cell; empty where the plan no longer has it."""
-    launch = ctx.sweep.launches.get(cell.spec.restart_key) if ctx.sweep is not None else None
-    return launch.unit if launch is not None else ""
+def _slo(ctx: SweepContext) -> Slo | None:
+    """The plan's service levels, for goodput; None where it names none."""
+    named = dict(ctx.sweep.bench.slo) if ctx.sweep is not None else {}
+    return Slo(**named) if named else None
 
 
-def resolve_cell_alerts(ctx: SweepContext, cell_id: str, how: str, by: str = "policy") -> None:
-    """Closes the open alerts of one cell alone."""
-    for alert in ctx.state.open_alerts:
-        if alert.raised.cell_ids == (cell_id,) and alert.raised.attempt_id is None:
-            ctx.emit(AlertResolved, alert_id=alert.id, how=how, by=by)
-
-
-def resolve_stale_alerts(ctx: SweepContext) -> None:
-    """Closes the open alerts of starts and cells of which nothing is left to measure, whoever settled that: a person who
-    skipped them from the list, or a failure of a start that was told by an alert of its own."""
-    for alert in ctx.state.open_alerts:
-        cells = [c for i in alert.raised.cell_ids if (c := ctx.state.cells.get(i)) is not None]
-        if cells and not any(c.state in OPEN_STATES and not c.hidden for c in cells):
-            words = ", ".join(sorted({c.state for c in cells if not c.hidden})) or "no longer in the plan"
-            how = f"nothing of it is left to measure: {words}"
-            ctx.emit(AlertResolved, alert_id=alert.id, how=how, by=cells[-1].by or "sweep")
-
-
-def driver_of(ctx: SweepContext) -> str | None:
-    """The driver's version by the last probe; None where it is not known."""
+def _driver(ctx: SweepContext) -> str | None:
+    """The GPU driver's version by the last probe; None where it is not known."""
     gpus = ctx.state.probe.get("gpus")
     if not isinstance(gpus, Mapping) or "csv" not in gpus:
         return None

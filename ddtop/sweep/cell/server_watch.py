@@ -1,30 +1,23 @@
-"""What is read beside a running measurement: whether tokens still come, and the server's log for the cause if it dies."""
+"""What is read beside a running measurement: whether tokens still come, and the server's log, for the cause if it fails."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from ddtop.agent.loadgen.records import unpack
 from ddtop.engines import ENGINES
 from ddtop.events import LogLine
-from ddtop.hosts.base import Host
 from ddtop.services.base import Launch
 from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.limits import NO_TOKEN_S
 from ddtop.sweep.shared.verdict import CauseReading
 from ddtop.sweep.start.log import StartLog
 from ddtop.sweep.start.phases import Phases
 from ddtop.sweep.start.progress import begin
 
-HUNG_S = 300.0
-"""Seconds without one chunk while requests run: the engine's own watchdog has the same limit."""
-
 
 class ChunkWatch:
-    """Whether tokens still come. `take` progress, ask `hung`."""
+    """Whether tokens still come: `take` each progress item of the job, ask `quiet_s` or `hung`."""
 
     def __init__(self, at: float) -> None:
         self._last: tuple[Any, ...] = ()
@@ -42,11 +35,11 @@ class ChunkWatch:
         return now - self._since if self._busy else None
 
     def hung(self, now: float) -> bool:
-        return self._busy and now - self._since >= HUNG_S
+        return self._busy and now - self._since >= NO_TOKEN_S
 
 
 class ServerLog:
-    """The server's log while it is measured: for the cause if it dies."""
+    """The log of one start while its server is measured."""
 
     def __init__(self, ctx: SweepContext, launch: Launch, generation: str) -> None:
         self._ctx = ctx
@@ -58,26 +51,5 @@ class ServerLog:
         self._progress, self._phases = self._log.feed(line, self._ctx.mono(), self._progress, self._phases)
 
     def cause(self) -> CauseReading | None:
+        """The first cause of a failure that the log names."""
         return self._log.cause()
-
-
-async def read_json_file(host: Host, path: str) -> Any:
-    """A JSON file of the host that is too large for one answer. Raises AgentError, ValueError."""
-    data = b""
-    while True:
-        part = await host.call("file-read", path=path, offset=len(data), max_b=500_000, b64=True)
-        data += base64.b64decode(part["b64"])
-        if part["eof"] or not part["b64"]:
-            return msgspec.json.decode(data)
-
-
-CUT_REQUEST_CLASSES = ("refused", "truncated", "aborted")
-
-
-def has_cut_requests(raw: Mapping[str, Any]) -> bool:
-    """Whether a cell's result has requests whose connection was refused, or ended before its answer did."""
-    try:
-        requests = unpack(dict(raw)).get("requests")
-    except ValueError:
-        return False
-    return any(isinstance(r, Mapping) and r.get("class") in CUT_REQUEST_CLASSES for r in requests or ())

@@ -1,7 +1,7 @@
-"""The connection to the host: made, lost, made again; what streams over it; and whether it is the same boot.
+"""The connection to the host: made, lost, made again; with what streams over it, and whether it is the same boot.
 
-The sweep asks `connected()` for a host and goes on when it is lost (HostLostError); detached jobs on the host do not
-notice. A loss is shown within 15 s (keepalive and heartbeat), and stays an alert until the host is back.
+A loss is noticed within 15 s (keepalive and heartbeat), raises HostLostError in every call under way, and stays an
+alert until the host is back. Detached jobs on the host go on.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ import contextlib
 from collections.abc import Iterable
 
 from ddtop.errors import HostLostError, HostUnreachableError
-from ddtop.events import AlertRaised, AlertResolved, HostConnected, HostConnecting, HostLost
+from ddtop.events import AlertResolved, HostConnected, HostConnecting, HostLost
 from ddtop.hosts.base import Connector, Host
 from ddtop.hosts.reconnect import Backoff
 from ddtop.sweep.host.streams import HostStreams
-from ddtop.sweep.shared.context import StopSweepError, SweepContext
+from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.tell.alerts import alert_id, lost_alert
+from ddtop.sweep.tell.raise_alert import raise_alert
 
-LOST_MEANS = "nothing is known of the host now; what runs detached on it goes on"
+LOST_MEANS = "the host's state is unknown now; detached jobs on it go on"
 
 
 class Link:
-    """See the module. One task runs `run`; others use `connected` and `rebooted`."""
+    """One task runs `run`; others read `host`, `rebooted`, `lost_since` and `final`."""
 
     def __init__(
         self, ctx: SweepContext, connector: Connector, units: Iterable[str], *, backoff: Backoff | None = None
@@ -32,34 +33,23 @@ class Link:
         self.units = tuple(units)
         self.host: Host | None = None
         self.rebooted: tuple[str, str] | None = None
-        """(boot before, boot now), until the sweep has taken note of it."""
+        """(boot before, boot now), until the sweep has handled it."""
         self.lost_since: float | None = None
-        """Since when there is no connection; from the first try that failed where there was none yet."""
+        """Since when there is no connection; from the first failed try where there was none before."""
         self._reached = False
         self.final: HostUnreachableError | None = None
+        """Why the host cannot be reached by trying again; None while it may be."""
         self._final_at = 0.0
         self._backoff = backoff or Backoff()
         self._reconnect_now = asyncio.Event()
-        self._ready = asyncio.Event()
         self._losses = 0
 
-    async def connected(self, wait_s: float | None = None) -> Host:
-        """The host, once there is one. Raises StopSweepError("host-lost") after `wait_s` seconds without it."""
-        try:
-            async with asyncio.timeout(wait_s):
-                await self._ready.wait()
-        except TimeoutError:
-            what = self.final.what if self.final else f"no connection for {(wait_s or 0) / 60:.0f} min"
-            raise StopSweepError("host-lost", what) from None
-        assert self.host is not None
-        return self.host
-
     def has_given_up(self, attended: bool, answer_s: float) -> bool:
-        """Whether trying again cannot help: at once where nobody looks; else a person has `answer_s` to cure it."""
+        """Whether trying again cannot help. A viewer who attends has `answer_s` seconds to mend the cause first."""
         return self.final is not None and (not attended or self.ctx.mono() - self._final_at > answer_s)
 
     def reconnect_now(self) -> None:
-        """Try again at once: a person said so."""
+        """Tries again at once, for a viewer."""
         self._reconnect_now.set()
 
     async def run(self) -> None:
@@ -73,7 +63,7 @@ class Link:
                     raise
                 self.final, self._final_at = error, self.ctx.mono()
                 self.ctx.emit(HostLost, what=error.what, means=error.means, do=error.do, final=True)
-                self._alert(error.what, error.means, error.do, "nothing is tried again: the run ends")
+                self._alert(error.what, error.means, error.do, "the run ends: trying again cannot help")
                 await self._wait(3600.0)
                 continue
             began = self.ctx.mono()
@@ -131,20 +121,18 @@ class Link:
             rtt_ms=host.rtt_ms,
         )
         self.host, self.final, self.lost_since = host, None, None
-        for alert in ctx.state.open_alerts:  # also one of an earlier runner, which died meanwhile
+        for alert in ctx.state.open_alerts:  # also one that an earlier runner raised
             if alert.raised.verdict == "lost-host":
                 ctx.emit(AlertResolved, alert_id=alert.id, how="connected again", by="link")
-        self._ready.set()
         ctx.wake()
         streams = asyncio.create_task(HostStreams(ctx, self.units).run(host))
         lost = asyncio.create_task(host.wait_lost())
         try:
             await asyncio.wait([streams, lost], return_when=asyncio.FIRST_COMPLETED)
             if streams.done() and not lost.done():
-                streams.result()  # a bug of a stream is ours to see
+                streams.result()  # raises what went wrong in a stream
             return await lost
         finally:
-            self._ready.clear()
             self.host = None
             for task in (streams, lost):
                 task.cancel()
@@ -154,26 +142,13 @@ class Link:
         ctx = self.ctx
         self._losses, self._reached = self._losses + 1, True
         self.lost_since = ctx.mono()
-        do = "ddtop tries again by itself"
+        do = "ddtop reconnects by itself"
         ctx.emit(HostLost, what=why, means=LOST_MEANS, do=do)
         self._alert(why, LOST_MEANS, do, "reconnect, then go on")
         ctx.wake()
 
     def _alert(self, what: str, means: str, do: str, policy: str) -> None:
-        """One alert for each loss; where the trouble turns out to be final, the same one says so."""
+        """One alert for each loss; the same one is updated where trying again turns out not to help."""
         ctx = self.ctx
         alert = alert_id(ctx.run_id, "lost-host", str(self._losses), str(ctx.state.run.segment))
-        text = lost_alert(ctx.host_name, what, means, do)
-        ctx.emit(
-            AlertRaised,
-            alert_id=alert,
-            title=text.title,
-            verdict=text.verdict,
-            cause=text.cause,
-            cause_text=text.cause_text,
-            kind=text.kind,
-            advice=text.advice,
-            evidence=text.evidence,
-            actions=text.actions,
-            policy=policy,
-        )
+        raise_alert(ctx, alert, lost_alert(ctx.host_name, what, means, do), policy=policy)

@@ -1,4 +1,4 @@
-"""Staging the model: a detached job on the host copies what is missing; here it is started, watched and told."""
+"""Staging the model: a detached job on the host copies what is missing; here it is started, watched and reported."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ddtop.errors import AgentError
 from ddtop.events import StageProgress
 from ddtop.hosts.base import Host
 from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.limits import STAGE_S
 from ddtop.sweep.shared.plan import ModelWanted
 
-LIMIT_S = 6 * 3600.0
 STATES = ("checking", "copying", "downloading", "done", "failed")
 
 
 async def stage(ctx: SweepContext, host: Host, model: ModelWanted) -> str | None:
-    """Makes the model whole at its path. Returns None when it is, else why it is not, in words.
+    """Completes the model at its path. Returns None when it is complete, else why it is not, in words.
 
     A job of an earlier connection or runner that still runs is watched, not started twice. Raises HostLostError.
     """
@@ -24,7 +24,7 @@ async def stage(ctx: SweepContext, host: Host, model: ModelWanted) -> str | None
     if job is None:
         found = await host.call("model-check", path=model.path, timeout_s=600)
         if found.get("verdict") == "complete":
-            ctx.note("info", f"the model is whole at {model.path}: there is nothing to stage")
+            ctx.note("info", f"the model is complete at {model.path}: nothing to stage")
             return None
         job = f"{ctx.run_id}-stage-{secrets.token_hex(3)}"
         ctx.emit(StageProgress, target=model.path, state="checking")
@@ -33,7 +33,7 @@ async def stage(ctx: SweepContext, host: Host, model: ModelWanted) -> str | None
                 "job-start",
                 job=job,
                 kind="stage",
-                limit_s=LIMIT_S,
+                limit_s=STAGE_S,
                 env={},
                 run=ctx.run_id,
                 timeout_s=30,
@@ -49,7 +49,7 @@ async def stage(ctx: SweepContext, host: Host, model: ModelWanted) -> str | None
             for item in batch:
                 if "progress" in item:
                     last = item["progress"]
-                    _tell(ctx, model, last)
+                    _report(ctx, model, last)
                 elif "state" in item:
                     end = item["state"]
     if not end or end.get("state") == "running":
@@ -60,7 +60,7 @@ async def stage(ctx: SweepContext, host: Host, model: ModelWanted) -> str | None
         why = str(end.get("why") or f"the job ended {end.get('state')}")
     elif check.get("verdict") != "complete":
         why = f"{model.path} is {check.get('verdict')} ({check.get('cause')}) after staging"
-    # A quick copy has told nothing on its way: its end says whence, and how much.
+    # A quick copy reports no progress on its way: its end names the source and the bytes.
     ctx.emit(
         StageProgress,
         target=model.path,
@@ -74,7 +74,7 @@ async def stage(ctx: SweepContext, host: Host, model: ModelWanted) -> str | None
 
 
 async def end_staging(ctx: SweepContext, host: Host, model: ModelWanted, why: str) -> None:
-    """Ends the copy under way. What it has written stays: a later staging goes on from there."""
+    """Stops the copy under way. What it has written stays: a later staging goes on from there."""
     job = await _running(host, ctx.run_id)
     if job is not None:
         await host.call("job-stop", job=job, timeout_s=60)
@@ -89,7 +89,7 @@ async def _running(host: Host, run_id: str) -> str | None:
     return str(mine[-1]["job"]) if mine else None
 
 
-def _tell(ctx: SweepContext, model: ModelWanted, item: dict[str, Any]) -> None:
+def _report(ctx: SweepContext, model: ModelWanted, item: dict[str, Any]) -> None:
     state = item.get("state")
     if state not in STATES or state in ("done", "failed"):
         return

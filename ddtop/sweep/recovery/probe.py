@@ -12,9 +12,8 @@ from ddtop.services.kinds import OUTSIDE_SYSTEMD
 from ddtop.services.readings import UnitReading, read_unit
 from ddtop.services.unit.systemctl_show import exec_argv
 from ddtop.sources.kernel.fault import quiet
+from ddtop.sweep.shared.limits import PROBE_S
 from ddtop.sweep.shared.plan import Sweep
-
-PROBE_S = 10.0
 
 
 def probe_args(sweep: Sweep | None) -> dict[str, Any]:
@@ -82,7 +81,7 @@ def as_props(reading: UnitReading) -> dict[str, str]:
     }
 
 
-def is_clean(probe: Mapping[str, Any], sweep: Sweep) -> list[str]:
+def host_problems(probe: Mapping[str, Any], sweep: Sweep) -> list[str]:
     """What is wrong with the host, in words; empty when a sweep can go on."""
     wrong: list[str] = []
     gpus = probe.get("gpus")

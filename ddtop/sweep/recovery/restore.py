@@ -1,7 +1,7 @@
-"""What the host was like before the run, and putting it back: a run leaves the host as it found it.
+"""The units' states before the run, and putting them back: a run leaves the host as it found it.
 
-What a unit was is written into the journal (a step `former:UNIT`) before it is touched, so that a later runner can
-restore it after this one's death.
+The state of a unit is recorded (a step `former:UNIT`) before the unit is touched, so that any later runner can put it
+back.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from ddtop.services.base import OriginalState, Service
 from ddtop.services.kinds import service_for
 from ddtop.services.unit.systemctl_show import exec_argv
 from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.limits import RESTORE_MOST_S, RESTORE_S
 
 PREFIX = "former:"
 BACK = "restore:"
-SETTLE_S = 30.0
-LONGEST_S = 90.0
 
 
 def original_states(state: State) -> dict[str, OriginalState]:
-    """What each unit was that a run has touched and not put back since, by unit.
+    """The state before the run of each unit that the run touched and has not put back since, by unit.
 
-    One that was put back belongs to its owner again: what it is when the run is taken up once more counts then.
+    A unit that was put back is its owner's again: when the run is resumed, its state at that time counts.
     """
     found: dict[str, OriginalState] = {}
     back = {
@@ -55,7 +54,7 @@ def original_states(state: State) -> dict[str, OriginalState]:
 
 
 def service_of(ctx: SweepContext, original: OriginalState) -> Service:
-    """How the unit was run when it was taken over; an edited plan may know it otherwise now, or not at all."""
+    """The service by which the unit ran when it was taken over; an edited plan may run it otherwise, or not at all."""
     launch = ctx.launch_of(original.unit)
     if launch is not None and (launch.kind, launch.user) == (original.kind, original.user):
         return ctx.feed(original.unit).service
@@ -63,7 +62,7 @@ def service_of(ctx: SweepContext, original: OriginalState) -> Service:
 
 
 async def remember_original(ctx: SweepContext, host: Host, unit: str, *, run_id: str) -> None:
-    """Writes down what `unit` is, if the run has not touched it yet."""
+    """Records the state of `unit`, if the run has not touched it yet."""
     if unit in original_states(ctx.state):
         return
     service = ctx.feed(unit).service
@@ -72,7 +71,7 @@ async def remember_original(ctx: SweepContext, host: Host, unit: str, *, run_id:
     if now.running:
         await service.save_for_restore(host, run_id)
     argv = shlex.split(now.argv) if now.argv and service.kind == "process" else []
-    if service.kind == "command":  # to see at the end whether the user's script has rewritten the unit
+    if service.kind == "command":  # to see at the end whether the owner's script has rewritten the unit
         argv = exec_argv(now.argv)
     detail = {
         "unit": unit,
@@ -99,7 +98,7 @@ async def restore_all(ctx: SweepContext, host: Host, *, by: str = "automatic") -
     """Puts every touched unit back. Returns, in words, what could not be undone."""
     left = await _stop_jobs(ctx, host)
     was = original_states(ctx.state)
-    # What was stopped first comes back last: rivals share a port with the server.
+    # Units that were not active first: they share a port with those that were.
     for original in sorted(was.values(), key=lambda f: f.active):
         step = {
             "plan_id": ctx.run_id,
@@ -113,7 +112,9 @@ async def restore_all(ctx: SweepContext, host: Host, *, by: str = "automatic") -
         try:
             service = service_of(ctx, original)
             words = await service.restore(host, original)
-            if not words or original.kind == "command":  # what a user's script wrote is said in any case
+            if (
+                not words or original.kind == "command"
+            ):  # what the owner's script wrote is reported in any case
                 words += await _settled(ctx, host, original, service)
         except AgentError as error:
             words = [f"{original.unit}: {error.what}"]
@@ -123,7 +124,7 @@ async def restore_all(ctx: SweepContext, host: Host, *, by: str = "automatic") -
 
 
 async def _stop_jobs(ctx: SweepContext, host: Host) -> list[str]:
-    """Ends what this run still has running on the host: a load must not go on when its sweep is over."""
+    """Stops this run's jobs: a load must not go on when its sweep is over."""
     left: list[str] = []
     try:
         jobs = (await host.call("job-list"))["jobs"]
@@ -131,12 +132,12 @@ async def _stop_jobs(ctx: SweepContext, host: Host) -> list[str]:
             if job.get("run") == ctx.run_id and job.get("state") == "running":
                 await host.call("job-stop", job=job["job"], timeout_s=60)
     except AgentError as error:
-        left.append(f"jobs of this run could not be ended: {error.what}")
+        left.append(f"jobs of this run could not be stopped: {error.what}")
     return left
 
 
 async def _settled(ctx: SweepContext, host: Host, original: OriginalState, service: Service) -> list[str]:
-    """Waits until the unit is what it was; a stop is only asked for, and may take as long as the unit allows."""
+    """Waits until the unit is in its original state. A stop may take as long as the unit allows, RESTORE_MOST_S at most."""
     began = ctx.mono()
     while True:
         now = await service.read(host)
@@ -147,7 +148,7 @@ async def _settled(ctx: SweepContext, host: Host, original: OriginalState, servi
             else (now.gone or now.load == "not-found")
         ):
             return []
-        if ctx.mono() - began > min(max(now.stop_limit_s or 0.0, SETTLE_S), LONGEST_S):
+        if ctx.mono() - began > min(max(now.stop_limit_s or 0.0, RESTORE_S), RESTORE_MOST_S):
             return [
                 f"{original.unit} is still {now.active}/{now.sub} {ctx.mono() - began:.0f} s after it was put back"
             ]

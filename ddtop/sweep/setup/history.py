@@ -9,7 +9,7 @@ from ddtop.events import CellStateSet
 from ddtop.journal.fold.state import State
 from ddtop.journal.history.store import History
 from ddtop.sweep.shared.context import SweepContext
-from ddtop.sweep.shared.limits import prior_limits
+from ddtop.sweep.shared.learned_limits import prior_limits
 from ddtop.sweep.shared.plan import OPEN_STATES, Sweep
 
 PASSING = ("lost-host", "interrupted", "rebooted")

@@ -1,6 +1,6 @@
-"""What the parts of the controller share: the plan, the journal's end, the state, the clock, and what was read last.
+"""What all parts of a sweep share: the plan, the recording, the folded state, the clock, and the last readings.
 
-Everything runs in one event loop. `emit` writes an event to the journal first, then folds it into the state; nobody
+Everything runs in one event loop. `emit` writes an event to the recording first, then folds it into the state; nothing
 else changes the state.
 """
 
@@ -14,15 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ddtop.errors import HostLostError
-from ddtop.events import AlertRaised, Event, GpuReading, LogLine, Note
+from ddtop.events import AlertRaised, Event, LogLine, Note
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.services.base import Launch, Service
 from ddtop.services.kinds import service_for
 from ddtop.services.readings import UnitReading
-from ddtop.sweep.shared.host_state import HostState
-from ddtop.sweep.shared.limits import Limits
+from ddtop.sweep.shared.gpu_watch import GpuWatch
+from ddtop.sweep.shared.kernel_faults import KernelFaults
+from ddtop.sweep.shared.learned_limits import Limits
 from ddtop.sweep.shared.plan import Sweep
+from ddtop.sweep.shared.policy import Policy
 
 E = TypeVar("E", bound=Event)
 Sink = Callable[[Event], object]
@@ -31,7 +33,7 @@ RECENT_CURSORS = 20_000
 
 
 class StopSweepError(Exception):
-    """The sweep ends here: `outcome` is one of RunEnded's words."""
+    """Ends the sweep. `outcome` is one of RunEnded's."""
 
     def __init__(self, outcome: str, reason: str) -> None:
         super().__init__(reason)
@@ -41,7 +43,7 @@ class StopSweepError(Exception):
 
 @dataclass
 class UnitFeed:
-    """What was last read of one unit, and its log as it comes."""
+    """The last reading of one unit, and the state of its log stream."""
 
     unit: str
     service: Service
@@ -69,7 +71,7 @@ class UnitFeed:
 
 
 class SweepContext:
-    """See the module."""
+    """One run's shared values; every part of the sweep holds the same one."""
 
     def __init__(
         self,
@@ -89,27 +91,26 @@ class SweepContext:
         self.wall = wall
         self.mono = mono
         self.feeds: dict[str, UnitFeed] = {}
-        self.gpus: tuple[GpuReading, ...] = ()
-        self.gpus_at: float | None = None
         self.clock_offset_s: float | None = None
-        """Our monotonic clock less the agent's, as far as the round trip lets one tell. Anew at each boot."""
+        """Runner's monotonic clock less the agent's, within half the round trip. Measured anew after each boot."""
         self.clock_rtt_s: float | None = None
         self.on_event: Callable[[Event], object] | None = None
-        """Called with each event once it is written down and folded."""
+        """Called with each event after it is recorded and folded."""
         self.learned_limits: Mapping[str, Limits] = {}
-        """What earlier runs taught of starts, by restart key."""
+        """Limits learned from earlier runs' starts, by restart key."""
         self.seen_before: Mapping[str, str] = {}
-        """What earlier runs on this host say of a cause, in a sentence, by cause."""
-        self.host_state = HostState()
+        """By cause: a sentence on what earlier runs on this host saw of it."""
+        self.gpu_watch = GpuWatch()
+        self.faults = KernelFaults()
         self._sink = sink
         self._waiters: set[asyncio.Event] = set()
 
     # ---- events
 
     def emit(self, kind: type[E], /, **fields: Any) -> E:
-        """Writes an event down, then shows it. Raises JournalError where it cannot be written.
+        """Records an event, then folds and shows it. Raises JournalError where it cannot be written.
 
-        An alert whose cause earlier runs have met says so.
+        An alert gets `seen_before` where earlier runs met its cause.
         """
         if kind is AlertRaised and fields.get("seen_before") is None:
             fields["seen_before"] = self.seen_before.get(fields["cause"])
@@ -124,23 +125,28 @@ class SweepContext:
         self.emit(Note, level=level, text=text)
 
     @property
-    def linked(self) -> bool:
+    def policy(self) -> Policy:
+        """The plan's policy; the defaults where there is no plan."""
+        return self.sweep.policy if self.sweep is not None else Policy()
+
+    @property
+    def connected(self) -> bool:
         return self.state.host.link not in ("lost", "connecting")
 
     def check_link(self) -> None:
-        """Raises HostLostError where the connection is gone: no question outlives the host it is about."""
-        if not self.linked:
-            raise HostLostError("lost while a person was asked", host=self.host_name)
+        """Raises HostLostError where the connection is gone: a question about a host ends with its connection."""
+        if not self.connected:
+            raise HostLostError("lost while ddtop waited for a decision", host=self.host_name)
 
     # ---- waking up
 
     def wake(self) -> None:
-        """Something was read or said: whoever waits looks again."""
+        """Lets every `wait` return: there is a new reading or request."""
         for waiter in self._waiters:
             waiter.set()
 
     async def wait(self, timeout_s: float) -> None:
-        """Until something new came, or the time has passed."""
+        """Returns when something new came, or after `timeout_s`."""
         waiter = asyncio.Event()
         self._waiters.add(waiter)
         try:
@@ -152,7 +158,7 @@ class SweepContext:
             self._waiters.discard(waiter)
 
     async def wait_until(self, ready: Callable[[], bool], timeout_s: float) -> bool:
-        """Until `ready()` holds, looked at whenever something is new; False when the time has passed."""
+        """Waits until `ready()` holds, checked whenever something is new; False after `timeout_s`."""
         until = self.mono() + timeout_s
         while not ready():
             left = until - self.mono()
@@ -164,7 +170,7 @@ class SweepContext:
     # ---- services
 
     def feed(self, unit: str) -> UnitFeed:
-        """The feed of a unit the sweep knows; made at first use."""
+        """The feed of a unit; made at first use, its log cursor taken from the recording."""
         if unit not in self.feeds:
             service = self.make_service(unit)
             tail = self.state.logs.get(unit)
@@ -179,13 +185,13 @@ class SweepContext:
         return service_for(unit, launch.kind if launch else "systemd", user=bool(launch and launch.user))
 
     def launch_of(self, unit: str) -> Launch | None:
-        """Some launch of the sweep that uses `unit`; None for one that must only be down."""
+        """A launch that uses `unit`; None for a unit that must only be stopped."""
         if self.sweep is None:
             return None
         return next((x for x in self.sweep.launches.values() if x.unit == unit), None)
 
     def since_fault_s(self, host_mono_s: float | None) -> float | None:
-        """Seconds since a moment on the agent's clock; None while the clocks are not mapped."""
+        """Seconds since a moment on the agent's monotonic clock; None while the offset of the clocks is unknown."""
         if host_mono_s is None or self.clock_offset_s is None:
             return None
         return max(0.0, self.mono() - (host_mono_s + self.clock_offset_s))
@@ -194,7 +200,7 @@ class SweepContext:
         """A newer reading of a unit."""
         feed = self.feed(reading.unit)
         if feed.reading is not None and reading.at < feed.reading.at:
-            return  # two have asked at once, and the older answer came last
+            return  # two reads were under way at once, and the older one returned last
         feed.reading = reading
         feed.changes += 1
         self.wake()

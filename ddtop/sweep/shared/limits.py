@@ -1,110 +1,90 @@
-"""How long each phase of a start may be quiet: learned from this host, else from a table. Pure.
+"""How long is too long: one table of every limit after which the sweep judges or gives up, in seconds.
 
-The table holds proposals made from public logs (SGLang, vLLM) and the engines' own time limits; a start that
-has succeeded here teaches better: three times the longest gap seen in that phase, at least 30 s.
+Proposals made from public logs (SGLang, vLLM) and the engines' own limits. The quiet limits of a start's phases are
+replaced by what starts on this host teach (`learned_limits`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
 from ddtop.events import Phase
 
-if TYPE_CHECKING:
-    from ddtop.journal.fold.views import RestartView
-    from ddtop.journal.history.store import History
+# ---- a start (start/watchdog.py, start/restart.py)
 
 TABLE_S: Mapping[Phase, float] = {
-    "stopping": 120.0,  # systemd's own TimeoutStopSec goes before it
+    "stopping": 120.0,  # the unit's TimeoutStopSec goes before it
     "stopped": 60.0,
     "launching": 180.0,  # imports, after an image pull
     "initialising": 120.0,  # NCCL init takes < 10 s; a P2P hang never ends
     "loading": 600.0,
     "kv": 180.0,
-    "capturing": 900.0,  # the bar has no newline: silence is normal
+    "capturing": 900.0,  # the progress bar has no newline: silence is normal
     "listening": 60.0,
     "warming": 600.0,  # the engine's own limit
     "answering": 60.0,
 }
-"""Seconds without evidence of progress that count as stalled, where nothing was learned."""
-
+"""Time without evidence of progress after which a phase counts as stalled, where nothing was learned."""
+OTHER_PHASE_S = 180.0
 JIT_S = 1800.0
 COMPILE_S = 1200.0
+"""JIT and torch.compile take minutes without a log line."""
 LEARNED_FACTOR = 3.0
 LEARNED_MIN_S = 30.0
+"""A learned limit: LEARNED_FACTOR times the longest gap seen in the phase, LEARNED_MIN_S at least."""
+CPU_GRACE_S = 120.0
+"""CPU time counts as progress so long after memory or bytes last moved."""
+CPU_FRESH_S = 5.0
+"""CPU time or a compiler seen within this time is seen now."""
+HUNG_GPU_S = 60.0
+"""Busy GPUs at low power with flat memory, after the log's last line was NCCL's."""
+NEVER_BEGAN_S = 5.0
+"""After the restart call returned, until a start must show."""
+SETTLE_S = 0.3
+"""A unit that systemd will restart passes through `failed` for a moment: one sample is not final."""
+STOP_SHARE = 0.75
+"""Share of the unit's TimeoutStopSec that a silent stop may take."""
+STOP_WAIT_S = 600.0
+"""A unit that is asked to stop must be gone."""
+COOL_DOWN_S = 3.0
+"""For the port and GPU memory of a stopped server to become free, before the next start is tried all the same."""
+UNPROVEN_S = 10.0
+"""A gate part that cannot be known refuses once everything else has been ready for so long."""
+SCRIPT_GRACE_S = 10.0
+"""The reconfigure script of a failed start may end by itself."""
+TOKEN_S = 60.0
+"""The trial generation: a first request may compile kernels."""
 
+# ---- a measurement (cell/)
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
-    """Quiet limits of one start. `learned` comes from starts that became ready on this host."""
+NO_TOKEN_S = 300.0
+"""No chunk while requests run: the server hangs. The engines' own watchdogs have the same limit."""
+STANDING_STILL_S = 20.0
+MOVING_WITHIN_S = 5.0
+"""Without a chunk for longer than the first, tokens do not come; for less than the second, they do; else unknown."""
+JOB_SPARE_S = 180.0
+"""What a cell's job may take beyond the cell's own time limit."""
 
-    learned: Mapping[Phase, float] = field(default_factory=dict)
-    """Longest gap without evidence seen in each phase, seconds."""
-    slow_note: Mapping[Phase, float] = field(default_factory=dict)
-    """Usual duration of each phase, seconds: longer is shown as slow, never as an alarm."""
-    start_s: float | None = None
-    """How long a whole start usually takes, by earlier runs; seconds."""
-    jit: bool = False
-    compile: bool = False
-    """The log says that a JIT or torch.compile runs: those take minutes without a word."""
+# ---- a failure and its cause
 
-    def quiet_limit_s(self, phase: Phase) -> float:
-        """Seconds of quiet that `phase` may have."""
-        gap = self.learned.get(phase)
-        base = TABLE_S.get(phase, 180.0) if gap is None else max(LEARNED_MIN_S, LEARNED_FACTOR * gap)
-        if self.jit:
-            base = max(base, JIT_S)
-        if self.compile:
-            base = max(base, COMPILE_S)
-        return base
+FAULT_LOOKBACK_S = 30.0
+"""A kernel fault so long before a failure explains it."""
+KERNEL_LINE_S = 0.7
+"""After a server ended, for the kernel's line that explains it."""
+DRIVER_REPLY_S = 2.5
+"""After a kernel fault, for a reading of what the driver asks for."""
+SHUTDOWN_S = 1.5
+"""The units of a host that is shut down end within this time, sshd among them."""
 
+# ---- the host
 
-def learn(restarts: Iterable[RestartView], tp: int | None = None) -> Limits:
-    """Limits from earlier starts that became ready. The `done` event of a phase carries its longest gap."""
-    gaps: dict[Phase, float] = {}
-    usual: dict[Phase, list[float]] = {}
-    for start in restarts:
-        if start.outcome != "ready" or (tp is not None and start.tp != tp):
-            continue
-        for name, phase in start.phases.items():
-            if phase.state == "done" and phase.quiet_s is not None:
-                gaps[name] = max(gaps.get(name, 0.0), phase.quiet_s)
-                usual.setdefault(name, []).append(phase.elapsed_s)
-    return Limits(learned=gaps, slow_note={k: sorted(v)[len(v) // 2] for k, v in usual.items()})
-
-
-def prior_limits(history: History, *, host: str, model: str, tp: int, engine: str) -> Limits:
-    """What earlier runs on this host taught of starts of this model."""
-    facts: dict[str, Any] = {"host": host, "model": model, "tp": tp, "engine": engine}
-    gaps: dict[Phase, float] = {}
-    usual: dict[Phase, float] = {}
-    for phase in TABLE_S:
-        gap = history.longest_quiet_s(phase, **facts)
-        if gap is not None:
-            gaps[phase] = gap
-        took = history.expected_phase_s(phase, **facts)
-        if took is not None:
-            usual[phase] = took
-    return Limits(learned=gaps, slow_note=usual, start_s=history.expected_start_s(**facts))
-
-
-def merged(first: Limits, prior: Limits | None) -> Limits:
-    """This run's own lessons over earlier ones'; of two gaps the longer one holds."""
-    if prior is None:
-        return first
-    gaps = {**prior.learned}
-    for phase, gap in first.learned.items():
-        gaps[phase] = max(gap, gaps.get(phase, 0.0))
-    return replace(
-        first, learned=gaps, slow_note={**prior.slow_note, **first.slow_note}, start_s=prior.start_s
-    )
-
-
-def expected_start_s(restarts: Iterable[RestartView], tp: int | None = None) -> float | None:
-    """Median duration of earlier starts that became ready, in seconds; None without any."""
-    took = sorted(
-        r.ready_s for r in restarts if r.outcome == "ready" and r.ready_s and (tp is None or r.tp == tp)
-    )
-    return took[len(took) // 2] if took else None
+STAGE_S = 6 * 3600.0
+"""A job that copies or downloads the model."""
+RESTORE_S = 30.0
+RESTORE_MOST_S = 90.0
+"""A unit that is put back: its own stop limit within these two."""
+LEAVE_S = 120.0
+"""Everything at the end of a run, a reconnect included."""
+PROBE_S = 10.0
+OVERRIDE_EXPIRY_S = 7 * 86400.0
+"""An override whose run left it behind may be removed by anyone after this time."""

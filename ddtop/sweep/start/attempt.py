@@ -1,96 +1,118 @@
-"""One start under way: its readings, gathered; its phases and gate, told to the journal as they change.
-
-Holds what the restarter's tasks write (`unit`, `listeners`, `args`, …) and turns it into the values the pure rules
-judge. No I/O but the journal's.
-"""
+"""One start under way: what its reading tasks bring is taken here, and `tick` makes of it one frozen value to judge."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from ddtop.events import GateSeen, LogLine, Phase, PhaseSeen
-from ddtop.services.base import Launch
+from ddtop.events import LogLine, Phase
+from ddtop.services.base import CallResult, Launch
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
-from ddtop.sweep.shared.limits import Limits
-from ddtop.sweep.start.gate import ArgsReading, Gate, GateReadings, TokenReading, gate, new_generation
+from ddtop.sweep.shared.learned_limits import Limits
+from ddtop.sweep.start.busy_gpus import BusyGpus
+from ddtop.sweep.start.gate import (
+    ArgsReading,
+    Gate,
+    GateReadings,
+    MarkReading,
+    TokenReading,
+    gate,
+    new_generation,
+)
 from ddtop.sweep.start.gate_reads import GateReader
 from ddtop.sweep.start.log import StartLog
-from ddtop.sweep.start.phases import Phases, enter, eta_s, leave, rank
+from ddtop.sweep.start.phases import Phases, enter, leave, rank
 from ddtop.sweep.start.progress import ActivityReading, advance, begin, evidence, reset_gap
-from ddtop.sweep.start.readings import Answer, CallReading, GpuLook, StartReadings
-from ddtop.sweep.start.watchdog import HUNG_GPU_POWER_SHARE, quiet_limit_s
+from ddtop.sweep.start.readings import CallReading, PortOwner, StartReadings
+from ddtop.sweep.start.report import StartReport
 
-EMIT_S = 1.0
+UNEXPLAINED_S = 0.3
+"""A unit that is gone for longer, after the call returned, has ended."""
 
 
 class Attempt:
-    """See the module."""
+    """The state of one start. Tasks write through `take_…`, `port_owner`, `args` and `token`; no I/O here."""
 
     def __init__(
         self,
         ctx: SweepContext,
-        launch: Launch,
         feed: UnitFeed,
         gate_reader: GateReader,
         *,
         attempt_id: str,
         before: UnitReading | None,
         before_id: str | None,
+        unit: UnitReading | None,
         limits: Limits,
         expected_s: float | None,
     ) -> None:
         now = ctx.mono()
-        self.ctx, self.launch, self.feed, self.gate_reader = ctx, launch, feed, gate_reader
+        self.ctx, self.feed, self.gate_reader = ctx, feed, gate_reader
         self.id = attempt_id
         self.before = before
         self.before_id = before_id
         self.limits = limits
         self.expected_s = expected_s
         self.began = now
-        self.call = CallReading(asked_at=now, what=f"the restart of {launch.unit}")
+        self.call = CallReading(asked_at=now, what=f"the restart of {feed.unit}")
         self.progress = begin(now)
         self.phases = Phases()
         self.log = StartLog(gate_reader.engine, before_id)
-        self.unit: UnitReading | None = before
+        self.report = StartReport(ctx, attempt_id, now)
+        self.unit = unit
         self.listeners: tuple[ListenerReading, ...] | None = None
-        self.answer: Answer | None = None
+        self.port_owner: PortOwner | None = None
         self.args: ArgsReading | None = None
         self.token: TokenReading | None = None
         self.old_gone_at: float | None = None
         self.gone_since: float | None = None
         self.seen_new = False
-        self.waited_until = 0.0
-        self.health: int | None = None
-        self._gpu_flat_since: float | None = None
-        self._gpu_mib: float | None = None
-        self._busy_since: float | None = None
-        self._emitted_gate: dict[str, tuple[str, str]] = {}
-        self._emitted_phases: dict[str, tuple[bool, bool, int, int]] = {}
-        self._emitted_at = 0.0
-        self._had: set[str] = set()
+        self._health: int | None = None
+        self._gpus = BusyGpus()
+        self._cursors: set[str] = set()
 
-    # ---- what comes in
+    @property
+    def launch(self) -> Launch:
+        return self.gate_reader.launch
 
-    def on_line(self, line: LogLine) -> None:
-        """A line of the unit's log; one that was fed from the history comes once."""
+    # ---- what is taken
+
+    def take_line(self, line: LogLine) -> None:
+        """A line of the unit's log, once, whether it was followed or read from the history."""
         if line.cursor is not None:
-            if line.cursor in self._had:
+            if line.cursor in self._cursors:
                 return
-            self._had.add(line.cursor)
+            self._cursors.add(line.cursor)
         self.progress, self.phases = self.log.feed(line, self.ctx.mono(), self.progress, self.phases)
 
-    def on_activity(self, reading: ActivityReading) -> None:
+    def take_activity(self, reading: ActivityReading) -> None:
         self.progress = advance(self.progress, reading)
 
+    def take_call(self, called: CallResult) -> None:
+        """What a call of the restart returned."""
+        self.call = CallReading(
+            asked_at=self.began,
+            returned_at=self.ctx.mono(),
+            rc=called.rc,
+            error=called.error,
+            what=called.what or "the call",
+            by_script=called.by_script,
+            timed_out=called.timed_out,
+            do=called.do,
+        )
+        self.ctx.wake()
+
+    def take_earlier_call(self) -> None:
+        """The call was made before the connection (or the runner) was lost."""
+        self.call = CallReading(asked_at=self.began, returned_at=self.began, rc=0, what="the restart")
+
     def take_unit(self) -> None:
-        """Looks at the feed's latest reading."""
+        """Takes the feed's latest reading of the unit."""
         u, now = self.feed.reading, self.ctx.mono()
         if u is None:
             return
         if self.unit is not None and u.generation != self.unit.generation:
-            # Whose the listener is was told by the start before; its socket proves nothing for this one.
+            # The listener was assigned to the start before; its socket proves nothing for this one.
             self.listeners = None
         self.unit = u
         new = bool(u.generation) and u.generation != self.before_id
@@ -107,15 +129,6 @@ class Attempt:
                 self.enter_phase("stopped")
         self.gone_since = (self.gone_since or now) if u.gone else None
 
-    def enter_phase(self, phase: Phase) -> None:
-        before = self.phases.current
-        self.phases = enter(self.phases, phase, self.ctx.mono(), gap_s=self.progress.gap_s)
-        if self.phases.current != before:
-            self.progress = reset_gap(self.progress)
-
-    def begin_stopping(self) -> None:
-        self.enter_phase("stopping")
-
     def take_listeners(self, found: tuple[ListenerReading, ...]) -> None:
         new = self.seen_new and any(item.owned for item in found)
         if new and rank(self.phases.current) < rank("listening"):
@@ -123,49 +136,27 @@ class Attempt:
             self.progress = evidence(self.progress, self.ctx.mono(), "the port is open")
         self.listeners = found
 
-    def take_gpus(self) -> GpuLook | None:
-        """The GPUs as last sampled, and since when they are busy at low power with flat memory."""
-        ctx = self.ctx
-        if not ctx.gpus or ctx.gpus_at is None:
-            return None
-        now = ctx.gpus_at
-        mib = sum(g.mem_used_mib or 0.0 for g in ctx.gpus)
-        if self._gpu_mib is None or abs(mib - self._gpu_mib) > 64.0:
-            self._gpu_mib, self._gpu_flat_since = mib, now
-        busiest = max(ctx.gpus, key=lambda g: g.util_gpu_pct or 0.0)
-        share = busiest.power_w / busiest.power_limit_w if busiest.power_w and busiest.power_limit_w else None
-        hot = (busiest.util_gpu_pct or 0.0) >= 99.0 and share is not None and share < HUNG_GPU_POWER_SHARE
-        if not hot:
-            self._busy_since = None
-        elif self._busy_since is None:
-            self._busy_since = now
-        since = max(self._busy_since, self._gpu_flat_since or now) if self._busy_since is not None else None
-        return GpuLook(at=now, util_pct=busiest.util_gpu_pct, power_share=share, busy_low_since=since)
+    def take_health(self, generation: str, status: int | None, at: float) -> None:
+        """HTTP status of the health path, which is the ready mark of some engines."""
+        if self.gate_reader.engine.health_ready(self._health, status):
+            was = self._health if self._health is not None else "refused"
+            self.log.mark = MarkReading(
+                generation=generation, text=f"/health turned from {was} to {status}", at=at, source="http"
+            )
+        self._health = status
 
-    def stopping_words(self) -> str | None:
-        """How far a stop is, while the old process is being stopped; it may answer meanwhile."""
-        u = self.feed.reading
-        if self.phases.current != "stopping" or u is None or u.active != "deactivating":
-            return None
-        took = self.ctx.mono() - self.phases.of["stopping"].entered_at
-        of = f" of {u.stop_limit_s:.0f}" if u.stop_limit_s else ""
-        answers = "; the old server still answers" if any(item.owned for item in self.listeners or ()) else ""
-        return f"stopping {took:.0f}{of} s{answers}"
+    def enter_phase(self, phase: Phase) -> None:
+        before = self.phases.current
+        self.phases = enter(self.phases, phase, self.ctx.mono(), gap_s=self.progress.gap_s)
+        if self.phases.current != before:
+            self.progress = reset_gap(self.progress)
 
-    def exited_unexplained(self, now: float) -> bool:
-        """Nothing has run for a moment although the call has returned."""
-        returned = self.call.returned_at
-        return (
-            self.gone_since is not None
-            and returned is not None
-            and now - max(self.gone_since, returned) > 0.3
-        )
+    # ---- what is judged
 
-    # ---- what the rules see
-
-    def readings(self) -> StartReadings:
+    def tick(self, waited_from: float) -> StartReadings:
+        """All that is known now, as the watchdog judges it. `waited_from`: a viewer's `wait` (monotonic; 0.0: none)."""
+        self.take_unit()
         now = self.phases.now
-        limits = replace(self.limits, jit=self.log.jit, compile=self.log.compile)
         return StartReadings(
             unit_name=self.launch.unit,
             port=self.launch.port,
@@ -175,10 +166,9 @@ class Attempt:
             progress=self.progress,
             phase=self.phases.current or "launching",
             phase_since=now.entered_at if now else self.began,
-            limits=limits,
-            base_restarts=0,
+            limits=replace(self.limits, jit=self.log.jit, compile=self.log.compile),
             old_gone_at=self.old_gone_at,
-            answer=self.answer,
+            port_owner=self.port_owner,
             listeners=self.listeners or (),
             args=self.args,
             token=self.token,
@@ -187,14 +177,14 @@ class Attempt:
             last_is_nccl=self.log.last_is_nccl,
             start_limit_hit=self.log.start_limit_hit,
             skipped=self.log.skipped,
-            gpu=self.take_gpus(),
+            gpu=self._gpus.look(self.ctx.gpu_watch),
             expected_s=self.expected_s,
-            waited_until=self.waited_until,
+            waited_until=waited_from,
             seen_new=self.seen_new,
             gone_since=self.gone_since,
         )
 
-    def gate_readings(self) -> GateReadings:
+    def _gate_readings(self) -> GateReadings:
         generation = self.unit.generation if self.unit else None
         return GateReadings(
             before=self.before_id,
@@ -207,63 +197,40 @@ class Attempt:
         )
 
     def gate(self) -> Gate:
-        return gate(self.gate_readings())
+        return gate(self._gate_readings())
 
     def new_generation(self) -> str | None:
-        return new_generation(self.gate_readings())
+        return new_generation(self._gate_readings())
 
-    # ---- what is told
-
-    def tell(self, result: Gate, *, end: bool = False, note: str | None = None) -> None:
-        """Changes of the gate at once; phases when they change, and the running one every second."""
-        ctx, now = self.ctx, self.ctx.mono()
-        for part in result.parts:
-            told = self._emitted_gate.get(part.part)
-            if part.state == "pending" and (told is None or told[0] != "ok"):
-                continue
-            key = (part.state, part.evidence.text)
-            if told != key:
-                # What was proven and is so no more (the listener died with its process) is taken back.
-                self._emitted_gate[part.part] = key
-                ok = {"ok": True, "no": False, "pending": False, "unknown": None}[part.state]
-                ctx.emit(
-                    GateSeen,
-                    attempt_id=self.id,
-                    part=part.part,
-                    ok=ok,
-                    evidence=part.evidence,
-                    elapsed_s=round(now - self.began, 3),
-                )
-        due = now - self._emitted_at >= EMIT_S or end
-        for phase in self._in_order():
-            one = self.phases.of[phase]
-            key2 = (one.running, one.failed, one.count, int(one.pct or 0))
-            if self._emitted_phases.get(phase) == key2 and not (due and one.running):
-                continue
-            self._emitted_phases[phase] = key2
-            self._emitted_at = now if one.running else self._emitted_at
-            self._tell_phase(phase, now, note)
-
-    def _in_order(self) -> Iterable[Phase]:
-        return sorted(self.phases.of, key=lambda p: (self.phases.of[p].running, rank(p)))
-
-    def _tell_phase(self, phase: Phase, now: float, note: str | None) -> None:
-        one = self.phases.of[phase]
-        r = self.readings()
-        self.ctx.emit(
-            PhaseSeen,
-            attempt_id=self.id,
-            phase=one.phase,
-            state="running" if one.running else "failed" if one.failed else "done",
-            elapsed_s=round(one.elapsed_s(now), 3),
-            pct=one.pct,
-            detail=(note if one.running else None) or one.detail,
-            eta_s=_rounded(eta_s(self.phases, now, self.limits.slow_note)) if one.running else None,
-            quiet_s=round(r.progress.quiet_s(now) if one.running else one.gap_s, 3),
-            limit_s=quiet_limit_s(r, now) if one.running else None,
+    def exited_unexplained(self, now: float) -> bool:
+        """Whether nothing has run for a moment although the call has returned."""
+        returned = self.call.returned_at
+        return (
+            self.gone_since is not None
+            and returned is not None
+            and now - max(self.gone_since, returned) > UNEXPLAINED_S
         )
 
-    def finish(self, ready: bool) -> None:
+    # ---- what is reported
+
+    def emit(
+        self, readings: StartReadings, result: Gate, *, note: str | None = None, end: bool = False
+    ) -> None:
+        now = self.ctx.mono()
+        self.report.gate(result, now)
+        self.report.phases(self.phases, readings, now, note=note or self._stopping_words(), end=end)
+
+    def _stopping_words(self) -> str | None:
+        """How far the stop of the old process is; None while none is stopped."""
+        u = self.feed.reading
+        if self.phases.current != "stopping" or u is None or u.active != "deactivating":
+            return None
+        took = self.ctx.mono() - self.phases.of["stopping"].entered_at
+        of = f" of {u.stop_limit_s:.0f}" if u.stop_limit_s else ""
+        listens = "; the old server still listens" if any(item.owned for item in self.listeners or ()) else ""
+        return f"stopping {took:.0f}{of} s{listens}"
+
+    def finish(self, *, ready: bool) -> None:
         """Closes the running phase."""
         now = self.ctx.mono()
         gap = max(self.progress.gap_s, self.progress.quiet_s(now))
@@ -272,7 +239,3 @@ class Attempt:
             if ready
             else leave(self.phases, now, gap_s=gap, failed=True)
         )
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 1)

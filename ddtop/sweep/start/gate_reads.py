@@ -13,11 +13,9 @@ from ddtop.hosts.base import Host
 from ddtop.services.base import Launch, Service, read_listener
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.services.unit.systemctl_show import exec_argv
+from ddtop.sweep.shared.limits import TOKEN_S
 from ddtop.sweep.start.gate import ArgsReading, TokenReading
-from ddtop.sweep.start.readings import Answer
-
-TOKEN_S = 60.0
-"""A first request may compile kernels."""
+from ddtop.sweep.start.readings import PortOwner
 
 
 class GateReader:
@@ -38,41 +36,43 @@ class GateReader:
         return f"http://127.0.0.1:{self.launch.port}"
 
     async def listeners(self, host: Host, unit: UnitReading | None) -> tuple[ListenerReading, ...]:
-        answer = await host.call("listeners", port=self.launch.port)
-        return tuple(read_listener(self.service, row, unit) for row in answer["listeners"])
+        reply = await host.call("listeners", port=self.launch.port)
+        return tuple(read_listener(self.service, row, unit) for row in reply["listeners"])
 
-    async def owner(self, host: Host, item: ListenerReading, unit: UnitReading | None, at: float) -> Answer:
+    async def owner(
+        self, host: Host, item: ListenerReading, unit: UnitReading | None, at: float
+    ) -> PortOwner:
         """Which start a listener belongs to: `new` is the unit's present one."""
         if item.owned is False:
-            return Answer(at=at, owner="foreign", who=item.who)
+            return PortOwner(at=at, owner="foreign", who=item.who)
         if unit is None or item.pid is None or item.owned is None:
-            return Answer(at=at, owner="unknown", who=item.who)
+            return PortOwner(at=at, owner="unknown", who=item.who)
         if (
             item.container
         ):  # owned: the very container that the generation names, unless its client has died meanwhile
-            return Answer(at=at, owner="new" if unit.container else "unknown", who=item.who)
+            return PortOwner(at=at, owner="new" if unit.container else "unknown", who=item.who)
         if item.pid == unit.main_pid:
-            return Answer(at=at, owner="new", who=item.who)
+            return PortOwner(at=at, owner="new", who=item.who)
         if item.pid not in self._starts:
             try:
                 self._starts[item.pid] = (await host.call("ticket", pid=item.pid)).get("invocation")
             except AgentError:
-                return Answer(at=at, owner="unknown", who=item.who)
+                return PortOwner(at=at, owner="unknown", who=item.who)
         invocation = self._starts[item.pid]
         if invocation is None or not re.fullmatch(r"[0-9a-f]{32}", (unit.generation or "").partition("/")[0]):
-            return Answer(at=at, owner="unknown", who=item.who)
+            return PortOwner(at=at, owner="unknown", who=item.who)
         same = (unit.generation or "").startswith(invocation)
-        return Answer(at=at, owner="new" if same else "old", who=item.who)
+        return PortOwner(at=at, owner="new" if same else "old", who=item.who)
 
     async def health(self, host: Host) -> int | None:
         """HTTP status of the health path; None when refused."""
-        answer = await host.call("http", method="GET", url=self.base + self.engine.health_path, timeout_s=5)
-        status = answer.get("status")
+        reply = await host.call("http", method="GET", url=self.base + self.engine.health_path, timeout_s=5)
+        status = reply.get("status")
         return int(status) if status is not None else None
 
     async def _get(self, host: Host, path: str) -> str | None:
-        answer = await host.call("http", method="GET", url=self.base + path, timeout_s=10)
-        return str(answer["body"]) if answer.get("status") == 200 else None
+        reply = await host.call("http", method="GET", url=self.base + path, timeout_s=10)
+        return str(reply["body"]) if reply.get("status") == 200 else None
 
     async def args(self, host: Host, unit: UnitReading, logged: dict[str, Any], at: float) -> ArgsReading:
         """The server's own account of its arguments against the wanted ones."""
@@ -113,7 +113,7 @@ class GateReader:
         models = await self._get(host, self.engine.models_path)
         self.model = (self.engine.served_model(models) if models is not None else None) or self.model or ""
         path, body = self.engine.one_token_request(self.endpoint, self.model)
-        answer = await host.call(
+        reply = await host.call(
             "http",
             method="POST",
             url=self.base + path,
@@ -121,7 +121,7 @@ class GateReader:
             body=json.dumps(body),
             timeout_s=TOKEN_S,
         )
-        return token_reading(self.engine, answer, generation, at)
+        return token_reading(self.engine, reply, generation, at)
 
 
 def args_reading(
@@ -147,12 +147,12 @@ def args_reading(
     )
 
 
-def token_reading(engine: Engine, answer: dict[str, Any], generation: str | None, at: float) -> TokenReading:
-    """What the answer to the trial request says."""
-    if "status" not in answer:
-        what = answer.get("what") or answer.get("error") or "no answer"
+def token_reading(engine: Engine, reply: dict[str, Any], generation: str | None, at: float) -> TokenReading:
+    """What the reply to the trial request says."""
+    if "status" not in reply:
+        what = reply.get("what") or reply.get("error") or "no response"
         return TokenReading(at=at, tokens=None, generation=generation, error=str(what))
-    status, body = int(answer["status"]), str(answer.get("body", ""))
+    status, body = int(reply["status"]), str(reply.get("body", ""))
     if status != 200:
         return TokenReading(
             at=at, tokens=None, generation=generation, status=status, error=f"HTTP {status}: {body[:200]}"

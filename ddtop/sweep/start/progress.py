@@ -10,9 +10,23 @@ repeats (numbers aside) shows nothing, for vLLM repeats a waiting line for ever.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-CPU_GRACE_S = 120.0
+from ddtop.sweep.shared.limits import CPU_FRESH_S, CPU_GRACE_S
+
+CACHES = [
+    "~/.cache/flashinfer",
+    "~/.triton/cache",
+    "~/.cache/torch",
+    "~/.cache/vllm",
+    "~/.cache/deep_gemm",
+    "~/.cache/sglang",
+    "~/.cache/tvm-ffi",
+    "/tmp/torchinductor_root",
+]
+"""Folders in which engines and compilers leave new files while they compile."""
 GPU_STEP_MIB = 2.0
 """GPU memory of a process does not flutter; two MiB off the last mark is an allocation."""
 READ_STEP_B = 1 << 20
@@ -39,6 +53,22 @@ class ActivityReading:
     cache_files: int | None = None
     mono_s: float | None = None
     """The host's clock, for rates."""
+
+
+def activity_reading(item: Mapping[str, Any], at: float) -> ActivityReading:
+    """An item of the agent's `activity` stream."""
+    return ActivityReading(
+        at=at,
+        pids=int(item.get("pids", 0)),
+        cpu_s=item.get("cpu_s"),
+        read_b=item.get("read_b"),
+        write_b=item.get("write_b"),
+        rss_mib=item.get("rss_mib"),
+        gpu_mem_mib=item.get("gpu_mem_mib"),
+        compilers=tuple(item.get("compilers") or ()),
+        cache_files=item.get("cache_files"),
+        mono_s=item.get("mono_s"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,10 +185,10 @@ def _busy(p: Progress, r: ActivityReading) -> tuple[Progress, bool]:
 
 def cpu_counts(p: Progress, now: float) -> bool:
     """Whether CPU time is to be taken as progress at `now`: it moves, and something real moved lately."""
-    if p.cpu_at is None or now - p.cpu_at > 5.0:
+    if p.cpu_at is None or now - p.cpu_at > CPU_FRESH_S:
         return False
     lately = p.moved_at is not None and now - p.moved_at < CPU_GRACE_S
-    compiling = p.compiling_at is not None and now - p.compiling_at <= 5.0
+    compiling = p.compiling_at is not None and now - p.compiling_at <= CPU_FRESH_S
     return lately or compiling
 
 

@@ -1,4 +1,4 @@
-"""What is known of one start under way: the values the watchdog judges. Frozen; all times `at` are the runner's."""
+"""What is known of one start under way, as the watchdog judges it. Frozen; every `at` is the runner's monotonic clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ddtop.events import Phase
 from ddtop.services.readings import ListenerReading, UnitReading
-from ddtop.sweep.shared.limits import Limits
+from ddtop.sweep.shared.learned_limits import Limits
 from ddtop.sweep.shared.verdict import CauseReading
 from ddtop.sweep.start.gate import ArgsReading, TokenReading
 from ddtop.sweep.start.progress import Progress
@@ -14,7 +14,7 @@ from ddtop.sweep.start.progress import Progress
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallReading:
-    """The restart call itself (systemctl, the user's script): its success proves nothing."""
+    """What the restart's last call (systemctl, the owner's script) returned. Its success proves nothing."""
 
     asked_at: float
     returned_at: float | None = None
@@ -28,7 +28,7 @@ class CallReading:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GpuLook:
-    """The GPUs during a start: the hottest utilisation, its power share, and since when memory is flat."""
+    """The GPUs during a start: utilisation and power share of the busiest, and since when they look hung."""
 
     at: float
     util_pct: float | None = None
@@ -39,8 +39,8 @@ class GpuLook:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """The port answered HTTP, and who it was."""
+class PortOwner:
+    """Which start the listener on the port belongs to."""
 
     at: float
     owner: str
@@ -65,7 +65,7 @@ class StartReadings:
     base_restarts: int = 0
     """NRestarts just before (systemd resets it at a manual start)."""
     old_gone_at: float | None = None
-    answer: Answer | None = None
+    port_owner: PortOwner | None = None
     listeners: tuple[ListenerReading, ...] = ()
     args: ArgsReading | None = None
     token: TokenReading | None = None
@@ -75,12 +75,12 @@ class StartReadings:
     start_limit_hit: bool = False
     """The log said `Start request repeated too quickly`."""
     skipped: str = ""
-    """systemd's line that a condition of the unit was not met, and so nothing was started."""
+    """systemd's line that it did not start the unit because a condition of it was not met."""
     gpu: GpuLook | None = None
     expected_s: float | None = None
     waited_until: float = 0.0
-    """A person said `wait`: no stall before this moment plus the limit."""
+    """A viewer said `wait` at this moment: the quiet limit counts from it."""
     gone_since: float | None = None
-    """Since when nothing runs (failed, inactive), without a break."""
+    """Since when the unit has been failed or inactive without a break."""
     seen_new: bool = False
-    """A new generation was seen at some moment of this start."""
+    """A new process was seen during this start."""

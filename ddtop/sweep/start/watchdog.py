@@ -11,33 +11,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ddtop.events import CauseKind, Evidence, Verdict
-from ddtop.services.readings import UnitReading
+from ddtop.sweep.shared.limits import (
+    CPU_FRESH_S,
+    CPU_GRACE_S,
+    HUNG_GPU_S,
+    NEVER_BEGAN_S,
+    SETTLE_S,
+    STOP_SHARE,
+)
 from ddtop.sweep.shared.verdict import Judgement
-from ddtop.sweep.start.progress import CPU_GRACE_S, cpu_counts
+from ddtop.sweep.start.exits import BAD_LOADS, REFUSED_CODES, exit_slug, exit_words
+from ddtop.sweep.start.progress import cpu_counts
 from ddtop.sweep.start.readings import StartReadings
-
-NEVER_BEGAN_S = 5.0
-SETTLE_S = 0.3
-"""A unit that will be restarted by systemd passes through `failed` for a moment: one sample is not final."""
-HUNG_GPU_S = 60.0
-STOP_SHARE = 0.75
-"""Share of the unit's TimeoutStopSec that a silent stop may take."""
-HUNG_GPU_POWER_SHARE = 0.45
-"""A P2P hang on RTX PRO 6000 draws ~140 W of 600 W at 100 % utilisation; real work draws far more."""
-REFUSED_CODES = {
-    "200": ("working-directory-missing", "its working directory is not there (200/CHDIR)"),
-    "203": ("exec-not-found", "its program cannot be executed (203/EXEC)"),
-    "216": ("user-missing", "its group does not exist (216/GROUP)"),
-    "217": ("user-missing", "its user does not exist (217/USER)"),
-    "226": ("sandbox-setup-failed", "its mount namespace cannot be set up (226/NAMESPACE)"),
-}
-BAD_LOADS = {
-    "masked": ("unit-masked", "the unit is masked"),
-    "not-found": ("unit-not-found", "there is no such unit"),
-    "bad-setting": ("bad-unit-file", "the unit file has a setting systemd refuses"),
-    "error": ("bad-unit-file", "systemd cannot load the unit file"),
-}
-
 
 WAIT = Judgement(verdict=None)
 
@@ -220,30 +205,6 @@ def _failed(r: StartReadings, now: float) -> Judgement | None:
     return _with_cause(r, "failed", why, (exit_slug(u), "unknown", f"{r.unit_name} {how}"))
 
 
-def exit_words(u: UnitReading) -> str:
-    code, _, number = (u.exit_code or "").partition("/")
-    if u.result == "oom-kill":
-        return "was ended by the kernel for want of memory"
-    if u.result == "timeout":
-        return "was ended by systemd: its start or stop took longer than the unit allows"
-    if code in ("killed", "dumped"):
-        return f"was killed by signal {number}"
-    if code == "exited":
-        return f"ended with exit code {number}"
-    return f"is {u.active}"
-
-
-def exit_slug(u: UnitReading) -> str:
-    code = (u.exit_code or "").partition("/")[0]
-    if u.result == "oom-kill":
-        return "oom-killed"
-    if u.result == "timeout":
-        return "start-timeout"
-    if code in ("killed", "dumped"):
-        return "core-dumped" if code == "dumped" else "main-process-killed"
-    return "main-process-exited"
-
-
 def _never_began(r: StartReadings, now: float) -> Judgement | None:
     u, c = r.unit, r.call
     if c.returned_at is None or u is None or u.job or _is_new(r) or r.seen_new:
@@ -290,15 +251,15 @@ def _port(r: StartReadings, now: float) -> Judgement | None:
         return None
     if u is not None and u.gone and r.seen_new:
         return None  # that it died is the news, not that something of it (a container) still answers
-    old = r.answer is not None and r.answer.owner == "old"
-    if old and _is_new(r) and r.answer is not None:
-        why = Evidence(source="http", text=f"port {r.port} was answered by {r.answer.who}")
+    old = r.port_owner is not None and r.port_owner.owner == "old"
+    if old and _is_new(r) and r.port_owner is not None:
+        why = Evidence(source="http", text=f"port {r.port} was answered by {r.port_owner.who}")
         return Judgement(
             verdict="old-server",
             cause="old-process-answered",
             kind="transient",
             evidence=(why,),
-            text=f"the old server still answers on port {r.port} beside the new one: {r.answer.who}",
+            text=f"the old server still answers on port {r.port} beside the new one: {r.port_owner.who}",
             advice="stop the old process, then restart",
         )
     taken = _taken(r)
@@ -394,7 +355,7 @@ def _stalled(r: StartReadings, now: float) -> Judgement | None:
     quiet = now - since
     if quiet < limit:
         return None
-    spin = r.progress.cpu_at is not None and now - r.progress.cpu_at <= 5.0
+    spin = r.progress.cpu_at is not None and now - r.progress.cpu_at <= CPU_FRESH_S
     why = Evidence(
         source="rule",
         text=f"nothing moved for {quiet:.0f} s in phase {r.phase} (limit {limit:.0f} s); last: {r.progress.what}"

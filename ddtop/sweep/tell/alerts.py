@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ddtop.events import Action, CauseKind, Evidence, Verdict
+from ddtop.events import Action, CauseKind, CellSpec, Evidence, Verdict
 from ddtop.sources.kernel.fault import Fault
 from ddtop.sweep.model.stage_causes import stage_cause
 from ddtop.sweep.shared.policy import RESTAGE_CAUSES
@@ -83,17 +83,31 @@ def placed(host: str, unit: str, text: str) -> str:
 
 def start_alert(j: Judgement, config: str, alert: str, *, host: str, unit: str = "") -> AlertText:
     """The alert for a start that failed or stalls."""
+    return _failure_alert(j, start_actions(j, config, alert), host, unit)
+
+
+def cell_alert(j: Judgement, cell: CellSpec, alert: str, *, host: str, unit: str = "") -> AlertText:
+    """The alert for a cell that gave no usable result, or whose server failed under it."""
+    name = cell.label
+    actions = (
+        _act("r", f"retry {name}", "retry", alert_id=alert, cell_id=cell.id),
+        _act("x", f"skip {name}", "skip", alert_id=alert, cell_id=cell.id),
+        _act("b", f"mark {name} broken", "mark-broken", alert_id=alert, cell_id=cell.id),
+    )
+    return _failure_alert(j, actions, host, unit)
+
+
+def _failure_alert(j: Judgement, actions: tuple[Action, ...], host: str, unit: str) -> AlertText:
     assert j.verdict is not None
-    text = placed(host, unit, j.text)
     return AlertText(
         title=TITLES[j.verdict],
         verdict=j.verdict,
         cause=j.cause,
-        cause_text=text,
+        cause_text=placed(host, unit, j.text),
         kind=j.kind,
         advice=j.advice or ADVICE[j.kind],
         evidence=j.evidence[:8],
-        actions=start_actions(j, config, alert),
+        actions=actions,
         signature_id=j.signature_id,
     )
 
@@ -168,37 +182,6 @@ def interrupted_alert(host: str, why: str, at: str, alert: str) -> AlertText:
         advice="look at the steps, then resume",
         evidence=(Evidence(source="journal", text=why),),
         actions=(_act("r", f"resume at {at}", "resume", alert_id=alert),),
-    )
-
-
-def cell_alert(
-    host: str,
-    config: str,
-    cell_id: str,
-    cell: str,
-    verdict: Verdict,
-    cause: str,
-    kind: CauseKind,
-    text: str,
-    evidence: tuple[Evidence, ...],
-    alert: str,
-    advice: str = "",
-    unit: str = "",
-) -> AlertText:
-    """The alert for a cell that gave no usable result, or a server that died under it."""
-    return AlertText(
-        title=TITLES[verdict],
-        verdict=verdict,
-        cause=cause,
-        kind=kind,
-        cause_text=placed(host, unit, text),
-        advice=advice or ADVICE[kind],
-        evidence=evidence[:8],
-        actions=(
-            _act("r", f"retry {cell}", "retry", alert_id=alert, cell_id=cell_id),
-            _act("x", f"skip {cell}", "skip", alert_id=alert, cell_id=cell_id),
-            _act("b", f"mark {cell} broken", "mark-broken", alert_id=alert, cell_id=cell_id),
-        ),
     )
 
 

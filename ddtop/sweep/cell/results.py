@@ -1,0 +1,83 @@
+"""Results of a load generator's job: read from the host, committed, and the cells it left behind settled."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ddtop.agent.loadgen.records import unpack
+from ddtop.errors import AgentError
+from ddtop.hosts.base import Host
+from ddtop.sweep.cell.attempts import attempt_for, generation_of, version_of
+from ddtop.sweep.cell.ending import Subject
+from ddtop.sweep.cell.outcome import Committed, Origin, commit
+from ddtop.sweep.shared.context import SweepContext
+
+CUT_REQUEST_CLASSES = ("refused", "truncated", "aborted")
+
+
+async def read_file(host: Host, path: str, most_b: int | None = None) -> bytes:
+    """A file of the host that is too large for one reply, or its beginning. Raises AgentError."""
+    data = b""
+    while True:
+        part = await host.call("file-read", path=path, offset=len(data), max_b=500_000, b64=True)
+        data += base64.b64decode(part["b64"])
+        if part["eof"] or not part["b64"] or (most_b is not None and len(data) > most_b):
+            return data
+
+
+async def read_result(host: Host, item: Mapping[str, Any]) -> dict[str, Any]:
+    """The result that an item of `job-watch` or `job-collect` carries or names; empty where it has none."""
+    raw = item.get("result")
+    if raw is None and item.get("file"):
+        raw = msgspec.json.decode(await read_file(host, str(item["file"])))
+    return raw if isinstance(raw, dict) else {}
+
+
+def has_cut_requests(raw: Mapping[str, Any]) -> bool:
+    """Whether a result has requests whose connection was refused, or ended before the response did."""
+    try:
+        requests = unpack(dict(raw)).get("requests")
+    except ValueError:
+        return False
+    return any(isinstance(r, Mapping) and r.get("class") in CUT_REQUEST_CLASSES for r in requests or ())
+
+
+def take_result(
+    ctx: SweepContext,
+    job: str,
+    cell_id: str,
+    raw: dict[str, Any],
+    subject: Subject | None,
+    *,
+    answer_by_s: float | None = None,
+) -> Committed | None:
+    """Commits one result of a job. `subject` None: the server it measured is looked up in the recording."""
+    cell = ctx.state.cells.get(cell_id)
+    launch = subject.launch if subject else None
+    generation = subject.generation if subject else None
+    if cell is not None:
+        attempt = attempt_for(cell, job)
+        generation = generation or (attempt.generation if attempt else None)
+        generation = generation or generation_of(ctx.state, job, cell.spec.restart_key)
+        if launch is None and ctx.sweep is not None:
+            launch = ctx.sweep.launches.get(cell.spec.restart_key)
+    origin = Origin(
+        job=job,
+        generation=generation,
+        engine=launch.engine if launch else "",
+        engine_version=subject.engine_version if subject else version_of(ctx.state, generation),
+    )
+    overridden = list(subject.overridden) if subject is not None else []
+    known = {"arguments_overridden": overridden} if overridden else {}
+    return commit(ctx, cell_id, raw, origin, known=known, answer_by_s=answer_by_s)
+
+
+async def stop_job(ctx: SweepContext, host: Host, job: str) -> None:
+    try:
+        await host.call("job-stop", job=job, timeout_s=60)
+    except AgentError as error:
+        ctx.note("warn", f"job {job} could not be stopped: {error.what}")

@@ -1,0 +1,82 @@
+"""What is read beside a start, each in a task of its own: the port, the processes' activity, and the server by HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ddtop.errors import AgentError
+from ddtop.hosts.base import Host
+from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.start.attempt import Attempt
+from ddtop.sweep.start.progress import CACHES, activity_reading
+
+POLL_S = 0.2
+PORT_POLL_S = 0.5
+ACTIVITY_RETRY_S = 1.0
+TOKEN_RETRY_S = 1.0
+REQUEST_RETRY_S = 2.0
+
+
+async def read_port(ctx: SweepContext, host: Host, a: Attempt) -> None:
+    """Who listens on the port, and which start that is."""
+    while True:
+        if a.unit is not None and (a.unit.running or a.call.returned_at is not None):
+            found = await a.gate_reader.listeners(host, a.unit)
+            a.take_listeners(found)
+            # None where nobody listens: the owner seen before is not the owner of the next listener.
+            a.port_owner = await a.gate_reader.owner(host, found[0], a.unit, ctx.mono()) if found else None
+            ctx.wake()
+        await asyncio.sleep(PORT_POLL_S)
+
+
+async def read_activity(ctx: SweepContext, host: Host, a: Attempt) -> None:
+    """CPU, memory, bytes and compile caches of the unit's processes."""
+    while True:
+        args = a.feed.service.activity_args(a.unit) if a.unit is not None and a.seen_new else None
+        if args is None:
+            await asyncio.sleep(POLL_S)
+            continue
+        try:
+            async with host.stream("activity", every_s=1, gpu=True, caches=CACHES, **args) as batches:
+                async for batch in batches:
+                    for item in batch:
+                        a.take_activity(activity_reading(item, ctx.mono()))
+        except AgentError as error:
+            if error.code not in ("not-found", "not-permitted"):
+                raise
+        await asyncio.sleep(ACTIVITY_RETRY_S)
+
+
+async def ask_server(ctx: SweepContext, host: Host, a: Attempt) -> None:
+    """HTTP: the health path where it is the ready mark, then the arguments, then one generation."""
+    while True:
+        await asyncio.sleep(POLL_S)
+        generation = a.new_generation()
+        if generation is None or not a.listeners or a.gate()["listener"].state != "ok":
+            continue
+        try:
+            await _ask_once(ctx, host, a, generation)
+        except AgentError as error:
+            ctx.note("warn", f"the server on port {a.launch.port} did not respond: {error.what}")
+            await asyncio.sleep(REQUEST_RETRY_S)
+
+
+async def _ask_once(ctx: SweepContext, host: Host, a: Attempt, generation: str) -> None:
+    reader, now = a.gate_reader, ctx.mono
+    if a.log.mark is None and not reader.engine.logs_ready_mark:
+        a.take_health(generation, await reader.health(host), now())
+    if a.log.mark_of(generation) is None:
+        return
+    if a.phases.current not in ("answering", "ready"):
+        a.enter_phase("answering")
+    if a.unit is not None and (a.args is None or a.args.generation != generation):
+        logged = a.log.snapshot()
+        a.args = await reader.args(host, a.unit, dict(logged.server_args) if logged else {}, now())
+        ctx.wake()
+    if a.args is None or a.args.wrong:
+        return
+    if a.token is None or a.token.generation != generation or a.token.error:
+        a.token = await reader.token(host, generation, now())
+        ctx.wake()
+        if a.token.error:
+            await asyncio.sleep(TOKEN_RETRY_S)
