@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddtop.sweep.cell.server_watch import HUNG_S, ChunkWatch
+from ddtop.sweep.cell.server_watch import ChunkWatch
+from ddtop.sweep.shared.limits import NO_TOKEN_S
 
 RUNNING = {"cell": "a", "phase": "running", "chunks": 7, "done": 1, "in_flight": 4}
 
@@ -25,5 +26,5 @@ def test_a_server_hangs_when_no_chunk_comes_while_requests_run(
     watch = ChunkWatch(0.0)
     watch.take(RUNNING, 10.0)
     watch.take(later, 200.0)
-    assert watch.hung(10.0 + HUNG_S) is hung, what
-    assert not watch.hung(10.0 + HUNG_S - 1.0)
+    assert watch.hung(10.0 + NO_TOKEN_S) is hung, what
+    assert not watch.hung(10.0 + NO_TOKEN_S - 1.0)
