@@ -1,1 +1,1 @@
-"""The sweep: reconcile, stage, restart, gate, watch, measure, go on. Decisions are pure; see each file."""
+"""The sweep: reconcile, stage, restart, gate, watch, measure, go on. Decisions are pure functions of readings."""

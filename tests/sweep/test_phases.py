@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ddtop.engines import ENGINES
 from ddtop.events import LogLine
-from ddtop.sweep.start.log import StartLog
-from ddtop.sweep.start.phases import Phases, bar, enter, eta_s, leave
-from ddtop.sweep.start.progress import begin
+from ddtop.sweep.start.evidence.log import StartLog
+from ddtop.sweep.start.evidence.phases import Phases, bar, enter, eta_s, leave
+from ddtop.sweep.start.evidence.progress import begin
 
 NEW = "b" * 32
 

@@ -11,9 +11,10 @@ from ddtop.services.causes import load_causes
 from ddtop.services.readings import ListenerReading, UnitReading, read_unit
 from ddtop.sweep.shared.learned_limits import Limits
 from ddtop.sweep.shared.verdict import CauseReading
+from ddtop.sweep.start.evidence.busy_gpus import GpuLook
+from ddtop.sweep.start.evidence.progress import ActivityReading, advance, begin, evidence, log_line
 from ddtop.sweep.start.gate import ArgsReading, TokenReading
-from ddtop.sweep.start.progress import ActivityReading, advance, begin, evidence, log_line
-from ddtop.sweep.start.readings import CallReading, GpuLook, PortOwner, StartReadings
+from ddtop.sweep.start.readings import CallReading, PortOwner, StartReadings
 from ddtop.sweep.start.watchdog import judge, quiet_limit_s
 
 OLD, NEW = "a" * 32, "b" * 32

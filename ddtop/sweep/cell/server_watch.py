@@ -11,9 +11,9 @@ from ddtop.services.base import Launch
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import NO_TOKEN_S
 from ddtop.sweep.shared.verdict import CauseReading
-from ddtop.sweep.start.log import StartLog
-from ddtop.sweep.start.phases import Phases
-from ddtop.sweep.start.progress import begin
+from ddtop.sweep.start.evidence.log import StartLog
+from ddtop.sweep.start.evidence.phases import Phases
+from ddtop.sweep.start.evidence.progress import begin
 
 
 class ChunkWatch:

@@ -1,1 +1,1 @@
-"""One configuration: its server brought up, its cells' trouble settled, the steps and waits between."""
+"""One configuration: its server brought up, failures decided on, steps taken, the waits between."""

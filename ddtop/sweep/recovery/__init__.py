@@ -1,1 +1,1 @@
-"""After a loss: what the host shows beside what the recording remembers, and putting a host back."""
+"""After a loss: what the host shows compared with the recording, and putting a host back."""

@@ -1,1 +1,1 @@
-"""What every room of the sweep shares: the context, the plan as the sweep uses it, policy, limits, people's requests."""
+"""What every room of the sweep shares: the context, the plan as it is run, policy, limits, viewers' requests."""

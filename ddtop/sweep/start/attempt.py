@@ -9,7 +9,10 @@ from ddtop.services.base import CallResult, Launch
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
 from ddtop.sweep.shared.learned_limits import Limits
-from ddtop.sweep.start.busy_gpus import BusyGpus
+from ddtop.sweep.start.evidence.busy_gpus import BusyGpus
+from ddtop.sweep.start.evidence.log import StartLog
+from ddtop.sweep.start.evidence.phases import Phases, enter, leave, rank
+from ddtop.sweep.start.evidence.progress import ActivityReading, advance, begin, evidence, reset_gap
 from ddtop.sweep.start.gate import (
     ArgsReading,
     Gate,
@@ -20,9 +23,6 @@ from ddtop.sweep.start.gate import (
     new_generation,
 )
 from ddtop.sweep.start.gate_reads import GateReader
-from ddtop.sweep.start.log import StartLog
-from ddtop.sweep.start.phases import Phases, enter, leave, rank
-from ddtop.sweep.start.progress import ActivityReading, advance, begin, evidence, reset_gap
 from ddtop.sweep.start.readings import CallReading, PortOwner, StartReadings
 from ddtop.sweep.start.report import StartReport
 

@@ -8,7 +8,7 @@ from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.start.attempt import Attempt
-from ddtop.sweep.start.progress import CACHES, activity_reading
+from ddtop.sweep.start.evidence.progress import CACHES, activity_reading
 
 POLL_S = 0.2
 PORT_POLL_S = 0.5

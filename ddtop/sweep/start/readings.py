@@ -8,8 +8,9 @@ from ddtop.events import Phase
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.sweep.shared.learned_limits import Limits
 from ddtop.sweep.shared.verdict import CauseReading
+from ddtop.sweep.start.evidence.busy_gpus import GpuLook
+from ddtop.sweep.start.evidence.progress import Progress
 from ddtop.sweep.start.gate import ArgsReading, TokenReading
-from ddtop.sweep.start.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,18 +25,6 @@ class CallReading:
     what: str = "the restart"
     by_script: bool = False
     timed_out: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GpuLook:
-    """The GPUs during a start: utilisation and power share of the busiest, and since when they look hung."""
-
-    at: float
-    util_pct: float | None = None
-    power_share: float | None = None
-    """Power over the limit, of the busiest GPU."""
-    busy_low_since: float | None = None
-    """Since when: util ≥ 99 %, low power, flat memory, all at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ddtop.events import GateSeen, Phase, PhaseSeen
 from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.start.evidence.phases import OnePhase, Phases, eta_s, rank
 from ddtop.sweep.start.gate import Gate
-from ddtop.sweep.start.phases import OnePhase, Phases, eta_s, rank
 from ddtop.sweep.start.readings import StartReadings
 from ddtop.sweep.start.watchdog import quiet_limit_s
 

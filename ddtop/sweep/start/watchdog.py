@@ -20,8 +20,8 @@ from ddtop.sweep.shared.limits import (
     STOP_SHARE,
 )
 from ddtop.sweep.shared.verdict import Judgement
+from ddtop.sweep.start.evidence.progress import cpu_counts
 from ddtop.sweep.start.exits import BAD_LOADS, REFUSED_CODES, exit_slug, exit_words
-from ddtop.sweep.start.progress import cpu_counts
 from ddtop.sweep.start.readings import StartReadings
 
 WAIT = Judgement(verdict=None)

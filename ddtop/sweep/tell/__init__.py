@@ -1,1 +1,1 @@
-"""What people are told: alerts, notifications, plain progress."""
+"""What people are told: alerts, notifications, plain progress on a terminal."""

@@ -16,9 +16,9 @@ from ddtop.sources.log.scan_snapshot import LogEntry, ScanSnapshot
 from ddtop.sources.log.scanner import LogScanner
 from ddtop.sources.log.verdict import first_cause
 from ddtop.sweep.shared.verdict import CauseReading
+from ddtop.sweep.start.evidence.phases import Phases, bar, enter
+from ddtop.sweep.start.evidence.progress import Progress, evidence, log_line, reset_gap
 from ddtop.sweep.start.gate import MarkReading
-from ddtop.sweep.start.phases import Phases, bar, enter
-from ddtop.sweep.start.progress import Progress, evidence, log_line, reset_gap
 
 KINDS: dict[str, CauseKind] = {
     "transient": "transient",

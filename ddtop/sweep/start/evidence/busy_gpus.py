@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ddtop.sweep.shared.gpu_watch import GpuWatch
-from ddtop.sweep.start.readings import GpuLook
 
 LOW_POWER_SHARE = 0.45
 """A P2P hang on RTX PRO 6000 draws ~140 W of 600 W at 100 % utilisation; real work draws far more."""
 BUSY_PCT = 99.0
 FLAT_MIB = 64.0
 """Memory of all GPUs that changes by less is flat."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuLook:
+    """The GPUs during a start: utilisation and power share of the busiest, and since when they look hung."""
+
+    at: float
+    util_pct: float | None = None
+    power_share: float | None = None
+    """Power over the limit, of the busiest GPU."""
+    busy_low_since: float | None = None
+    """Since when: util ≥ 99 %, low power, flat memory, all at once."""
 
 
 class BusyGpus:
