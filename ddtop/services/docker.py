@@ -42,7 +42,9 @@ class DockerService:
 
     async def read(self, host: Host) -> UnitReading:
         answer = await self._run(host, "inspect", "--format", _FORM, self.unit, timeout_s=5)
-        reading, self._label = read_container(self.unit, answer["rc"], answer["stdout"], time.monotonic())
+        reading, self._label = read_container(
+            self.unit, answer["rc"], answer["stdout"], time.monotonic(), kind=self.kind
+        )
         return reading
 
     @asynccontextmanager
@@ -107,7 +109,7 @@ class DockerService:
         answer = await self._run(host, "stop", "--time", "30", self.unit, timeout_s=45)
         missing = "No such container" in answer["stderr"]
         return CallResult(
-            rc=0 if missing else answer["rc"], error=answer["stderr"], what=f"docker stop {self.unit}"
+            rc=0 if missing else answer["rc"], error=answer["stderr"], what=f"{self.program} stop {self.unit}"
         )
 
     async def start(self, host: Host, launch: Launch, job_id: str) -> CallResult:
@@ -123,8 +125,8 @@ class DockerService:
         try:
             answer = await self._run(host, *self._argv(launch), timeout_s=60)
         except AgentError as error:
-            return CallResult(rc=1, error=error.what, what="docker run")
-        return CallResult(rc=answer["rc"], error=answer["stderr"], what=f"docker run {self.unit}")
+            return CallResult(rc=1, error=error.what, what=f"{self.program} run {self.unit}")
+        return CallResult(rc=answer["rc"], error=answer["stderr"], what=f"{self.program} run {self.unit}")
 
     def owns(self, listener: Mapping[str, Any], unit: UnitReading | None) -> bool | None:
         if unit is None or not unit.container:
@@ -172,20 +174,20 @@ def _words(answer: Mapping[str, Any]) -> str:
     return str(answer["stderr"]).strip()[-200:]
 
 
-def read_container(name: str, rc: int, shown: str, at: float) -> tuple[UnitReading, str]:
+def read_container(
+    name: str, rc: int, shown: str, at: float, *, kind: str = "docker"
+) -> tuple[UnitReading, str]:
     """A reading of the line that `docker inspect --format _FORM` printed, and the label `ddtop.run` ("" without one)."""
     parts = shown.strip().split("|")
     if rc != 0 or len(parts) < 9:
-        return UnitReading(
-            unit=name, at=at, kind="docker", load="not-found", active="inactive", sub="dead"
-        ), ""
+        return UnitReading(unit=name, at=at, kind=kind, load="not-found", active="inactive", sub="dead"), ""
     ident, started, running, pid, code, oom, restarts, label, ips = parts[:9]
     up = running == "true"
     bad = not up and code not in ("0", "")
     reading = UnitReading(
         unit=name,
         at=at,
-        kind="docker",
+        kind=kind,
         load="loaded",
         active="active" if up else ("failed" if bad else "inactive"),
         sub="running" if up else "exited",

@@ -9,9 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from ddtop.plan.model import SERVICE_KINDS
 from ddtop.services.command import CommandService, script_result
 from ddtop.services.containers import container_id, container_name
 from ddtop.services.docker import DockerService, read_container, stamped_lines
+from ddtop.services.kinds import service_for
 from ddtop.services.process import ProcessService, exit_code, read_proc, split_cursor
 from ddtop.services.readings import UnitReading
 from ddtop.services.systemd import SystemdService, lines_of
@@ -20,6 +22,10 @@ from ddtop.services.unit.systemctl_show import exec_argv
 UNIT = UnitReading(
     unit="s.service", at=0.0, active="active", main_pid=9, generation="g", cgroup="/system.slice/s.service"
 )
+
+
+def test_every_kind_of_a_plan_has_its_service() -> None:
+    assert [service_for("s.service", kind).kind for kind in SERVICE_KINDS] == list(SERVICE_KINDS)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,6 @@ class Hit:
 
     signature: str
     role: str
-    kind: str
     slug: str | None
     engine: str
     text: str

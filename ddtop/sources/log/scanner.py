@@ -205,7 +205,6 @@ class LogScanner:
         return Hit(
             signature=signature.id,
             role=role,
-            kind=signature.kind,
             slug=load_causes().slug_of(signature.id, phase),
             engine=signature.engine,
             text=entry.line.strip()[:1_000],

@@ -22,12 +22,11 @@ ROLES = ("cause", "consequence", "pointer", "warning", "marker")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One row of signatures.toml; see its head for the meaning of `role`, `kind` and `anchors`."""
+    """One row of signatures.toml; see its head for the meaning of `role` and `anchors`."""
 
     id: str
     engine: str
     phase: tuple[str, ...]
-    kind: str
     role: str
     anchors: tuple[str, ...]
     regex: re.Pattern[str]
@@ -57,7 +56,6 @@ def load_catalogue() -> tuple[Signature, ...]:
             row["id"],
             row["engine"],
             tuple(row["phase"]),
-            row["kind"],
             row["role"],
             tuple(row["anchors"]),
             re.compile(row["regex"]),
