@@ -1,4 +1,4 @@
-"""The command line: wiring only. Every heavy import stands inside its command, so that `ddtop --help` is instant.
+"""The command line: wiring only. Each command imports its room when it runs, so that `ddtop --help` is instant.
 
 Exit codes: 0 all done (or judged), 2 wrong usage, 10 some cells failed or broken (or SUSPECT, INVALID),
 11 host lost or never reached, 12 refused, 130 interrupted.
@@ -26,13 +26,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-plan_app = typer.Typer(no_args_is_help=True, help="Check, show or begin a plan.", rich_markup_mode=None)
-config_app = typer.Typer(no_args_is_help=True, help="Settings.", rich_markup_mode=None)
+plan_app = typer.Typer(no_args_is_help=True, help="Check, list or draft a plan.", rich_markup_mode=None)
+config_app = typer.Typer(no_args_is_help=True, help="Show the settings.", rich_markup_mode=None)
 app.add_typer(plan_app, name="plan")
 app.add_typer(config_app, name="config")
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Machine-readable output (see docs/output.md).")]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, in TOML.", show_default=False)]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan (TOML).", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
@@ -50,25 +50,32 @@ def connect(
         list[str],
         typer.Argument(
             metavar="HOST",
-            help="Host names as in ~/.ssh/config, user@host, or local.",
+            help="Hosts as in ~/.ssh/config, user@host, or local for this machine.",
             autocompletion=completion.hosts,
         ),
     ],
     plan: Annotated[
-        Path | None, typer.Option("--plan", help="Run this sweep. Without: watch what runs there.")
+        Path | None, typer.Option("--plan", help="Run this sweep. Without it, ddtop only watches.")
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option("--record", help="Headless: no dashboard, progress on stderr, recorded to FILE."),
+        typer.Option("--record", help="Run without a dashboard: progress on stderr, recording in FILE."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print one probe of the host and exit.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Probe the host once, print the result and exit.")
+    ] = False,
     json_out: JsonFlag = False,
     leave_running: Annotated[
-        bool, typer.Option("--leave-running", help="At the end leave the server as the last cell had it.")
+        bool,
+        typer.Option(
+            "--leave-running", help="At the end, leave the server running as the last cell used it."
+        ),
     ] = False,
-    ssh_config: Annotated[Path | None, typer.Option("--ssh-config", help="Instead of ~/.ssh/config.")] = None,
+    ssh_config: Annotated[
+        Path | None, typer.Option("--ssh-config", help="Use this file instead of ~/.ssh/config.")
+    ] = None,
 ) -> None:
-    """Open the dashboard on hosts; with --record run headless."""
+    """Open the dashboard on hosts, or record without it (--record)."""
     from ddtop.commands import connect as room
 
     options = room.Options(
@@ -86,11 +93,11 @@ def connect(
 @app.command()
 def demo(
     record: Annotated[
-        Path | None, typer.Option("--record", help="Without a screen, recorded to FILE.")
+        Path | None, typer.Option("--record", help="Run without a dashboard and record to FILE.")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's folder behind.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's folder.")] = False,
 ) -> None:
-    """A SIMULATED host with a real sweep and one restart that fails. Nothing of this machine is touched."""
+    """Run a real sweep on a SIMULATED host. One start fails, and this machine stays as it is."""
     from ddtop.commands.demo import run_demo
 
     raise typer.Exit(run_demo(record=record, keep=keep))
@@ -99,9 +106,9 @@ def demo(
 @app.command()
 def replay(
     recording: Annotated[Path, typer.Argument(metavar="FILE", help="A recording (.ddtop).")],
-    speed: Annotated[float, typer.Option("--speed", help="1 is real time.")] = 1.0,
+    speed: Annotated[float, typer.Option("--speed", help="Playing speed; 1 is real time.")] = 1.0,
 ) -> None:
-    """The dashboard on a recording, in its own time or faster."""
+    """Play a recording in the dashboard, in real time or faster."""
     from ddtop.commands import connect as room
 
     raise typer.Exit(room.replay(recording, speed))
@@ -110,15 +117,19 @@ def replay(
 @app.command()
 def report(
     recordings: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="One or more recordings, side by side.")
+        list[Path], typer.Argument(metavar="FILE", help="Recordings; several are compared.")
     ],
-    html: Annotated[Path | None, typer.Option("--html", help="Write one self-contained HTML file.")] = None,
-    md: Annotated[bool, typer.Option("--md", help="Markdown.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="One row a cell.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a report with plots to this file; it opens offline.")
+    ] = None,
+    md: Annotated[bool, typer.Option("--md", help="Print Markdown.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one row per cell.")] = False,
     json_out: JsonFlag = False,
-    baseline: Annotated[str | None, typer.Option("--baseline", help="Configuration to compare with.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="Configuration to compare with; by default the plan's.")
+    ] = None,
 ) -> None:
-    """Tables and plots of one or more recordings."""
+    """Print the results of recordings, or write them as HTML with plots."""
     from ddtop.commands import recordings as room
 
     typer.echo(room.report(recordings, html=html, md=md, csv=csv, as_json=json_out, baseline=baseline))
@@ -134,7 +145,7 @@ def runs(
     ] = None,
     json_out: JsonFlag = False,
 ) -> None:
-    """What is recorded and running here; `runs export RUN FILE` copies one."""
+    """List recordings and running sweeps; `runs export RUN FILE` copies one."""
     from ddtop.commands import recordings as room
 
     match words or []:
@@ -144,7 +155,8 @@ def runs(
             typer.echo(room.export_run(run, Path(target)))
         case other:
             raise UsageError(
-                f"runs: cannot make sense of `{' '.join(other)}`", do="ddtop runs export RUN FILE"
+                f"runs: unknown arguments `{' '.join(other)}`",
+                do="ddtop runs lists recordings; ddtop runs export RUN FILE copies one",
             )
 
 
@@ -153,15 +165,15 @@ def stop(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="Run id, recording, or host.", autocompletion=completion.recordings
+            metavar="RUN", help="Run id, recording or host.", autocompletion=completion.recordings
         ),
     ],
-    leave_running: Annotated[
-        bool, typer.Option("--leave-running", help="Leave the server as it is.")
-    ] = False,
-    ssh_config: Annotated[Path | None, typer.Option("--ssh-config", help="Instead of ~/.ssh/config.")] = None,
+    leave_running: Annotated[bool, typer.Option("--leave-running", help="Leave the server running.")] = False,
+    ssh_config: Annotated[
+        Path | None, typer.Option("--ssh-config", help="Use this file instead of ~/.ssh/config.")
+    ] = None,
 ) -> None:
-    """Stop a run cleanly: after what is in flight is safe, the host is left as it was found."""
+    """Stop a run: keep what is measured and restore the host."""
     from ddtop.commands import stop as room
 
     raise typer.Exit(room.stop(run, leave_running=leave_running, ssh_config=ssh_config))
@@ -169,7 +181,7 @@ def stop(
 
 @plan_app.command("check")
 def plan_check(plan: PlanFile) -> None:
-    """Errors with their exact place."""
+    """Check a plan: every error with its line."""
     from ddtop.commands import plan as room
 
     typer.echo(room.check_plan(plan))
@@ -177,7 +189,7 @@ def plan_check(plan: PlanFile) -> None:
 
 @plan_app.command("show")
 def plan_show(plan: PlanFile) -> None:
-    """The cells, the restarts and the estimated time."""
+    """List the cells, the server starts and the estimated time."""
     from ddtop.commands import plan as room
 
     typer.echo(room.show_plan(plan))
@@ -185,10 +197,12 @@ def plan_show(plan: PlanFile) -> None:
 
 @plan_app.command("new")
 def plan_new(
-    host: Annotated[str, typer.Option("--from", help="Host to look at.", autocompletion=completion.hosts)],
-    ssh_config: Annotated[Path | None, typer.Option("--ssh-config", help="Instead of ~/.ssh/config.")] = None,
+    host: Annotated[str, typer.Option("--from", help="Host to read.", autocompletion=completion.hosts)],
+    ssh_config: Annotated[
+        Path | None, typer.Option("--ssh-config", help="Use this file instead of ~/.ssh/config.")
+    ] = None,
 ) -> None:
-    """A first plan, from what runs on a host now."""
+    """Draft a plan from the server that runs on a host now."""
     from ddtop.commands.plan_new import plan_from_host
 
     typer.echo(plan_from_host(host, ssh_config))
@@ -200,21 +214,31 @@ def bench(
         str,
         typer.Argument(metavar="URL", help="An OpenAI-compatible endpoint, such as http://127.0.0.1:30000."),
     ],
-    concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Streams at a time.")] = 1,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "-c", help="Concurrent requests (streams).")
+    ] = 1,
     requests: Annotated[
-        int, typer.Option("--requests", "-n", help="Requests in all; 0: 8 for each stream.")
+        int, typer.Option("--requests", "-n", help="Total number of requests; 0 means 8 per stream.")
     ] = 0,
-    rate: Annotated[float, typer.Option("--rate", help="Open loop: requests per second (Poisson).")] = 0.0,
-    ramp: Annotated[bool, typer.Option("--ramp", help="Find the knee, up to --concurrency streams.")] = False,
+    rate: Annotated[
+        float, typer.Option("--rate", help="Open loop: send this many requests/s (Poisson).")
+    ] = 0.0,
+    ramp: Annotated[
+        bool, typer.Option("--ramp", help="Find the knee: raise concurrency up to --concurrency.")
+    ] = False,
     output_tokens: Annotated[
-        int, typer.Option("--output-tokens", help="Tokens asked for per request.")
+        int, typer.Option("--output-tokens", help="Tokens to generate per request.")
     ] = 256,
-    prompt: Annotated[str | None, typer.Option("--prompt", help="The prompt.")] = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", help="Prompt text.")] = None,
     prompt_file: Annotated[
-        Path | None, typer.Option("--prompt-file", help="One prompt a line, or JSONL.")
+        Path | None, typer.Option("--prompt-file", help="Prompts: one per line, or JSONL.")
     ] = None,
-    random_input: Annotated[int, typer.Option("--random-input", help="Prompts of about N random words.")] = 0,
-    model: Annotated[str, typer.Option("--model", help="Else the first that /v1/models names.")] = "",
+    random_input: Annotated[
+        int, typer.Option("--random-input", help="Use random prompts of about this many words.")
+    ] = 0,
+    model: Annotated[
+        str, typer.Option("--model", help="Model name; by default the first of /v1/models.")
+    ] = "",
     endpoint: Annotated[
         str,
         typer.Option(
@@ -224,15 +248,17 @@ def bench(
         ),
     ] = "",
     api_key_env: Annotated[
-        str, typer.Option("--api-key-env", help="Environment variable with the key.")
+        str, typer.Option("--api-key-env", help="Environment variable that holds the API key.")
     ] = "",
     slo: Annotated[
-        str | None, typer.Option("--slo", help="Such as ttft=500ms,tpot=30ms: adds goodput.")
+        str | None, typer.Option("--slo", help="Latency limits, such as ttft=500ms,tpot=30ms; adds goodput.")
     ] = None,
-    time_limit_s: Annotated[float, typer.Option("--time-limit", help="Seconds for the measurement.")] = 600.0,
+    time_limit_s: Annotated[
+        float, typer.Option("--time-limit", help="Stop measuring after this many seconds.")
+    ] = 600.0,
     json_out: JsonFlag = False,
 ) -> None:
-    """One measurement of any endpoint from here: no plan, no host, no tokenizer."""
+    """Measure any endpoint from here, without a plan, a host or a tokenizer."""
     from ddtop.commands import bench as room
 
     options: dict[str, Any] = {
@@ -254,14 +280,16 @@ def bench(
 
 @app.command()
 def selftest(
-    concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Streams at a time.")] = 64,
-    chunk_ms: Annotated[float, typer.Option("--chunk-ms", help="Time between chunks of a stream.")] = 20.0,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Concurrent streams.")] = 64,
+    chunk_ms: Annotated[
+        float, typer.Option("--chunk-ms", help="Milliseconds between chunks of a stream.")
+    ] = 20.0,
     tokens_per_chunk: Annotated[
-        int, typer.Option("--tokens-per-chunk", help="As speculation brings them.")
+        int, typer.Option("--tokens-per-chunk", help="Tokens per chunk, as with speculative decoding.")
     ] = 1,
     json_out: JsonFlag = False,
 ) -> None:
-    """The load generator's own error on this machine, against a server that stamps what it sends."""
+    """Measure the load generator's own error on this machine."""
     from ddtop.commands import bench as room
 
     code = room.selftest(
@@ -274,15 +302,18 @@ def selftest(
 def inspect(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="[KIND] FILE", help="KIND: log gpu sse unit model results ssh; - is stdin."),
+        typer.Argument(
+            metavar="[KIND] FILE",
+            help="KIND: log gpu sse unit model results ssh; detected if left out. FILE: - is stdin.",
+        ),
     ],
     json_out: JsonFlag = False,
 ) -> None:
-    """What ddtop makes of a file, without any host: verdict, cause, evidence, what to do."""
+    """Diagnose a file without a host: verdict, cause, evidence, advice."""
     from ddtop.inspect import main_inspect
 
     if len(words) not in (1, 2):
-        raise UsageError(f"inspect: {len(words)} words given", do="ddtop inspect [KIND] FILE")
+        raise UsageError(f"inspect: {len(words)} arguments given", do="ddtop inspect [KIND] FILE")
     kind = words[0] if len(words) == 2 else None
     raise typer.Exit(main_inspect(kind, words[-1], json_out))
 
@@ -292,9 +323,9 @@ def import_results(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A result file of another tool.")],
     json_out: Annotated[bool, typer.Option("--json", hidden=True)] = True,
 ) -> None:
-    """Read another tool's result file: as JSON, in ddtop's names and definitions.
+    """Convert another tool's result file to JSON with ddtop's names.
 
-    `ddtop inspect results FILE` says the same for people.
+    `ddtop inspect results FILE` prints the same as text.
     """
     from ddtop.inspect import main_inspect
 
@@ -303,13 +334,13 @@ def import_results(
 
 @app.command()
 def export(
-    recording: Annotated[Path, typer.Argument(metavar="FILE", help="A recording.")],
+    recording: Annotated[Path, typer.Argument(metavar="FILE", help="A recording (.ddtop).")],
     fmt: Annotated[
         str,
         typer.Option("--format", help="sglang or vllm.", autocompletion=completion.one_of("sglang", "vllm")),
     ],
 ) -> None:
-    """Write the results of a recording as another tool would."""
+    """Print a recording's results in another tool's format."""
     from ddtop.commands import recordings as room
 
     typer.echo(room.export_results(recording, fmt))
@@ -317,23 +348,23 @@ def export(
 
 @app.command()
 def paths() -> None:
-    """Where ddtop's files are."""
+    """Print where ddtop keeps its files."""
     from ddtop.paths import all_paths
 
     for name, place in all_paths().items():
-        typer.echo(f"{name:15} {place}{'' if place.exists() else '  (not there yet)'}")
+        typer.echo(f"{name:15} {place}{'' if place.exists() else '  (does not exist yet)'}")
 
 
 @config_app.command("show")
 def config_show() -> None:
-    """Effective settings, and where each came from."""
+    """Print the settings in effect and where each comes from."""
     from ddtop.config import describe, load_settings
 
     typer.echo(describe(load_settings()))
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point: errors become sentences on stderr, with the exit codes of the module's docstring."""
+    """Entry point: prints errors as sentences on stderr and exits with the codes of the module's docstring."""
     try:
         app(args=argv, standalone_mode=True)
     except DdtopError as error:
@@ -347,8 +378,8 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         if error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EBADF):
             with contextlib.suppress(OSError):
-                sys.stdout.close()  # else Python tries once more at its end, and complains
-            print(f"ddtop: the output could not be written: {error.strerror}", file=sys.stderr)
+                sys.stdout.close()  # or Python flushes again at exit and prints a second error
+            print(f"ddtop: cannot write the output: {error.strerror}", file=sys.stderr)
             sys.exit(1)
         if error.filename is None:
             sys.exit(_bug(error))
@@ -359,7 +390,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _bug(error: Exception) -> int:
-    """A bug is said in a sentence; its traceback goes to ddtop's own log."""
+    """Reports a bug in one sentence and writes its traceback to ddtop's own log. Returns the exit code."""
     import traceback
 
     from ddtop.paths import state_dir
@@ -369,10 +400,10 @@ def _bug(error: Exception) -> int:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as file:
             traceback.print_exception(error, file=file)
-        where = f"The traceback is at the end of {log}; please send it along."
+        where = f"report it with the traceback at the end of {log}"
     except OSError as trouble:
-        where = f"(The traceback could not be written to {log}: {trouble})"
-    print(f"ddtop: a bug of ddtop: {type(error).__name__}: {error}\n  do:    {where}", file=sys.stderr)
+        where = f"report it; its traceback could not be written to {log}: {trouble}"
+    print(f"ddtop: a bug in ddtop: {type(error).__name__}: {error}\n  do:    {where}", file=sys.stderr)
     return 1
 
 

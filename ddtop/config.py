@@ -102,11 +102,11 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path}: cannot be read: {error}", do="mend the file's rights or encoding (UTF-8)"
+            f"{path}: cannot be read: {error}", do="correct the file's permissions or its encoding (UTF-8)"
         ) from error
     except tomli.TOMLDecodeError as error:
         raise UsageError(
-            f"{path}: not valid TOML: {error}", do="mend that line, or move the file away"
+            f"{path}: not valid TOML: {error}", do="correct that line, or move the file away"
         ) from error
 
 

@@ -33,7 +33,7 @@ def split_path(path: str) -> tuple[str, str]:
     try:
         jmespath.compile(path)
     except JMESPathError as error:
-        raise MetricPathError(f"{path!r} is no JMESPath: {str(error).splitlines()[0]}") from None
+        raise MetricPathError(f"{path!r} is not valid JMESPath: {str(error).splitlines()[0]}") from None
     return reducer, path
 
 

@@ -22,7 +22,7 @@ COLUMNS = ("mean", "p50", "p90", "p99", "max")
 
 
 def figure(value: Any, unit: str = "") -> str:
-    """A number as a person writes it: three or four significant digits; a dash where there is none."""
+    """A number with three or four significant digits; a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -39,8 +39,8 @@ def figure(value: Any, unit: str = "") -> str:
     return f"{text} {unit}".rstrip()
 
 
-NOBODY = "no connection was made: is the server up, on this port, and is it http or https?"
-"""Advice where every request was refused: there is no server whose log could be looked into."""
+NO_CONNECTION = "no connection was made: is the server up, on this port, and is it http or https?"
+"""Advice where every request was refused: no server was reached, so there is no log to read."""
 
 
 def bench_text(result: Mapping[str, Any]) -> str:
@@ -50,7 +50,7 @@ def bench_text(result: Mapping[str, Any]) -> str:
     for reason in result["reasons"]:
         rule = TABLE[reason]
         advice = (
-            NOBODY
+            NO_CONNECTION
             if reason == "no-tokens" and set(metrics.get("failures", {})) == {"refused"}
             else rule.advice
         )
@@ -102,7 +102,7 @@ def bench_text(result: Mapping[str, Any]) -> str:
             f"knee            {figure(result['knee'])} streams" if result["knee"] else "knee            none"
         )
     if result.get("given_up"):
-        lines.append(f"the server refused {', '.join(result['given_up'])}: asked without")
+        lines.append(f"the server rejected {', '.join(result['given_up'])}: measured without")
     if result.get("error"):
         lines.append(f"error           {result['error']}")
     return "\n".join(lines)

@@ -29,21 +29,21 @@ def parse_slo(text: str | None) -> Slo | None:
         match = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+(?:\.\d+)?|\.\d+)\s*(ms|s)?\s*", part)
         if match is None or match[1].lower() not in _SLO:
             raise UsageError(
-                f"--slo: cannot make sense of `{part.strip()}`",
-                do=f"write NAME=NUMBERms, NAME one of {', '.join(_SLO)}: --slo ttft=500ms,tpot=30ms",
+                f"--slo: `{part.strip()}` is not a limit",
+                do=f"write NAME=NUMBERms with NAME one of {', '.join(_SLO)}, such as --slo ttft=500ms,tpot=30ms",
             )
         limits[_SLO[match[1].lower()]] = float(match[2]) * (1000 if match[3] == "s" else 1)
     return Slo(**limits)
 
 
 def read_prompts(path: Path) -> tuple[Any, ...]:
-    """One prompt a line, or JSON lines with `prompt` or `messages`. Raises UsageError."""
+    """Prompts of a file: one per line, or JSON lines with `prompt` or `messages`. Raises UsageError."""
     try:
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--prompt-file {path}: {error}", do="name a UTF-8 text or JSONL file") from error
     if not lines:
-        raise UsageError(f"--prompt-file {path}: no prompt in it", do="write one prompt a line")
+        raise UsageError(f"--prompt-file {path}: the file holds no prompt", do="write one prompt per line")
     if path.suffix != ".jsonl":
         return tuple(lines)
     prompts: list[Any] = []
@@ -51,12 +51,15 @@ def read_prompts(path: Path) -> tuple[Any, ...]:
         try:
             value = json.loads(line)
         except ValueError as error:
-            raise UsageError(f"--prompt-file {path}:{number}: not JSON: {error}") from error
+            raise UsageError(
+                f"--prompt-file {path}:{number}: not JSON: {error}", do="write one JSON value per line"
+            ) from error
         if not isinstance(value, str | dict) or (
             isinstance(value, dict) and not value.keys() & {"prompt", "messages"}
         ):
             raise UsageError(
-                f"--prompt-file {path}:{number}: neither a string nor an object with `prompt` or `messages`"
+                f"--prompt-file {path}:{number}: neither a string nor an object with `prompt` or `messages`",
+                do='write a string, {"prompt": "…"} or {"messages": […]} on each line',
             )
         prompts.append(value)
     return tuple(prompts)
@@ -65,7 +68,7 @@ def read_prompts(path: Path) -> tuple[Any, ...]:
 def bench(
     options: dict[str, Any], *, prompt: str | None, prompt_file: Path | None, slo: str | None, as_json: bool
 ) -> int:
-    """Measures `options["url"]` and prints the result. 0 VALID, 10 SUSPECT or INVALID."""
+    """Measures `options["url"]` and prints the result. Returns 0 for VALID, 10 for SUSPECT or INVALID."""
     from ddtop.bench.render import bench_text
     from ddtop.bench.url_bench import BenchOptions, exit_code, run_bench, split_url
     from ddtop.commands.endpoint import ask_endpoint, check_url
@@ -125,19 +128,19 @@ def _progress(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | None]:
 
 
 def selftest(*, concurrency: int, chunk_ms: float, tokens_per_chunk: int, as_json: bool) -> int:
-    """The generator's own error here at that load. 0 fit for it, 10 not."""
+    """Prints the generator's own error at this load. Returns 0 if it is fit for the load, 10 if not."""
     from ddtop.bench.render import selftest_text
     from ddtop.bench.selftest import SelftestOptions, run_selftest
 
     if concurrency < 1 or chunk_ms <= 0 or tokens_per_chunk < 1:
-        raise UsageError("selftest: the load must be above zero", do="ddtop selftest -c 64 --chunk-ms 20")
+        raise UsageError("selftest: every option must be above 0", do="ddtop selftest -c 64 --chunk-ms 20")
     try:
         result = run_selftest(
             SelftestOptions(streams=concurrency, dt_ms=chunk_ms, tokens_per_chunk=tokens_per_chunk)
         )
     except OSError as error:
         raise UsageError(
-            f"the stamping server did not start: {error}", do="see that loopback ports are free"
+            f"the stamping server did not start: {error}", do="check that loopback ports are free"
         ) from error
     print(json.dumps(result, indent=1) if as_json else selftest_text(result))
     return 0 if result["fit"] else 10

@@ -1,4 +1,4 @@
-"""What the shell offers after a tab: host names and recordings. Quick, quiet, and never wrong in a harmful way."""
+"""What the shell completes: host names and recordings. Prints no errors and reaches no host."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def hosts(incomplete: str) -> list[str]:
 
 
 def recordings(incomplete: str) -> list[str]:
-    """Recordings where ddtop keeps them, newest first; another place's are completed as files by the shell."""
+    """Recordings where ddtop keeps them, newest first; files elsewhere are completed by the shell itself."""
     try:
         files = sorted(paths.runs_dir().glob("*.ddtop"), key=lambda p: -p.stat().st_mtime)
     except OSError:

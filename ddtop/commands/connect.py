@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from ddtop.sources.gpu.sample import GpuSample
 
 UNFINISHED = ("interrupted", "crashed", "host-lost")
-"""States of a recording that `ddtop connect HOST` takes up again by itself: its runner did not end by request."""
+"""States of a recording that `ddtop connect HOST` resumes without being asked: its runner was not stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What `ddtop connect` was asked."""
+    """Options of `ddtop connect`."""
 
     hosts: tuple[str, ...]
     plan: Path | None = None
@@ -46,7 +46,7 @@ def connect(options: Options) -> int:
 
     settings = load_settings()
     if len(set(options.hosts)) != len(options.hosts):
-        raise UsageError("a host is named twice", do="name each host once")
+        raise UsageError("the same host is given twice", do="give each host once")
     if options.record is not None and len(options.hosts) > 1:
         raise UsageError(
             "--record takes one host", do="start one `ddtop connect HOST --record FILE` for each host"
@@ -63,14 +63,14 @@ def connect(options: Options) -> int:
         return run(run_options_for(options.hosts[0], options, settings, record=options.record))
     if options.json_out:
         raise UsageError("--json needs --once or --record", do="ddtop connect HOST --once --json")
-    need_terminal("--record FILE runs without a screen")
+    need_terminal("ddtop connect HOST --record FILE")
     viewer = viewer_name()
     sessions = [_session(_recording(host, options, settings), viewer) for host in options.hosts]
     return show(sessions, viewer, settings, starter(options.ssh_config))
 
 
 def viewer_name() -> str:
-    """Who gives commands, as the record names it: `anna@laptop-3f2a`."""
+    """Sender of this dashboard's commands, as the recording names it: `anna@laptop-3f2a`."""
     return f"{getpass.getuser()}@{socket.gethostname().split('.')[0]}-{secrets.token_hex(2)}"
 
 
@@ -82,7 +82,7 @@ def show(
     *,
     farewell: bool = True,
 ) -> int:
-    """Opens the dashboard on `sessions`. `farewell`: say on leaving how to come back."""
+    """Opens the dashboard on `sessions`. `farewell`: print at the end how to come back."""
     from ddtop.dashboard.run import run_dashboard
 
     return run_dashboard(
@@ -99,7 +99,7 @@ def show(
 
 
 def starter(ssh_config: Path | None) -> Callable[[Session], Awaitable[str]]:
-    """What the dashboard calls when a recording has no living runner and the person wants one."""
+    """The dashboard's way to start a runner for a recording that has none."""
 
     async def start(session: Session) -> str:
         from ddtop.journal.read.runs import run_info
@@ -108,7 +108,7 @@ def starter(ssh_config: Path | None) -> Callable[[Session], Awaitable[str]]:
         host = run_info(session.path).host
         options = RunOptions(host=host, record=session.path, attended=True, ssh_config=ssh_config)
         spawned = await asyncio.to_thread(spawn_runner, options)
-        return f"a runner for {host} took the run up again (pid {spawned.pid})"
+        return f"started a runner for {host} that resumes the run (pid {spawned.pid})"
 
     return start
 
@@ -128,7 +128,9 @@ def run_options_for(
     ssh_config = options.ssh_config or (Path(own.ssh_config).expanduser() if own.ssh_config else None)
     # /dev/null, by which ssh is told to read no configuration, is no regular file.
     if ssh_config is not None and (not ssh_config.exists() or ssh_config.is_dir()):
-        raise UsageError(f"{ssh_config}: there is no such SSH configuration", do="name an existing file")
+        raise UsageError(
+            f"--ssh-config {ssh_config}: there is no such file", do="name an existing SSH configuration"
+        )
     return RunOptions(
         host=host,
         plan=_plan(host, options, settings),
@@ -156,9 +158,9 @@ def _plan(host: str, options: Options, settings: Settings) -> Plan | None:
 
 
 def _recording(host: str, options: Options, settings: Settings) -> Path:
-    """The recording to look at: the living runner's, else that of a runner started now.
+    """The recording to show: that of the active runner, else of a runner started now.
 
-    Without --plan an unfinished sweep of this host is taken up again.
+    Without --plan, an unfinished sweep of this host is resumed.
     """
     from ddtop.journal.locks import live_recording
     from ddtop.journal.read.runs import list_runs, run_info
@@ -170,17 +172,17 @@ def _recording(host: str, options: Options, settings: Settings) -> Path:
             wanted, running = _plan(host, options, settings), run_info(alive)
             if wanted is not None and running.name != wanted.name:
                 raise RefusedError(
-                    f"a runner is alive that does {'plan ' + running.name if running.name else 'no plan, it watches'}",
-                    means="one host has one runner, so that two never measure each other's load",
-                    do=f"ddtop stop {running.run_id}, then start this plan",
+                    f"a runner is already active: it {'runs plan ' + running.name if running.name else 'watches, without a plan'}",
+                    means="each host has one runner at a time, so that no sweep measures another one's load",
+                    do=f"ddtop stop {running.run_id}, then run this command again",
                     host=host,
                 )
             if wanted is not None and _edited(alive, wanted):
                 raise RefusedError(
-                    f"plan {wanted.name} was edited since the runner that is alive has read it",
-                    means="the run goes on by the plan as it was; the edit would do nothing",
-                    do=f"ddtop connect {host} looks at the run; ddtop stop {running.run_id} and this command again go on by the "
-                    "edited plan, and what is measured stays",
+                    f"plan {wanted.name} was edited since its runner started",
+                    means="the run continues with the plan as it was; the edit has no effect on it",
+                    do=f"to watch it: ddtop connect {host}; to apply the edit: ddtop stop {running.run_id}, then this command "
+                    "again (measured cells are kept)",
                     host=host,
                 )
         return alive
@@ -195,7 +197,7 @@ def _recording(host: str, options: Options, settings: Settings) -> Path:
 
 
 def _edited(recording: Path, wanted: Plan) -> bool:
-    """Whether the run of a recording has read another plan than `wanted`; comments and places of files do not count."""
+    """Whether a recording's run has read a plan that differs from `wanted` by more than comments and file paths."""
     from msgspec.structs import replace
 
     from ddtop.errors import PlanError
@@ -265,5 +267,5 @@ def replay(recording: Path, speed: float) -> int:
         raise UsageError(f"--speed is {speed}", do="give a number above 0, such as 4")
     path = resolve_run(str(recording)).path
     session = ReplaySession(path, speed)
-    need_terminal(f"ddtop report {recording} needs no screen")
+    need_terminal(f"ddtop report {recording}")
     return show([session], viewer_name(), load_settings())

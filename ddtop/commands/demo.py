@@ -31,13 +31,13 @@ def run_demo(*, record: Path | None, keep: bool) -> int:
     """The command. With `record` headless, as `connect --record` is; else the dashboard."""
     if not sys.platform.startswith("linux"):
         raise UsageError(
-            "the demo's host runs on Linux only",
-            means="the agent runs from memory files, which other systems lack",
-            do="use ddtop against a Linux host, or watch a recording: ddtop replay FILE",
+            "the demo needs Linux",
+            means="the agent runs from memory files (memfd), which other systems do not have",
+            do="connect to a Linux host, or play a recording: ddtop replay FILE",
         )
     if record is None:
         need_terminal("ddtop demo --record FILE")
-    # Theme, keys and bell are the person's; the hosts of the settings are not the demo's.
+    # The user's theme, keys and bell apply; the hosts of the settings do not.
     mine = load_settings()
     settings = Settings(theme=mine.theme, bell=mine.bell, keys=mine.keys)
     root = demo_folder((Path(tempfile.gettempdir()), Path("/var/tmp"), paths.data_dir().parent, Path.cwd()))
@@ -50,7 +50,7 @@ def run_demo(*, record: Path | None, keep: bool) -> int:
             return _run(world, record, settings)
     finally:
         if keep:
-            print(f"the demo's folder is left: {root}", file=sys.stderr)
+            print(f"kept the demo's folder: {root}", file=sys.stderr)
         else:
             shutil.rmtree(root, ignore_errors=True)
 
@@ -63,7 +63,7 @@ def demo_folder(places: Iterable[Path]) -> Path:
             return Path(tempfile.mkdtemp(prefix="ddtop-demo-", dir=place))
     raise UsageError(
         "the demo needs a folder on a disk",
-        means="those it knows are in memory (tmpfs) or not writable",
+        means="the folders it tried are in memory (tmpfs) or not writable",
         do="name one: TMPDIR=/some/folder ddtop demo",
     )
 
@@ -86,7 +86,7 @@ def _run(world: World, record: Path | None, settings: Settings) -> int:
         simulated=True,
     )
     if record is not None:
-        print("SIMULATED: the GPUs and the engine of this host are stand-ins", file=sys.stderr)
+        print("SIMULATED: the GPUs and the engine of this host are not real", file=sys.stderr)
         return run(options)
     spawned = spawn_runner(options)
     viewer = viewer_name()
@@ -95,14 +95,14 @@ def _run(world: World, record: Path | None, settings: Settings) -> int:
         return show([session], viewer, settings, starter(world.ssh_config), farewell=False)
     finally:
         _end_runner(spawned.pid)
-        print("The demo has ended; its SIMULATED host and its recording are gone.")
-        print("  keep one:   ddtop demo --record demo.ddtop")
+        print("The demo has ended; its SIMULATED host and its recording are deleted.")
+        print("  record it:  ddtop demo --record demo.ddtop")
         print("              ddtop replay demo.ddtop, ddtop report demo.ddtop")
         print("  your host:  ddtop connect HOST    (HOST as in ~/.ssh/config)")
 
 
 def _end_runner(pid: int) -> None:
-    """The demo's host dies with the demo, so its runner has nothing to put in order there."""
+    """Ends the runner at once: the demo's host ends with the demo, so there is nothing to restore."""
     with contextlib.suppress(OSError):
         os.kill(pid, 15)
         deadline = time.monotonic() + 3
@@ -119,7 +119,7 @@ def _reaped(pid: int) -> bool:
 
 
 def free_port() -> int:
-    """A loopback port that nobody uses now."""
+    """A free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -127,7 +127,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def _serving(world: World, keep: bool) -> Iterator[None]:
-    """The demo's SSH server as a child that ends with us, and tidies up: it watches its standard input."""
+    """Runs the demo's SSH server as a child. It ends and removes its folder when its standard input closes."""
     child = subprocess.Popen(
         [sys.executable, "-m", "ddtop.demo.server", str(world.root), *(["keep"] if keep else [])],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What an endpoint given as a URL says of itself before it is measured: by httpx, and never in the timed path."""
+"""Asks an endpoint for its health, models and engine before it is measured. Uses httpx; not in the timed path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENGINES = {"sglang": "sglang", "vllm": "vllm", "llamacpp": "llamacpp", "llama.cp
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """What was answered; what was not is absent."""
+    """What the endpoint said of itself; what it did not say is empty."""
 
     health: int | None = None
     """Status of `/health`; None: not reached, or no such path."""
@@ -28,12 +28,12 @@ class Endpoint:
     """Why it could not be reached."""
 
     def notes(self, model: str) -> list[str]:
-        """What a person should know before the figures."""
+        """Warnings to print before the figures."""
         found = []
         if self.trouble:
-            found.append(f"it could not be asked: {self.trouble}")
+            found.append(f"no answer: {self.trouble}")
         if self.health is not None and self.health >= 500:
-            found.append(f"/health answers HTTP {self.health}: it may still be loading")
+            found.append(f"/health returns HTTP {self.health}: the server may still be loading")
         if model and self.models and model not in self.models:
             found.append(f"it serves {', '.join(self.models)}, not {model}")
         return found
@@ -50,12 +50,12 @@ def check_url(url: str, api_key_env: str) -> None:
         ok = False
     if not ok:
         raise UsageError(
-            f"`{url}` is no URL of an endpoint", do="write http://HOST:PORT or https://HOST[:PORT]"
+            f"`{url}` is not the URL of an endpoint", do="write http://HOST:PORT or https://HOST[:PORT]"
         )
     if api_key_env and not os.environ.get(api_key_env):
         raise UsageError(
-            f"--api-key-env {api_key_env}: the environment has no such variable",
-            do=f"export {api_key_env}=… first; the key itself never stands on a command line",
+            f"--api-key-env {api_key_env}: this environment variable is not set",
+            do=f"set it first: export {api_key_env}=… (a key on the command line would be visible to others)",
         )
     name = parts.hostname or ""
     try:
@@ -64,7 +64,7 @@ def check_url(url: str, api_key_env: str) -> None:
         raise HostUnreachableError(
             f"the name {name} does not resolve ({error})",
             host=name,
-            means="there is nobody to ask",
+            means="no connection can be made",
             do="correct the name, or bring up the VPN that knows it",
         ) from error
 
@@ -88,7 +88,7 @@ def ask_endpoint(base: str, api_key_env: str = "") -> Endpoint:
 
 
 def in_words(error: Exception) -> str:
-    """What went wrong, for people.
+    """A connection error in words.
 
     >>> in_words(OSError("[Errno 111] Connection refused"))
     'nothing listens there (connection refused)'
@@ -97,7 +97,7 @@ def in_words(error: Exception) -> str:
     if "refused" in text.lower():
         return "nothing listens there (connection refused)"
     if "WRONG_VERSION_NUMBER" in text:
-        return "it answers, but not in TLS: write http:// instead of https://"
+        return "the server does not speak TLS: write http:// instead of https://"
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return f"its certificate is not trusted here ({text})"
     return f"{type(error).__name__}: {text}".rstrip(": ")

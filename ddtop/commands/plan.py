@@ -15,12 +15,12 @@ def check_plan(plan: Path) -> str:
     read, warnings = check(plan)
     cells = expand(read)
     starts = len({c.spec.restart_key for c in cells})
-    lines = [f"{plan}: in order: {many(len(cells), 'cell')}, {many(starts, 'server start')}"]
+    lines = [f"{plan}: no errors: {many(len(cells), 'cell')}, {many(starts, 'server start')}"]
     return "\n".join(lines + [f"  warning: {w}" for w in warnings])
 
 
 def show_plan(plan: Path) -> str:
-    """Cells, starts and, where there is history, the estimated time."""
+    """The cells, the server starts and, where there is history, the estimated time. Raises PlanError."""
     from ddtop.journal.history.store import History
     from ddtop.plan import check_plan as check
     from ddtop.plan import show

@@ -17,7 +17,7 @@ _SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
 
 
 def plan_from_host(host: str, ssh_config: Path | None) -> str:
-    """TOML of a plan with one configuration, the present one. Raises HostError, RefusedError."""
+    """TOML of a plan with one configuration: the one that runs now. Raises HostError, RefusedError."""
     from ddtop.runner import RunOptions, make_connector
 
     async def ask() -> dict[str, Any]:
@@ -46,13 +46,13 @@ def plan_text(host: str, probe: Mapping[str, Any]) -> str:
     kind = "systemd" if unit else "process"
     name = re.sub(r"[^a-z0-9.-]+", "-", f"{host}-{Path(str(server.get('model') or 'model')).name}".lower())
     lines = [
-        f"# A first plan for {host}, from what ran there. `ddtop plan check` it after every edit.",
+        f"# Drafted from the server that ran on {host}. Run `ddtop plan check` after every edit.",
         f"name = {_toml(name)}",
         f"host = {_toml(host)}",
         "",
         "[model]",
         f"path = {_toml(str(server.get('model') or ''))}",
-        'sources = []                 # where to copy it from when it is gone: directories, "hf:org/name"',
+        'sources = []                 # where to copy it from if it is missing: folders, "hf:org/name"',
         "",
         "[service]",
         f"kind = {_toml(kind)}",
@@ -78,7 +78,7 @@ def plan_text(host: str, probe: Mapping[str, Any]) -> str:
     if masked:
         lines.insert(
             1,
-            f"# Left out because it looks like a secret: {', '.join(masked)}. Give it by the host's environment.",
+            f"# Left out because it looks like a secret: {', '.join(masked)}. Set it in the host's environment.",
         )
     if len(servers) > 1:
         others = ", ".join(f"{s.get('engine')} pid {s.get('pid')}" for s in servers[1:])

@@ -35,7 +35,7 @@ def probe_json(host: str, target: str, probe: Mapping[str, Any], rtt_ms: float |
 
 
 def probe_text(host: str, target: str, probe: Mapping[str, Any], rtt_ms: float | None) -> str:
-    """The probe as a person reads it: up, GPUs, services, port, model, disks, jobs, and what could not be read."""
+    """The probe as text: uptime, GPUs, services, port, model, disks, jobs, and what could not be read."""
     head = (
         f"{host} ({target}) up {duration(probe['uptime_s'])}" if "uptime_s" in probe else f"{host} ({target})"
     )
@@ -60,7 +60,7 @@ def probe_text(host: str, target: str, probe: Mapping[str, Any], rtt_ms: float |
     lines += [f"job       {j.get('job')} {j.get('state')}" for j in _rows(probe.get("jobs"))]
     lines += [f"override  {o.get('path')} of run {o.get('run')}" for o in _rows(probe.get("overrides"))]
     if probe.get("unknown"):
-        lines.append(f"unknown   {', '.join(probe['unknown'])}: this login may not read it")
+        lines.append(f"unknown   {', '.join(probe['unknown'])}: not readable by this login")
     for section, value in probe.items():
         if (
             isinstance(value, Mapping)

@@ -24,13 +24,13 @@ def report(
 
     if sum((html is not None, md, csv, as_json)) > 1:
         raise UsageError(
-            "report: more than one form asked for", do="choose one of --html, --md, --csv, --json"
+            "report: more than one output format given", do="choose one of --html, --md, --csv, --json"
         )
     loaded = [load(resolve_run(str(path)).path) for path in recordings]
     configs = dict.fromkeys(cell.spec.config for one in loaded for cell in one.state.plan_cells)
     if baseline is not None and baseline not in configs:
         raise UsageError(
-            f"report: no configuration `{baseline}` to compare with",
+            f"report: there is no configuration `{baseline}`",
             do=f"--baseline is one of {', '.join(configs)}" if configs else "this recording has no sweep",
         )
     if as_json:
@@ -49,15 +49,16 @@ def report(
             raise UsageError(
                 f"{html}: cannot be written: {error.strerror}", do="name another file"
             ) from error
-        return f"{html} written: open it in a browser"
+        return f"wrote {html}: open it in a browser"
     return plain(
         "\n\n".join(f"{_headline(one)}\n\n{render_table(one.state, baseline=baseline)}" for one in loaded)
     )
 
 
 def _headline(recording: Recording) -> str:
-    """Which run this is: its plan, host, time and how it ended; and that it is no measurement where it is none."""
+    """Which run this is: plan, host, time and how it ended; says SIMULATED where the figures are no measurements."""
     from ddtop.journal.read.select import counts
+    from ddtop.report.recording import NOT_REAL
 
     state = recording.state
     run, tally = state.run, counts(state.plan_cells)
@@ -67,7 +68,7 @@ def _headline(recording: Recording) -> str:
     name = f"{run.name or recording.name} on {state.host.name or '?'}"
     line = " · ".join(part for part in (name, began, cells, ended) if part)
     if run.simulated:
-        line += "\nSIMULATED: GPUs and engine are stand-ins: these are no measurements"
+        line += f"\nSIMULATED: {NOT_REAL}"
     return line
 
 
@@ -97,7 +98,7 @@ def list_runs(*, as_json: bool) -> str:
         ]
         return json.dumps(rows, indent=1)
     if not runs:
-        return "Nothing is recorded here yet. `ddtop connect HOST --plan PLAN` records a sweep."
+        return "No recordings yet. `ddtop connect HOST --plan PLAN` records a sweep."
     lines = [f"{'started':16}  {'host':12} {'plan':24} {'state':12} {'cells':>9}  recording"]
     for r in runs:
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(r.started_at_s)) if r.started_at_s else "?"
@@ -116,7 +117,7 @@ def export_run(run: str, target: Path) -> str:
     from ddtop.journal.read.runs import resolve_run
 
     size = export(resolve_run(run).path, target)
-    return f"{target} written ({size / 1e6:.1f} MB)"
+    return f"wrote {target} ({size / 1e6:.1f} MB)"
 
 
 def export_results(recording: Path, form: str) -> str:
@@ -131,7 +132,7 @@ def export_results(recording: Path, form: str) -> str:
 
     writers = {"sglang": to_sglang, "vllm": to_vllm}
     if form not in writers:
-        raise UsageError(f"export: no format `{form}`", do="--format sglang or --format vllm")
+        raise UsageError(f"export: unknown format `{form}`", do="--format sglang or --format vllm")
     path = resolve_run(str(recording)).path
     specs = {cell.spec.id: cell.spec for cell in load(path).state.plan_cells}
     latest: dict[str, CellMeasured] = {}
@@ -156,7 +157,8 @@ def export_results(recording: Path, form: str) -> str:
     ]
     if not rows:
         raise UsageError(
-            f"{path}: no cell of it was measured by ddtop's own load generator", do="ddtop report FILE"
+            f"{path}: no cell was measured by ddtop's own load generator",
+            do=f"print what it holds: ddtop report {recording}",
         )
     return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 

@@ -1,4 +1,4 @@
-"""`stop`: end a run, and leave its host as it was found; also of a run whose runner is gone."""
+"""`stop`: end a run and restore its host, also after its runner has died."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ddtop.commands.connect import UNFINISHED, Options, run_options_for, viewer_
 from ddtop.errors import RefusedError
 
 ANSWERED_WITHIN = 10_000
-"""Events before the end of a recording among which an answer may stand that came while we began to read."""
+"""Events before the end of a recording that are searched for an answer which came before reading began."""
 
 
 def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> int:
-    """Asks the living runner to end, and waits until it has left the host as it found it.
+    """Asks the active runner to stop and waits until it has restored the host.
 
-    Of a run whose runner died, puts the host back itself.
+    If the run's runner has died, restores the host itself.
     """
     import time
 
@@ -34,7 +34,7 @@ def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> in
         id=secrets.token_hex(8), viewer=viewer_name(), at_s=time.time(), leave_running=leave_running
     )
     append_command(path, command)
-    print(f"asked the runner of {path.name} to stop; it leaves the host as it found it …", file=sys.stderr)
+    print(f"stopping {path.name}: its runner restores the host first …", file=sys.stderr)
     await_end(path, command.id)
     ended: RunEnded | None = read_state(path, check=False).run.ended
     print(_stopped(ended.left_behind if ended else ()))
@@ -42,8 +42,8 @@ def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> in
 
 
 def await_end(path: Path, command_id: str) -> None:
-    """Until no runner holds the recording. Raises RefusedError as soon as it has said that it does not obey: a command it
-    took up too late is not obeyed, and the run would go on for hours."""
+    """Waits until no runner holds the recording. Raises RefusedError once the runner refuses the command (because it came
+    too late, for example): the run would otherwise go on for hours."""
     import time
 
     from ddtop.events import CommandSeen
@@ -55,18 +55,18 @@ def await_end(path: Path, command_id: str) -> None:
     live = True
     with closing(Follower(path, since)) as follower:
         while live:
-            live = is_live(path)  # first: what it said before its end is then there to be read
+            live = is_live(path)  # asked first, so that everything it wrote before its end is read below
             for _, event in follower.poll():
                 if not isinstance(event, CommandSeen) or event.command_id != command_id:
                     continue
                 if event.outcome != "obeyed":
-                    raise RefusedError(f"the runner did not obey: {event.reason}")
+                    raise RefusedError(f"the runner did not stop: {event.reason}")
             if live:
                 time.sleep(0.2)
 
 
 def _stop_dead(path: Path, run: str, *, leave_running: bool, ssh_config: Path | None) -> int:
-    """Ends a run whose runner is dead: what it had changed on the host is put back. Refuses where nothing is left to do."""
+    """Restores the host of a run whose runner has died. Raises RefusedError where there is nothing to restore."""
     from ddtop.config import load_settings
     from ddtop.journal.read.reader import read_state
     from ddtop.journal.read.runs import run_info
@@ -74,17 +74,17 @@ def _stop_dead(path: Path, run: str, *, leave_running: bool, ssh_config: Path | 
     from ddtop.sweep.recovery.restore import original_states
 
     info = run_info(path)
-    # One that ended by itself may have left something too: its host was away then, or its server was to run on.
+    # A run that ended by itself may need this too: its host was unreachable, or its server was left running.
     if info.mode != "sweep" or not (
         info.state in UNFINISHED or original_states(read_state(path, check=False))
     ):
-        raise RefusedError(f"no runner is alive for {run}", do="ddtop runs shows what is running")
+        raise RefusedError(f"nothing is running for {run}", do="ddtop runs lists what is running")
     if leave_running:
         raise RefusedError(
-            f"the runner of {path.name} is dead, and so the server is as it left it",
-            do=f"ddtop connect {info.host} takes the run up; ddtop stop without --leave-running puts the host back",
+            f"the runner of {path.name} has died; the server is as it left it",
+            do=f"ddtop connect {info.host} resumes the run; ddtop stop without --leave-running restores the host",
         )
-    print(f"the runner of {path.name} is gone; putting {info.host} back as it was found …", file=sys.stderr)
+    print(f"the runner of {path.name} has died; restoring {info.host} …", file=sys.stderr)
     options = Options(hosts=(info.host,), ssh_config=ssh_config)
     print(_stopped(put_back(run_options_for(info.host, options, load_settings(), record=path))))
     return 0

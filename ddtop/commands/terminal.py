@@ -8,18 +8,20 @@ import sys
 from ddtop.errors import UsageError
 
 DUMB = ("dumb", "unknown")
-"""Values of TERM for which Rich places nothing and colours nothing: the screen would lie there in pieces."""
+"""Values of TERM for which Rich neither moves the cursor nor uses colour: the screen would be unreadable."""
 
 
 def need_terminal(instead: str) -> None:
-    """Raises UsageError where the screen cannot be drawn; `instead` is what to do then."""
+    """Raises UsageError where the dashboard cannot be drawn. `instead`: the command to use without it."""
     for stream, name in ((sys.stdin, "input"), (sys.stdout, "output"), (sys.stderr, "error")):
         if not stream.isatty():
-            raise UsageError(f"the dashboard needs a terminal, and standard {name} is none", do=instead)
+            raise UsageError(
+                f"the dashboard needs a terminal, but standard {name} is not a terminal", do=instead
+            )
     term = os.environ.get("TERM", "")
     if term.lower() in DUMB:
         raise UsageError(
             f"the dashboard cannot be drawn on this terminal: TERM is {term}",
-            means="such a terminal takes text line by line, and has no cursor to place",
-            do=f"set TERM to what the terminal is, such as xterm-256color; or {instead}",
+            means="such a terminal prints line by line and cannot place a cursor",
+            do=f"set TERM to your terminal's type, such as xterm-256color, or: {instead}",
         )

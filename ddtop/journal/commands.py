@@ -1,4 +1,4 @@
-"""The viewer's end of a recording: it may append commands, and nothing else."""
+"""What a viewer may write to a recording: commands, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ddtop.journal.locks import is_live
 def append_command(path: Path, command: Command) -> None:
     """Put `command` into the recording at `path` for its runner; the same id twice counts once.
 
-    Raises RefusedError where no runner lives on it, JournalError where it cannot be written.
+    Raises RefusedError where no runner holds it, JournalError where it cannot be written.
     """
     if not is_live(path):
         raise RefusedError(
-            f"no runner holds {path.name}",
-            means="nobody is there to obey",
-            do="start one: ddtop connect HOST (it goes on where this run stopped)",
+            f"nothing is running {path.name}",
+            means="the command would never be read",
+            do="start a runner: ddtop connect HOST (it resumes where this run stopped)",
         )
     check_path(path)
     try:

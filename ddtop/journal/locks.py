@@ -79,7 +79,7 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise JournalError(
-            f"{path} cannot be made: {error.strerror}",
+            f"{path} cannot be created: {error.strerror}",
             means="without its lock a recording could be written by two runners",
             do=f"make {path.parent} writable, or record elsewhere: --record FILE",
         ) from error
@@ -101,7 +101,7 @@ def _held(path: Path) -> RefusedError:
     return RefusedError(
         f"{who} already runs {facts.get('host') or what}",
         means="one host has one runner, and a recording one writer",
-        do=f"watch it: ddtop connect {facts.get('host') or 'HOST'}; or end it: ddtop stop {what}",
+        do=f"watch it: ddtop connect {facts.get('host') or 'HOST'}, or stop it: ddtop stop {what}",
         host=str(facts.get("host", "")),
     )
 

@@ -45,7 +45,7 @@ def _explain_twins(plan: Plan, problems: Problems, first: CellSpec, second: Cell
     if first.config != second.config:
         problems.fault(
             ("configs",),
-            f"{first.config} and {second.config} reach the server exactly alike",
+            f"{first.config} and {second.config} start exactly the same server",
             "their cells would be duplicates: use their values in args, command or env"
             if not script
             else "their cells would be duplicates: use their values in service.configure",
@@ -60,8 +60,8 @@ def _explain_twins(plan: Plan, problems: Problems, first: CellSpec, second: Cell
     elif first.workload != second.workload:
         problems.fault(
             ("workload",),
-            f"{first.workload} and {second.workload} ask exactly the same",
-            "other prompts or output_tokens, or one of the two",
+            f"{first.workload} and {second.workload} send exactly the same requests",
+            "change prompts or output_tokens, or remove one of the two",
         )
     else:
         keys = ("output_tokens", "context", "concurrency", "repeat")

@@ -1,4 +1,4 @@
-"""On which line of a TOML text a key stands: tomli tells values, not places."""
+"""On which line of a TOML text a key stands: tomli gives values without their lines."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class InvalidPlanError(PlanError):
             lines.append(f"  … and {len(problems) - SHOWN} more")
         super().__init__(
             "\n".join([f"{name}: {many(len(problems), 'error')}", *lines]),
-            do=f"correct it, then: ddtop plan check {name}",
+            do=f"correct the plan, then: ddtop plan check {name}",
         )
 
 
@@ -87,7 +87,7 @@ def key_path(path: Path) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value of the plan as a person would recognise it, at most 60 characters."""
+    """A value of the plan as written there, at most 60 characters."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, bool):

@@ -87,7 +87,7 @@ def _time(to_run: Sequence[PlannedCell], history: Estimate | None) -> str:
     if known is not None:
         return f"about {_duration(known)}, from earlier runs"
     limit = sum(c.bench.time_limit_s for c in to_run)
-    return f"not known before the first cells are measured; at most {_duration(limit)} of measuring, and the starts"
+    return f"unknown until the first cells are measured; at most {_duration(limit)} of measuring, plus the starts"
 
 
 def _duration(seconds: float) -> str:

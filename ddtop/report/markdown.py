@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddtop.journal.read.select import counts, matrix, tps
-from ddtop.report.recording import Recording, engines, iso
+from ddtop.report.recording import NOT_REAL, Recording, engines, iso
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.text import legend, table
 
 
 def report_markdown(recordings: Sequence[Recording], baseline: str | None = None) -> str:
-    """Tables of each recording, what went wrong in it, and, of several, their comparison."""
+    """The tables and alerts of each recording; of several also their comparison."""
     parts: list[str] = []
     for recording in recordings:
         parts += _recording(recording, baseline)
@@ -23,7 +23,7 @@ def report_markdown(recordings: Sequence[Recording], baseline: str | None = None
 
 
 def facts(recording: Recording) -> list[tuple[str, str]]:
-    """What stands at the head of a report: name → value."""
+    """The facts at the head of a report: name → value."""
     state = recording.state
     run = state.run
     engine, version, driver = engines(state)
@@ -52,7 +52,7 @@ def facts(recording: Recording) -> list[tuple[str, str]]:
         ("baseline", run.baseline or ""),
     ]
     if run.simulated:
-        out.insert(0, ("SIMULATED", "GPUs and engine are stand-ins: these are no measurements"))
+        out.insert(0, ("SIMULATED", NOT_REAL))
     return [(name, value) for name, value in out if value]
 
 

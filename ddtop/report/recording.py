@@ -10,13 +10,16 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView, RestartView
 from ddtop.journal.read.reader import read_state
 
+NOT_REAL = "the GPUs and the engine are not real, so these are not measurements"
+"""What a SIMULATED recording says of itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recording:
     """One recording, read and folded."""
 
     name: str
-    """As shown where several stand side by side."""
+    """As shown where several are compared."""
     state: State
     path: Path | None = None
 
@@ -27,7 +30,7 @@ def load(path: Path) -> Recording:
 
 
 def iso(at_s: float | None) -> str | None:
-    """Wall time as ISO 8601 in UTC, to the millisecond; None stays None, and so does what is no time."""
+    """Wall time as ISO 8601 in UTC, to the millisecond; None for None, and for a number that is not a time."""
     if at_s is None:
         return None
     try:

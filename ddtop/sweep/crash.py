@@ -28,5 +28,5 @@ def crashed(error: Exception) -> Outcome:
             out.write(f"{time.strftime('%F %T')} runner {os.getpid()}\n")
             traceback.print_exception(error, file=out)
     root = first_of(error, Exception) or error
-    what = f"a bug of ddtop: {type(root).__name__}: {root}"
+    what = f"a bug in ddtop: {type(root).__name__}: {root}"
     return Outcome(word="crashed", reason=f"{what}; connect again to go on; see {log}")

@@ -70,7 +70,7 @@ def test_bench_of_an_endpoint(stamper: str) -> None:
 def test_bench_of_a_liar(lying: str) -> None:
     result = run_bench(BenchOptions(lying + "/b/empty", concurrency=2, output_tokens=64))
     assert result["validity"] == "INVALID" and "no-tokens" in result["reasons"] and exit_code(result) == 10
-    assert "0 tok/s is a verdict" in bench_text(result)
+    assert "0 tok/s is not a result" in bench_text(result)
     assert "output_tok_s" not in result["metrics"]
 
 

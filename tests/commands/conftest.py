@@ -54,7 +54,7 @@ class Cli:
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr
-        assert "a bug of ddtop" not in done.stderr, done.stderr
+        assert "a bug in ddtop" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
 
     def begin(self, *words: object) -> subprocess.Popen[str]:

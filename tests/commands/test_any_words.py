@@ -126,7 +126,7 @@ def test_random_words_to_every_command(ddtop: Cli, tmp_path: Path) -> None:
     bad = [
         (argv, code, said[-300:])
         for argv, code, said in results
-        if code not in (0, 2, 10, 11, 12) or "Traceback" in said or "a bug of ddtop" in said
+        if code not in (0, 2, 10, 11, 12) or "Traceback" in said or "a bug in ddtop" in said
     ]
     assert not bad, "\n".join(map(repr, bad))
     assert sum(code == 2 for _, code, _ in results) > 50

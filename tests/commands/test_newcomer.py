@@ -113,7 +113,7 @@ def test_a_full_disk_behind_the_output_is_a_sentence(ddtop: Cli, recording: Path
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr == "ddtop: the output could not be written: No space left on device\n"
+    assert done.stderr == "ddtop: cannot write the output: No space left on device\n"
 
 
 def test_the_demo_has_the_theme_of_the_person(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

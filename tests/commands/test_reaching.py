@@ -23,7 +23,7 @@ def test_nobody_listens(ddtop: Cli, tmp_path: Path) -> None:
     done = ddtop("connect", "box", "--once", "--ssh-config", tmp_path / "ssh_config")
     assert done.rc == 11 and "nothing listens" in done.err
     recorded = ddtop("connect", "box", "--record", tmp_path / "x.ddtop", "--ssh-config", tmp_path / "nope")
-    assert recorded.rc == 2 and "no such SSH configuration" in recorded.err
+    assert recorded.rc == 2 and "there is no such file" in recorded.err
 
 
 def test_a_real_sshd(ddtop: Cli, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def wrong_key(ddtop: Cli, server: Sshd, tmp_path: Path) -> None:
     ("words", "says"),
     [
         (["connect"], "Missing argument"),
-        (["connect", "a", "a", "--once"], "named twice"),
+        (["connect", "a", "a", "--once"], "given twice"),
         (["connect", "a", "b", "--record", "x"], "takes one host"),
         (["connect", "a", "b", "--plan", "x"], "takes one host"),
         (["connect", "local", "--json"], "--once or --record"),

@@ -88,7 +88,7 @@ def test_a_run_that_ended_and_left_something_can_be_put_back(
     asked: list[str] = []
     monkeypatch.setattr("ddtop.runner.put_back", lambda options: asked.append(options.host) or ())
     if back:
-        with pytest.raises(RefusedError, match="no runner is alive"):
+        with pytest.raises(RefusedError, match="nothing is running"):
             stop(str(tmp_path / "run.ddtop"), leave_running=False)
     else:
         assert stop(str(tmp_path / "run.ddtop"), leave_running=False) == 0

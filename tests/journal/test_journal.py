@@ -267,7 +267,7 @@ def test_commands_reach_the_runner_once_and_are_answered(tmp_path: Path) -> None
         append_command(path, ev.Attend(id="k2", viewer="v1", at_s=1.0))
         assert journal.pending_commands() == [skip, ev.Attend(id="k2", viewer="v1", at_s=1.0)]
         assert journal.pending_commands() == []
-    with pytest.raises(RefusedError, match="no runner holds"):
+    with pytest.raises(RefusedError, match="nothing is running"):
         append_command(path, skip)
     with JournalWriter.open(path) as journal:
         assert journal.pending_commands() == [skip], "unanswered: the next runner refuses it as late"
@@ -426,7 +426,7 @@ def test_export_copies_a_live_run_into_one_file(tmp_path: Path) -> None:
         journal.extend(sweep())
         append_command(journal.path, ev.Pause(id="k", viewer="v", at_s=1.0))
         assert export(journal.path, tmp_path / "copy.ddtop") > 10_000
-        with pytest.raises(JournalError, match="already there"):
+        with pytest.raises(JournalError, match="already exists"):
             export(journal.path, tmp_path / "copy.ddtop")
         with pytest.raises(JournalError, match="is not a folder"):
             export(journal.path, tmp_path / "nowhere" / "copy.ddtop")

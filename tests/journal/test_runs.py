@@ -60,7 +60,7 @@ def test_recordings_are_listed_found_and_named() -> None:
     assert find_run("ct200", "other") is None and find_run("b300", "demo") is None
     assert resolve_run("r2").path == second and resolve_run(str(first)).path == first
     for words in ("ct200-demo", "demo", "ct200"):
-        with pytest.raises(UsageError, match="could be 2 recordings"):
+        with pytest.raises(UsageError, match="matches 2 recordings"):
             resolve_run(words)
     third = record(new_path("b300", "other"), "r3", host="b300", name="other")
     assert resolve_run("other").path == third

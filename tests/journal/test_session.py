@@ -88,7 +88,7 @@ async def test_a_live_session_follows_sends_and_follows_the_next_runner(
     async with asyncio.timeout(10):
         while session.live or path.with_name("a.ddtop-wal").exists():
             await asyncio.sleep(0.02)
-    with pytest.raises(RefusedError, match="no runner holds"):
+    with pytest.raises(RefusedError, match="nothing is running"):
         await session.send(ev.Pause(id="k2", viewer="v1", at_s=1.0))
     with JournalWriter.open(path) as again:
         again.append(ev.RunStarted(**T, run_id="r1", name="demo", mode="sweep", segment=1))

@@ -270,7 +270,7 @@ def test_prompts_from_a_file_beside_the_plan(tmp_path: Path) -> None:
     assert expand(plan)[0].bench.load["prompts"][0] == "one"
     base = SMALL.replace('prompts = ["Fibonacci"]', 'prompts_file = "p.jsonl"')
     (tmp_path / "p.jsonl").write_text('"one"\nnonsense\n')
-    assert "line 18: workload[0].prompts_file: p.jsonl line 2 is no JSON" in faults(base, tmp_path)[0]
+    assert "line 18: workload[0].prompts_file: p.jsonl line 2 is not JSON" in faults(base, tmp_path)[0]
     (tmp_path / "p.jsonl").write_text('{"question": "x"}\n')
     assert "p.jsonl line 1 holds no prompt" in faults(base, tmp_path)[0]
     (tmp_path / "p.jsonl").write_text("\n")
@@ -299,7 +299,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("tp = [1, 2]", "tp = [1, true]", "matrix.tp[1]: found true"),
     ("tp = [1, 2]", "tp = [1.0]", "matrix.tp[0]: found 1.0"),
     ("tp = [1, 2]", "tp = []", "matrix.tp: is an empty list"),
-    ("tp = [1, 2]", "tp = [1, 1]", "matrix.tp[1]: 1 stands twice"),
+    ("tp = [1, 2]", "tp = [1, 1]", "matrix.tp[1]: 1 is listed twice"),
     ("[256, 1024]", "[-5]", "line 19: workload[0].output_tokens[0]: found -5; allowed: whole numbers from 1"),
     ("concurrency = [1, 8]", "repeats = 0", "matrix.repeats: found 0"),
     (
@@ -310,7 +310,7 @@ WRONG: list[tuple[str, str, str]] = [
     (
         'baseline = "b16"',
         'baseline = "b61"',
-        'matrix.baseline: names "b61", which is no configuration; did you mean `b16`? allowed: auto, b8, b16',
+        'matrix.baseline: names "b61", which is not a configuration; did you mean `b16`? allowed: auto, b8, b16',
     ),
     ('baseline = "b16"', 'skip = [{ config = "b9", reason = "x" }]', "matrix.skip[0].config: names"),
     ('baseline = "b16"', 'skip = [{ config = "b8" }]', "matrix.skip[0].reason: is missing"),
@@ -323,7 +323,7 @@ WRONG: list[tuple[str, str, str]] = [
         '"--budget", "{buget}"',
         "has the unknown placeholder {buget}; did you mean {budget}? allowed here: {model.path}",
     ),
-    ('"--budget", "{budget}"', '"--budget", "8"', "b16 and b8 reach the server exactly alike"),
+    ('"--budget", "{budget}"', '"--budget", "8"', "b16 and b8 start exactly the same server"),
     (
         '"--tp", "{tp}"',
         '"--tp", "{pt}"',
@@ -356,7 +356,7 @@ WRONG: list[tuple[str, str, str]] = [
     (
         'unit = "s.service"',
         'unit = "s.service"\nenv = { "A B" = "1" }',
-        "is no name of an environment variable",
+        "is not the name of an environment variable",
     ),
     ('path = "/m"', 'path = "m"', 'line 3: model.path: found "m"; allowed: an absolute path on the host'),
     ('path = "/m"', 'path = "/m"\nsources = ["hf:Qwen"]', "allowed: hf:org/name or hf:org/name@revision"),
@@ -420,7 +420,7 @@ def test_a_benchmark_of_ones_own_is_checked_too() -> None:
     assert faults(base.replace('"{concurrency}", ', "")) == [
         "line 22: bench.argv: does not use {concurrency}; its values would give the same cell: add {concurrency}"
     ]
-    assert any("no JMESPath" in f for f in faults(base + 'metrics = { output_tok_s = "mean:results[*" }\n'))
+    assert any("not valid JMESPath" in f for f in faults(base + 'metrics = { output_tok_s = "mean:results[*" }\n'))
     assert any("did you mean `mean`?" in f for f in faults(base + 'metrics = { output_tok_s = "meen:x" }\n'))
     assert any(
         "unknown placeholder {budget}" in f for f in faults(base.replace('"b", ', '"b", "{budget}", '))
@@ -441,8 +441,10 @@ def test_all_faults_are_told_at_once() -> None:
 
 
 def test_what_is_no_toml_is_told_with_line_and_column() -> None:
-    assert faults(SMALL.replace("tp = [1, 2]", "tp = [1, 2"))[0].startswith("line 14: is not TOML at column")
-    assert "line 1: is not TOML" in faults("name")[0]
+    assert faults(SMALL.replace("tp = [1, 2]", "tp = [1, 2"))[0].startswith(
+        "line 14: is not valid TOML at column"
+    )
+    assert "line 1: is not valid TOML" in faults("name")[0]
     assert "Cannot overwrite" in faults('name = "a"\nname = "b"')[0]
     assert faults("x = " + "[" * 3000)[0]
 
@@ -485,7 +487,7 @@ def test_show_tells_cells_starts_and_time() -> None:
     assert "16 cells to run, 4 server starts, 8 skipped" in text
     assert "about 24 min, from earlier runs" in text
     assert "b8 · tp1 · s.service · skipped: 0 tok/s (4 cells)" in text
-    assert "not known before the first cells" in show(plan)
+    assert "unknown until the first cells" in show(plan)
 
 
 def test_lines_are_found_through_strings_arrays_and_tables() -> None:

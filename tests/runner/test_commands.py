@@ -140,7 +140,7 @@ def test_commands_of_a_run_that_works(rig: Rig) -> None:
     # ---- nobody is there to obey
     with pytest.raises(RefusedError) as caught:
         append_command(runner.recording, Pause(id="x", viewer="anna", at_s=time.time()))
-    assert "no runner holds" in str(caught.value) and "ddtop connect" in str(caught.value)
+    assert "nothing is running" in str(caught.value) and "ddtop connect" in str(caught.value)
 
     # ---- the next runner goes on, and leaves the host as it was before the first one
     done = {e.cell_id for e in runner.of(CellMeasured)}

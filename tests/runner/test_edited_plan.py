@@ -30,7 +30,7 @@ def test_an_edited_plan_is_not_taken_for_the_one_that_runs(
         plan.write_text(text.replace("output_tokens = [64]", "output_tokens = [64, 128]"))
         with pytest.raises(RefusedError, match="was edited since") as refused:
             _recording("demo", options, load_settings())
-        assert "ddtop stop" in refused.value.do and "ddtop connect demo looks at the run" in refused.value.do
+        assert "ddtop stop" in refused.value.do and "to watch it: ddtop connect demo" in refused.value.do
         plan.write_text(text.replace('name = "rig"', 'name = "other"'))
-        with pytest.raises(RefusedError, match="a runner is alive that does plan rig"):
+        with pytest.raises(RefusedError, match="a runner is already active: it runs plan rig"):
             _recording("demo", options, load_settings())

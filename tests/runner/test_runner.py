@@ -175,7 +175,7 @@ def test_a_bug_is_a_sentence_and_the_run_has_an_end(
         and "ZeroDivisionError: division by zero" in ended.reason
     )
     shown = capsys.readouterr().err
-    assert "a bug of ddtop" in shown and "Traceback" not in shown
+    assert "a bug in ddtop" in shown and "Traceback" not in shown
     assert "Traceback" in (tmp_path / "home" / "state" / "ddtop.log").read_text()
 
 

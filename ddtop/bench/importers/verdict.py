@@ -1,4 +1,4 @@
-"""Is an imported result to be believed? One record → verdict, cause, severity, and the fields that survive. Pure."""
+"""Can an imported result be trusted? One record → verdict, cause, severity, and the fields that survive. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,11 @@ def judge_record(fields: Fields, planned: int | None = None) -> Opinion:
     if found(Figures(tokens=tokens), "no-tokens"):
         kept = {key: value for key, value in fields.items() if not RATES.search(key) and key != "accept_len"}
         return Opinion(
-            "failed", "no-request-completed", "error", kept, "no request ended: zeros are no measurement"
+            "failed",
+            "no-request-completed",
+            "error",
+            kept,
+            "no request completed: zeros are not a measurement",
         )
     fields, doubt = _believable(fields)
     incomplete = fields.get("requests_incomplete", 0)
@@ -67,11 +71,11 @@ def judge_record(fields: Fields, planned: int | None = None) -> Opinion:
         return Opinion("partial", "requests-failed-or-missing", severity, fields, why)
     if doubt:
         return Opinion("suspect", doubt[0], "warn", fields, doubt[1])
-    return Opinion("ok", "complete", "info", fields, "all requests ended")
+    return Opinion("ok", "complete", "info", fields, "all requests completed")
 
 
 def _believable(fields: Fields) -> tuple[Fields, tuple[str, str] | None]:
-    """Drop what is no measurement and what counts chunks as tokens; (fields, (cause, why) or None)."""
+    """Drop what is not a measurement and what counts chunks as tokens; (fields, (cause, why) or None)."""
     if fields.get("accept_len", 1.0) < 1.0:  # no step gives less than one token: -1 and 0 stand for "none"
         fields.pop("accept_len")
     for name in ("ttft", "tpot", "itl"):
@@ -139,11 +143,11 @@ def advice(cause: str) -> str:
     """What to do about a cause."""
     words: dict[str, Any] = {
         "complete": "nothing to do",
-        "requests-failed-or-missing": "do not compare it; look at the errors and run it again",
-        "no-request-completed": "look into the server's log; known bad if it shows an error there",
-        "tokens-not-visible-to-client": "use throughput only: text was held back by a parser",
+        "requests-failed-or-missing": "do not compare it; read the errors and run it again",
+        "no-request-completed": "read the server's log: an error there means that the configuration is broken",
+        "tokens-not-visible-to-client": "use throughput only: a parser held the text back",
         "chunks-counted-as-tokens": "use throughput and TPOT; per-chunk figures were dropped",
-        "last-line-truncated": "keep the whole lines, run the cut cell again",
-        "not-a-result": "this is no result file that ddtop knows",
+        "last-line-truncated": "keep the complete lines; run the truncated cell again",
+        "not-a-result": "give a result file of a tool that ddtop reads (docs/diagnosis.md)",
     }
     return str(words.get(cause, "see the evidence"))

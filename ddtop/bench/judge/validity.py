@@ -1,4 +1,4 @@
-"""ONE table: reason → verdict → whose fault → what becomes of the cell. Everything that doubts a number is in it. Pure.
+"""ONE table: reason → verdict → whose fault → what becomes of the cell. Pure.
 
 Only causes on the server's side can make a configuration broken; a cell that our side or the host spoiled is run
 again. INVALID never counts as done.
@@ -39,58 +39,62 @@ def _doubt(meaning: str, advice: str) -> Rule:
 
 TABLE: dict[str, Rule] = {
     # ---- INVALID, the server's side: retried once after a restart, then the configuration is broken
-    "no-tokens": _server(
-        "no request gave a token", "look into the server's log; 0 tok/s is a verdict, not a result"
-    ),
+    "no-tokens": _server("no request gave a token", "read the server's log; 0 tok/s is not a result"),
     "most-failed": _server(
-        "half of the requests or more failed", "look at the failures by class and the server's log"
+        "half of the requests or more failed", "check the failures by class, and the server's log"
     ),
-    "garbage-output": _server("the answers are garbage", "read some: speculation or a kernel is broken"),
+    "garbage-output": _server(
+        "the answers are garbage", "read some of them: speculation or a GPU kernel is broken"
+    ),
     # ---- INVALID, not the server's: run again, at most twice
     "client-bound": _ours(
         "the load generator was the limit", "fewer streams, more processes, or a less busy machine"
     ),
     "host-paused": _ours(
-        "the machine stood still during the cell", "run again; look for suspends and stolen CPU time"
+        "the machine was suspended or stalled during the cell",
+        "run again; check for suspends and stolen CPU time",
     ),
     "link-lost": _ours(
-        "the link that carried the load was lost", "run on the host itself, or over a steadier link"
+        "the link that carried the load was lost", "run on the host itself, or over a more stable link"
     ),
     "server-gone": _ours(
         "the server was gone while the cell was measured",
-        "why it went is another question; run the cell again",
+        "run the cell again; the server's log says why it stopped",
     ),
     "wrong-arguments": _ours("the server does not run the cell's arguments", "restart it with them"),
     "two-servers": _ours("two servers answer on the port", "stop the other one"),
     "generator-failed": _ours(
-        "the load generator failed", "see the error; if it comes again it is a bug of ddtop"
+        "the load generator failed", "read the error; if it comes again, it is a bug in ddtop"
     ),
     "wrong-spec": _ours("the cell asks for something impossible", "correct the plan"),
     "host-fault": _ours(
         "the host had a fault during the cell (Xid, OOM kill, GPU reset needed)",
-        "do what the alert says on the host; then it is measured again",
+        "do what the alert advises on the host; the cell is then measured again",
     ),
     # ---- SUSPECT: kept and marked
     "kernel-fault": _doubt(
-        "the kernel reported an error during the cell", "read its line; measure it again before believing it"
+        "the kernel reported an error during the cell",
+        "read the kernel's line; measure again before you use the result",
     ),
-    "some-failed": _doubt("some requests failed", "look at the failures by class"),
-    "time-limit": _doubt("the time limit cut the cell", "a longer limit, or fewer requests"),
-    "under-delivery": _doubt("fewer requests were under way than asked", "compare the client's figures"),
+    "some-failed": _doubt("some requests failed", "check the failures by class"),
+    "time-limit": _doubt("the time limit ended the cell", "set a longer limit, or fewer requests"),
+    "under-delivery": _doubt("fewer requests were in flight than planned", "check the client's figures"),
     "no-usage": _doubt(
-        "the server does not count its tokens", "no token rate can be given; ask for include_usage"
+        "the server does not count its tokens", "no token rate is known; enable include_usage"
     ),
-    "not-streamed": _doubt("the server ignored `stream`", "no first-token time can be given"),
-    "bad-events": _doubt("some events were not JSON", "look at the raw answer with `ddtop inspect sse`"),
+    "not-streamed": _doubt("the server ignored `stream`", "no first-token time is known"),
+    "bad-events": _doubt("some events were not JSON", "check a raw response with `ddtop inspect sse`"),
     "speculation-inactive": _doubt(
         "acceptance is 1.05 or less: the drafter gains nothing", "check the draft model"
     ),
-    "acceptance-out-of-bounds": _doubt("the acceptance length is impossible", "do not use it"),
-    "thermal-cap": _doubt("a GPU slowed down because it was hot", "look at cooling; run again"),
+    "acceptance-out-of-bounds": _doubt(
+        "the acceptance length is impossible", "do not use the acceptance length"
+    ),
+    "thermal-cap": _doubt("a GPU slowed down because it was hot", "check cooling; run again"),
     "power-cap": _doubt("a GPU was held at its power limit", "compare only with cells at the same limit"),
-    "cache-hits": _doubt("the prefix cache answered a part of the prompts", "flush it, or use a nonce"),
+    "cache-hits": _doubt("the prefix cache answered part of the prompts", "flush it, or use a nonce"),
     "cache-not-flushed": _doubt(
-        "the prefix cache was to be flushed and was not", "see the answer to the flush"
+        "the prefix cache was not flushed", "check the server's response to the flush"
     ),
     "retractions": _doubt(
         "the engine retracted or preempted requests", "its KV cache is too small for this load"
@@ -98,26 +102,26 @@ TABLE: dict[str, Rule] = {
     "arguments-overridden": _doubt(
         "the engine overrode arguments", "this cell may repeat another configuration"
     ),
-    "few-samples": _doubt("fewer than 5 requests", "ask for more requests"),
-    "clock-moved": _doubt("the wall clock was set during the cell", "times may be wrong by that much"),
+    "few-samples": _doubt("fewer than 5 requests", "run more requests"),
+    "clock-moved": _doubt("the wall clock was changed during the cell", "times may be wrong by that much"),
     "generator-waited": _doubt(
         "the generator waited for a CPU more than 1 % of the time", "keep a core free for it"
     ),
     "server-waited": _doubt(
-        "the server waited for a CPU more than 1 % of the time", "other work runs on the host"
+        "the server waited for a CPU more than 1 % of the time", "check what else runs on the host"
     ),
     "cpu-pressure": _doubt(
         "tasks waited for a CPU on this machine (PSI)",
-        "if the server or the generator runs here, stop what else does",
+        "if the server or the generator runs here, stop other work",
     ),
     "cpu-stolen": _doubt(
-        "the hypervisor took CPU time away", "results vary with the neighbours on this machine"
+        "the hypervisor took CPU time away", "results vary with the other guests of this machine"
     ),
     "telemetry-missing": _doubt("GPU readings are missing", "energy and bound are not known for this cell"),
-    "far-off-neighbours": _doubt("far off the neighbouring cells", "run it again before believing it"),
-    "server-disagrees": _doubt("the server's own throughput differs from ours", "see both figures"),
+    "far-off-neighbours": _doubt("far from the neighbouring cells", "run it again before you use it"),
+    "server-disagrees": _doubt("the server's own throughput differs from ours", "compare both figures"),
     "context-off": _doubt(
-        "the context is not of the length asked for", "the server counts no tokens; see the result"
+        "the context does not have the planned length", "check the context's token count in the result"
     ),
     "answers-differ": _doubt("the answers differ from the baseline's", "speculation must not change answers"),
 }

@@ -13,13 +13,13 @@ from ddtop.journal.database import fail, leave_wal, open_for_reading
 def export(source: Path, target: Path) -> int:
     """Copy the recording `source` to the new file `target` by SQLite's backup API; returns its bytes.
 
-    A live run is copied as of one moment. Commands of viewers are left out: they are nobody else's business.
+    A live run is copied as of one moment. Commands of viewers are left out: they name users and machines.
     Raises JournalError; `target` then is as it was.
     """
     if target.exists():
-        raise JournalError(f"{target} is already there", do="name a new file, or remove that one first")
+        raise JournalError(f"{target} already exists", do="name a new file, or remove that one first")
     if not target.absolute().parent.is_dir():
-        raise JournalError(f"{target.parent} is not a folder", do="make it first, or name another place")
+        raise JournalError(f"{target.parent} is not a folder", do="create it first, or name another folder")
     part = target.with_name(target.name + ".part")
     db = open_for_reading(source, check=False)
     try:

@@ -42,7 +42,7 @@ class ReplaySession:
 
     @property
     def live(self) -> bool:
-        """Never: nobody is there to obey."""
+        """Never: a replay takes no commands."""
         return False
 
     @property
@@ -101,7 +101,7 @@ class ReplaySession:
         self._go_alert(self.timeline.previous_alert(self._aim()))
 
     async def events(self) -> AsyncIterator[Batch]:
-        """See Session.events. At the end it waits, for one may seek back; it ends after `close`."""
+        """See Session.events. At the end it waits, because a viewer may seek back; it ends after `close`."""
         self._wake = asyncio.Event()
         self._clock = time.monotonic()
         while not self._closed:
@@ -117,9 +117,8 @@ class ReplaySession:
     async def send(self, command: Command) -> None:
         """Refused: a recording cannot be changed."""
         raise RefusedError(
-            f"{self._path.name} is a replay: nothing can be done to a run that is over",
-            means="what you see happened then",
-            do="go on with that run: ddtop connect HOST --plan PLAN",
+            f"{self._path.name} is a replay: a finished run takes no commands",
+            do="to continue that run: ddtop connect HOST --plan PLAN",
         )
 
     def close(self) -> None:

@@ -122,7 +122,7 @@ def resolve_run(text: str, folder: Path | None = None) -> RunInfo:
         return near[0]
     if near:
         names = ", ".join(r.path.stem for r in near[:5])
-        raise UsageError(f"`{text}` could be {len(near)} recordings: {names}", do="name one of them in full")
+        raise UsageError(f"`{text}` matches {len(near)} recordings: {names}", do="give one name in full")
     if Path(text).is_dir():
         raise UsageError(
             f"{text} is a folder, not a recording",
@@ -132,8 +132,8 @@ def resolve_run(text: str, folder: Path | None = None) -> RunInfo:
     close = difflib.get_close_matches(text, known, 3, 0.4) or known[:3]
     raise UsageError(
         f"there is no recording `{text}`",
-        means=f"known here: {', '.join(close)}" if close else "nothing has been recorded here yet",
-        do="ddtop runs lists them",
+        means=f"recordings here: {', '.join(close)}" if close else "there are no recordings here yet",
+        do="list recordings: ddtop runs",
     )
 
 
@@ -170,7 +170,7 @@ def check_continues(path: Path, host: str, name: str | None) -> RunInfo | None:
     raise RefusedError(
         f"{path} is a recording of {what} on {info.host}, not of "
         f"{f'plan {wanted}' if wanted else 'a run without a plan'} on {host}",
-        means="going on there would mix two runs",
+        means="continuing it would mix two runs",
         do=f"name another file: --record {new_path(host, wanted, folder=path.parent)}",
         host=host,
     )

@@ -57,7 +57,7 @@ class Session(Protocol):
         """Batches of events, from the first on. Ends after `close`. Raises JournalError."""
 
     async def send(self, command: Command) -> None:
-        """Give a command to the runner. Raises RefusedError, with a sentence, where nobody could obey."""
+        """Give a command to the runner. Raises RefusedError where no runner would read it."""
 
     def close(self) -> None:
         """End `events`, and let go of the file."""
@@ -83,7 +83,7 @@ class LiveSession:
 
     @property
     def live(self) -> bool:
-        """As of at most half a second ago; the lock is not asked at every key stroke."""
+        """As of at most half a second ago; the lock is not tested at every key press."""
         now = time.monotonic()
         if now >= self._live_until:
             self._live, self._live_until = is_live(self._path), now + 0.5
@@ -109,7 +109,7 @@ class LiveSession:
                 if (ended or not self.live) and not batch:
                     follower.rest()
                     seen = self._mark()
-                    # Another process's file rings no bell here: it must be looked at.
+                    # Nothing notifies us of another process's writes: the file must be polled.
                     while not self._closed and not self.live and self._mark() == seen:  # noqa: ASYNC110
                         await asyncio.sleep(REST_S if ended else FOLLOW_S * 3)
                     if ended and self.live and not self._closed:
@@ -131,7 +131,7 @@ class LiveSession:
             await asyncio.sleep(FOLLOW_S)
 
     def _mark(self) -> tuple[int, int]:
-        """Size and time of the file and its log: changes when somebody writes."""
+        """Size and time of the file and its log: changes with every write."""
         total, latest = 0, 0
         for name in (self._path.name, self._path.name + "-wal"):
             try:

@@ -84,7 +84,7 @@ def _check_metrics(fields: Fields, metrics: dict[str, str]) -> None:
     for name, path in metrics.items():
         where = (*fields.path, "metrics", name)
         if not _METRIC.match(name):
-            fields.problems.fault(where, "is no name of a metric", "such as output_tok_s or ttft_ms.p50")
+            fields.problems.fault(where, "is not a metric name", "such as output_tok_s or ttft_ms.p50")
         head, found, tail = path.partition(":")
         prefix = head.strip() if found and head.strip().isalpha() else ""
         expression = tail.strip() if prefix else path
@@ -97,4 +97,6 @@ def _check_metrics(fields: Fields, metrics: dict[str, str]) -> None:
             compile_(expression)
         except (jmespath.exceptions.JMESPathError, RecursionError, ValueError) as error:
             first = (str(error).strip().splitlines() or [""])[0]
-            fields.problems.fault(where, f"{shown(expression)} is no JMESPath: {first}", "see jmespath.org")
+            fields.problems.fault(
+                where, f"{shown(expression)} is not valid JMESPath: {first}", "see jmespath.org"
+            )

@@ -82,10 +82,12 @@ def _each_has(configs: Any, key: str) -> bool:
 
 
 def check_env(problems: Problems, path: Path, env: dict[str, str]) -> None:
-    """Names that a shell would take; a value that looks like a secret is a warning."""
+    """Names must be valid in a shell; a value that looks like a secret is a warning."""
     for name, value in env.items():
         if not ENV_NAME.match(name):
-            problems.fault((*path, name), "is no name of an environment variable", "letters, digits and _")
+            problems.fault(
+                (*path, name), "is not the name of an environment variable", "letters, digits and _"
+            )
         if "\0" in value or "\n" in value:
             problems.fault((*path, name), "has a line break or NUL in its value", "one line of text")
         if looks_secret(name, value):
@@ -111,7 +113,7 @@ def check_unit(problems: Problems, path: Path, name: str, kind: str) -> None:
 def read_configs(fields: Fields | None, service: Service, problems: Problems) -> tuple[Config, ...]:
     """`[configs]`, in the order of the file, with every `for` expanded."""
     if fields is None or not fields.data:
-        problems.fault(("configs",), "is missing or empty", "at least one: [configs] auto = {}")
+        problems.fault(("configs",), "is missing or empty", "add at least one: [configs] auto = {}")
         return ()
     out: list[Config] = []
     seen: dict[str, str] = {}
@@ -127,7 +129,7 @@ def read_configs(fields: Fields | None, service: Service, problems: Problems) ->
                     if other == name
                     else f"makes {config.name}, as {other!r} does"
                 )
-                problems.fault((*fields.path, name), what, "each configuration needs a name of its own")
+                problems.fault((*fields.path, name), what, "give each configuration its own name")
                 continue
             seen[config.name] = name
             out.append(config)
@@ -230,7 +232,7 @@ def _values(fields: Fields, key: str, *, lists: bool) -> dict[str, Any]:
     for name, value in table.data.items():
         where = (*table.path, name)
         if not VARIABLE.match(name):
-            fields.problems.fault(where, "is no name for a placeholder", "letters, digits and _")
+            fields.problems.fault(where, "is not a placeholder name", "letters, digits and _")
         elif name in BENCH_NAMES:
             fields.problems.fault(
                 where, "is the name of a placeholder that ddtop fills in", "take another name"

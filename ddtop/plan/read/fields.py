@@ -111,7 +111,9 @@ class Fields:
             if isinstance(item, bool) or not isinstance(item, int) or not low <= item <= high:
                 self.problems.fault(where, f"found {shown(item)}", f"allowed: {words}")
             elif item in out:
-                self.problems.fault(where, f"{item} stands twice", "name each once; repeats = N repeats")
+                self.problems.fault(
+                    where, f"{item} is listed twice", "list each once; to repeat cells: repeats = N"
+                )
             else:
                 out.append(item)
         return tuple(out) or default

@@ -58,7 +58,8 @@ def check_plan(path: Path, environ: Mapping[str, str] | None = None) -> tuple[Pl
     try:
         if path.stat().st_size > MAX_BYTES:
             raise PlanError(
-                f"{name} is larger than {MAX_BYTES // 1024 // 1024} MiB", means="no plan is that long"
+                f"{name} is larger than {MAX_BYTES // 1024 // 1024} MiB",
+                do="remove what does not belong to the plan",
             )
         data = path.read_bytes()
     except IsADirectoryError:
@@ -88,7 +89,7 @@ def parse_plan(
 
     Raises InvalidPlanError with all faults.
     """
-    # TOML ends lines by LF or CRLF; a lone CR is an error to tomli, and right so.
+    # TOML ends lines with LF or CRLF; tomli rejects a lone CR.
     problems = Problems(text)
     try:
         raw = tomli.loads(text)
@@ -114,7 +115,7 @@ def _syntax(error: tomli.TOMLDecodeError, text: str) -> Problem:
     what = str(error).split(" (at ")[0]
     line = int(match[1]) if match and match[1] else len(text.splitlines()) or 1
     column = f" at column {match[2]}" if match and match[2] else ""
-    return Problem((), f"is not TOML{column}: {what}", "see toml.io", line)
+    return Problem((), f"is not valid TOML{column}: {what}", "see toml.io", line)
 
 
 def _read(fields: Fields, text: str, name: str, folder: Path | None) -> Plan:

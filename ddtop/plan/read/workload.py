@@ -42,7 +42,7 @@ def read_matrix(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wo
     if baseline is not None and configs and baseline not in {c.name for c in configs}:
         fields.problems.fault(
             (*fields.path, "baseline"),
-            f"names {shown(baseline)}, which is no configuration",
+            f"names {shown(baseline)}, which is not a configuration",
             suggest_config(baseline, configs),
         )
     first = configs[0].name if configs else ""
@@ -74,7 +74,7 @@ def _read_skip(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wor
             if known and name not in known:
                 what = "configuration" if key == "config" else "workload"
                 fields.problems.fault(
-                    (*fields.path, key), f"names {shown(name)}, which is no {what}", suggest(name, known)
+                    (*fields.path, key), f"names {shown(name)}, which is not a {what}", suggest(name, known)
                 )
     if not config and not workload and not any(numbers.values()):
         fields.problems.fault(
@@ -86,11 +86,13 @@ def _read_skip(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wor
 def read_workloads(
     fields: list[Fields], bench: Bench, problems: Problems, folder: FilePath | None
 ) -> tuple[Workload, ...]:
-    """`[[workload]]`. A benchmark of the user's own needs none: it brings its own."""
+    """`[[workload]]`. An external benchmark needs none: it has its own."""
     if not fields:
         if bench.kind == "builtin":
             problems.fault(
-                ("workload",), "is missing", "at least one [[workload]] with name, prompts and output_tokens"
+                ("workload",),
+                "is missing",
+                "add at least one [[workload]] with name, prompts and output_tokens",
             )
         return (Workload(name="bench"),)
     out: list[Workload] = []
@@ -99,7 +101,9 @@ def read_workloads(
         if not NAME.match(name):
             table.fault("name", name, "letters, digits and . _ + -, at most 64")
         if name in {w.name for w in out}:
-            table.problems.fault((*table.path, "name"), f"{shown(name)} stands twice", "one name for each")
+            table.problems.fault(
+                (*table.path, "name"), f"{shown(name)} is used twice", "give each workload its own name"
+            )
         default = (256,) if bench.kind == "builtin" else (0,)
         tokens = table.wholes("output_tokens", default, 1, MAX_TOKENS)
         prompts = _prompts(table, bench, folder)
@@ -148,7 +152,7 @@ def _read_prompts_file(fields: Fields, file: str, folder: FilePath | None) -> tu
             item = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError) as error:
             fields.problems.fault(
-                where, f"{path.name} line {number} is no JSON: {error}", "one JSON value a line"
+                where, f"{path.name} line {number} is not JSON: {error}", "one JSON value per line"
             )
             return tuple(out)
         prompt = _prompt(item)
@@ -161,7 +165,7 @@ def _read_prompts_file(fields: Fields, file: str, folder: FilePath | None) -> tu
             return tuple(out)
         out.append(prompt)
     if not out:
-        fields.problems.fault(where, f"{path.name} holds no prompts", "one JSON value a line")
+        fields.problems.fault(where, f"{path.name} holds no prompts", "one JSON value per line")
     return tuple(out)
 
 
