@@ -420,7 +420,9 @@ def test_a_benchmark_of_ones_own_is_checked_too() -> None:
     assert faults(base.replace('"{concurrency}", ', "")) == [
         "line 22: bench.argv: does not use {concurrency}; its values would give the same cell: add {concurrency}"
     ]
-    assert any("not valid JMESPath" in f for f in faults(base + 'metrics = { output_tok_s = "mean:results[*" }\n'))
+    assert any(
+        "not valid JMESPath" in f for f in faults(base + 'metrics = { output_tok_s = "mean:results[*" }\n')
+    )
     assert any("did you mean `mean`?" in f for f in faults(base + 'metrics = { output_tok_s = "meen:x" }\n'))
     assert any(
         "unknown placeholder {budget}" in f for f in faults(base.replace('"b", ', '"b", "{budget}", '))
