@@ -207,7 +207,7 @@ class LineStream:
                 yield lines
 
     async def ended(self) -> str:
-        """After the last batch: how it ended, in words, with its last complaint."""
+        """After the last batch: how it ended, as a sentence, with the end of its standard error."""
         assert self._process is not None
         try:
             rc: object = await asyncio.wait_for(self._process.wait(), 1.0)

@@ -35,7 +35,7 @@ def error_line(request_id: Any, error: OpError) -> bytes:
 
 
 class Args(Dict[str, Any]):
-    """The arguments of an op. One that must be there and is not is the client's mistake, not a KeyError."""
+    """The arguments of an op. A missing one raises OpError "bad-request", not KeyError."""
 
     def __missing__(self, key: str) -> Any:
         raise OpError("bad-request", "the argument %r is missing" % key)

@@ -1,4 +1,4 @@
-"""The agent as a zip, and BOOT, the one line that starts it on a host over whatever a login shell does.
+"""The agent as a zip, and BOOT, the one line of Python that starts it through any login shell.
 
 The zip is stored (no zlib needed), in fixed order and with fixed time stamps: the same sources give the same
 bytes, and the hash of the bytes is the agent's version.
@@ -21,7 +21,7 @@ MAIN = b"from agent.main import main\n\nmain()\n"
 
 # Plain one-line Python without ' \ ! newline and tab, so that shlex.join's single quotes mean the same in every
 # shell (sh, bash, dash, zsh, ksh, mksh, fish, csh, tcsh). Each marker is preceded by a newline: noise without
-# one does no harm; and no marker stands whole in the command, so a shell that echoes its commands fools nobody.
+# one does no harm. No marker stands whole in the command, so that a shell which echoes it is not taken for it.
 BOOT = (
     "import sys,os,hashlib,runpy;n,h,k=sys.argv[1:4];"
     'w=lambda s:os.write(1,("%cddtop-%s-%s%c"%(10,k,s,10)).encode());'
@@ -90,7 +90,7 @@ def start_argv(zip_: AgentZip, nonce: str, host_dir: str | None, python: str = "
 
 
 def start_command(zip_: AgentZip, nonce: str, host_dir: str | None, python: str = "python3") -> str:
-    """`start_argv` as one line for a login shell. Raises ValueError for words that shells would read apart."""
+    """`start_argv` as one line for a login shell. Raises ValueError for words that shells read differently."""
     words = start_argv(zip_, nonce, host_dir, python)
     bad = next((word for word in words if not is_plain(word)), None)
     if bad is not None:

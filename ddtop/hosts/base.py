@@ -58,11 +58,11 @@ class Host(Protocol):
         ...
 
     async def wait_lost(self) -> str:
-        """Returns, with the reason in words, once the connection is gone. Within 15 s of a silent cut."""
+        """Returns the reason, as a sentence, once the connection is gone: within 15 s of a silent cut."""
         ...
 
     async def close(self) -> None:
-        """Ends the connection and the agent. Detached jobs live on."""
+        """Ends the connection and the agent. Detached jobs go on."""
         ...
 
 

@@ -21,7 +21,7 @@ LOST_AFTER_S = 12.0
 
 OPS_WITH_LIMIT = frozenset({"exec", "http", "probe", "tokens"})
 GRACE_S = 3.0
-"""How much longer than the agent's own limit a call waits: its answer says more than our silence could."""
+"""How much longer than the agent's own limit a call waits: the agent's error says more than a timeout here."""
 
 Item = dict[str, Any]
 
@@ -161,7 +161,7 @@ class AgentHost:
         self._pipe.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     def _fail(self, reason: str) -> None:
-        """The connection is over: everyone who waits learns it now."""
+        """The connection is over: every waiting call and stream fails now."""
         if self._lost.done():
             return
         self._lost.set_result(reason)
@@ -193,7 +193,7 @@ class AgentHost:
             if quiet < PING_S:
                 return
             if quiet > LOST_AFTER_S:
-                # It may be we who slept (a suspended laptop, a blocked loop): let what has arrived be read first.
+                # This side may have slept (a suspended laptop, a blocked loop): read what has arrived first.
                 await asyncio.sleep(0.3)
                 if time.monotonic() - self._heard > LOST_AFTER_S:
                     self._fail(f"nothing heard for {LOST_AFTER_S:g} s")

@@ -8,7 +8,7 @@ STDERR_TAIL = 64 << 10
 
 
 class Pipe(Protocol):
-    """A started program's input and output. `read` raises HostLostError never: a lost link reads as b""."""
+    """A started program's input and output. `read` never raises HostLostError: a lost link reads as b""."""
 
     async def read(self) -> bytes:
         """Some bytes, or b"" at the end."""
@@ -27,7 +27,7 @@ class Pipe(Protocol):
         ...
 
     async def ended(self) -> str:
-        """After b"": how it ended, in words. A link that was lost says so and is not an exit."""
+        """After b"": how it ended, as a sentence. A lost link is named as such, not as an exit."""
         ...
 
     async def close(self) -> None:

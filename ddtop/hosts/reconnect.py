@@ -1,4 +1,4 @@
-"""Connecting for as long as it can help: back-off 1 → 30 s, reset after a minute of health."""
+"""Connecting again while that can help: back-off from 1 to 30 s, reset by a connection that lasted 60 s."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Backoff(NamedTuple):
     factor: float = 2.0
     most_s: float = 30.0
     healthy_s: float = 60.0
-    """A connection that lived so long starts the count anew."""
+    """A connection that lasted this long resets the count."""
 
     def wait_s(self, failures: int) -> float:
         """The wait after `failures` failures in a row (≥ 1).
@@ -77,7 +77,7 @@ async def connect_forever(
             lost.cancel()
             await host.close()
             host = None
-            # After a healthy minute the first try comes at once; a connection that died young counts as a failure.
+            # After a healthy minute the first try comes at once; a connection that ended sooner counts as a failure.
             failures = 0 if time.monotonic() - began >= policy.healthy_s else failures + 1
     finally:
         if host is not None:

@@ -112,7 +112,7 @@ async def gpm_follow(context: Context, args: Dict[str, Any], emit: Callable[[Dic
             raise OpError("not-found", "these GPUs give no GPM metrics (dmon shows `-`)")
         failures = 0 if works else failures + 1
         if "not recognized" in said or failures >= 3:
-            # A driver that does not know the option stays so; one that fails may only be unwell, and is asked again.
+            # A driver that does not know the option stays so; one that fails may recover, and is asked again.
             if "not recognized" in said:
                 remember(context.state_dir, False)
             raise OpError("not-found", "GPM metrics are not available on this host: " + (said or how))

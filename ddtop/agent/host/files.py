@@ -133,7 +133,9 @@ async def file_follow(context: Context, args: Dict[str, Any], emit: Callable[[Di
                 item = {"text": last_piece(partial), "offset": follower.line_at, "inode": follower.inode}
                 await emit({**item, "rotated": False, "partial": True})
             if await context.thread(follower.replaced):
-                last_words = await context.thread(follower.read)  # written between our read and the rotation
+                last_words = await context.thread(
+                    follower.read
+                )  # written between the last read and the rotation
                 for raw, after in last_words:
                     await emit(
                         {

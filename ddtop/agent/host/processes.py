@@ -18,13 +18,13 @@ MAX_CMDLINE_B = 64 << 10
 
 
 def cmdline(pid: int) -> List[str]:
-    """A process's argument list; empty for kernel threads and for the vanished."""
+    """A process's argument list; empty for kernel threads and ended processes."""
     text = read_text("/proc/%d/cmdline" % pid, MAX_CMDLINE_B)
     return text.rstrip("\0").split("\0") if text else []
 
 
 def start_ticks(pid: int) -> Optional[int]:
-    """The start time of a process in ticks since boot: with the pid it names it beyond reuse."""
+    """The start time of a process in ticks since boot. Pid and start time identify it, even when a pid is reused."""
     stat = read_text("/proc/%d/stat" % pid)
     return start_ticks_of(stat) if stat else None
 

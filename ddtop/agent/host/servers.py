@@ -1,4 +1,4 @@
-"""Serving processes found by their command lines, and what logind does to a user who has left."""
+"""Serving processes (SGLang, vLLM, llama.cpp), found by their command lines."""
 
 from __future__ import annotations
 

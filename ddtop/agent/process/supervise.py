@@ -37,7 +37,7 @@ class RotatingLog:
         """A full disk loses log lines, never the process."""
         cut = data.rfind(b"\n") + 1
         if self._size > self._limit and cut:
-            self._put(data[:cut])  # the line in the making stays whole
+            self._put(data[:cut])  # an unfinished line stays whole
             os.close(self._fd)
             os.replace(self._path, self._path + ".1")
             self._open()
@@ -182,7 +182,7 @@ class Supervisor:
             pass
 
     def _drain(self, out: Optional[int]) -> None:
-        """Its last words, as far as they are there: a grandchild may hold the pipe open."""
+        """Log the output that is left in the pipe, without waiting: a grandchild may hold the pipe open."""
         if out is None:
             return
         os.set_blocking(out, False)
@@ -196,7 +196,7 @@ class Supervisor:
             return
 
     def _end_the_rest(self) -> None:
-        """Workers the main process left behind hold GPU memory and ports: they go too."""
+        """End what the main process left behind: workers hold GPU memory and ports."""
         if _kill_all(signal.SIGTERM):
             until = time.monotonic() + min(5.0, self._stop_s)
             while time.monotonic() < until and _kill_all(0):

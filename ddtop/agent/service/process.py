@@ -199,7 +199,7 @@ async def proc_watch(context: Context, args: Dict[str, Any], emit: Callable[[Dic
 
 
 async def _change(context: Context, folder: str, now: Optional[Dict[str, Any]]) -> None:
-    """Returns when the process ends, its file changes, or after a moment (the file is looked at, which is cheap)."""
+    """Returns when the process ends, its file changes, or after POLL_S (reading the file is cheap)."""
     loop = context.loop
     gone = asyncio.Event()
     handle = open_pidfd(int(now["pid"])) if now and now.get("pid") else None

@@ -22,7 +22,7 @@ VOLATILE = frozenset({"MemoryCurrent"})
 
 
 class Watch:
-    """Wakes up on any of its three sources and remembers which it was."""
+    """Wakes up on D-Bus, pidfd or poll, and remembers which of them it was."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, unit: str, user: bool) -> None:
         self._loop = loop

@@ -41,9 +41,8 @@ _TOKEN = re.compile(r"%(.)")
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z_0-9]*)\}")
 
 
-class TeachableConfig(SSHClientConfig):
-    """One host's settings. Made by `read_config`; `options` holds the raw winners, `expanded` the final
-    values."""
+class HostConfig(SSHClientConfig):
+    """One host's settings, made by `read_config`: `raw` as written, `expanded` with tokens replaced."""
 
     _percent_expand: set[str] = set()  # noqa: RUF012  asyncssh's own form; expansion is done once, at the end
     _no_split: set[str] = {*SSHClientConfig._no_split, "localcommand", "knownhostscommand"}  # noqa: RUF012
@@ -156,7 +155,7 @@ class TeachableConfig(SSHClientConfig):
         args.clear()
 
     def _set_proxy(self, option: str, args: list[str]) -> None:
-        """ProxyJump or ProxyCommand: the first of the two that is named shuts the other out."""
+        """ProxyJump or ProxyCommand: the one named first wins over the other."""
         # As ssh 9.2 has it: `ProxyCommand none` shuts out a later ProxyJump, `ProxyJump none` no later
         # ProxyCommand.
         shut = (
@@ -225,13 +224,13 @@ def _condition(word: str) -> list[str]:
 
 
 _handlers = dict(SSHClientConfig._handlers)
-_handlers.update((name.lower(), (name, TeachableConfig._keep)) for name in IGNORED_OPTIONS)
-_handlers["include"] = ("Include", TeachableConfig._include)
-_handlers["host"] = ("Host", TeachableConfig._match_host)
-_handlers["match"] = ("Match", TeachableConfig._match)
-_handlers["proxyjump"] = ("ProxyJump", TeachableConfig._set_proxy)
-_handlers["proxycommand"] = ("ProxyCommand", TeachableConfig._set_proxy)
-TeachableConfig._handlers = _handlers
+_handlers.update((name.lower(), (name, HostConfig._keep)) for name in IGNORED_OPTIONS)
+_handlers["include"] = ("Include", HostConfig._include)
+_handlers["host"] = ("Host", HostConfig._match_host)
+_handlers["match"] = ("Match", HostConfig._match)
+_handlers["proxyjump"] = ("ProxyJump", HostConfig._set_proxy)
+_handlers["proxycommand"] = ("ProxyCommand", HostConfig._set_proxy)
+HostConfig._handlers = _handlers
 
 
 def read_config(
@@ -243,8 +242,8 @@ def read_config(
     local_user: str,
     include_dir: Path,
     exec_rule: ExecRule,
-    before: TeachableConfig | None = None,
-) -> TeachableConfig:
+    before: HostConfig | None = None,
+) -> HostConfig:
     """Read `paths` (in order; the first value of an option wins) for one host name.
 
     `before`: the first reading, where this is the second that `Match final`, `Match canonical` and
@@ -256,7 +255,7 @@ def read_config(
     given_user: Any = () if user is None else user
     given_port: Any = () if port is None else port
     again = before is not None
-    config = TeachableConfig(no_last, False, again, again, local_user, given_user, host, given_port)
+    config = HostConfig(no_last, False, again, again, local_user, given_user, host, given_port)
     config.alias, config.unknown = host, []
     if before is not None:
         config.alias = before.alias

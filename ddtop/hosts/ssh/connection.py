@@ -58,8 +58,7 @@ class SshPipe:
         self._drainer = asyncio.create_task(self._drain_stderr())
 
     async def _drain_stderr(self) -> None:
-        """Standard error is always read: unread it stops standard output too (one window of 2 MiB for
-        both)."""
+        """Reads standard error all the time: unread, it stops standard output too (one window of 2 MiB for both)."""
         try:
             while data := await self._process.stderr.read(65536):
                 self._tail.add(data)
@@ -91,7 +90,7 @@ class SshPipe:
         return self._tail.text()
 
     async def ended(self) -> str:
-        """An exit status of None is no exit: the link was lost."""
+        """How the agent ended. An exit status of None is not an exit: the link was lost."""
         try:
             async with asyncio.timeout(2.0):
                 await self._process.wait_closed()
@@ -128,8 +127,7 @@ async def close_all(connections: list[asyncssh.SSHClientConnection]) -> None:
 
 
 class SshConnector:
-    """Reaches a host by its name in ~/.ssh/config, or as [user@]host[:port]. `python` runs the agent
-    there."""
+    """Reaches a host by its name in ~/.ssh/config, or as [user@]host[:port]. `python` runs the agent there."""
 
     def __init__(
         self,
@@ -153,7 +151,7 @@ class SshConnector:
         """`root@10.0.0.5:22 via jump`, once the configuration was read; the name until then."""
 
     async def resolve(self) -> SshTarget:
-        """Reads the SSH configuration anew (in a thread: Match exec may run programs)."""
+        """Reads the SSH configuration again (in a thread: Match exec may run programs)."""
         resolved = await asyncio.to_thread(
             functools.partial(
                 resolve_target, self._ssh, config_paths=self._config_paths, user=self._user, port=self._port

@@ -1,4 +1,4 @@
-"""From an SSH error to what happened, what it means and what to do."""
+"""An exception of asyncssh (or the socket below it) as a cause: what happened, what it means, what to do."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _one_cause(exc: BaseException, target: SshTarget | None, presented: KeyFindi
         state = presented.state if presented else "revoked" if "revoked" in text.lower() else "unknown"
         return {"changed": "host-key-changed", "revoked": "host-key-revoked"}.get(state, "host-key-unknown")
     if isinstance(exc, (asyncssh.PermissionDenied, asyncssh.IllegalUserName)):
-        # asyncssh passes over an encrypted key silently; say so where it is the likely reason.
+        # asyncssh skips an encrypted key silently; say so where it is the likely reason.
         locked = isinstance(exc, asyncssh.PermissionDenied) and target is not None and locked_keys(target)
         return "key-needs-passphrase-or-agent" if locked else "permission-denied"
     if isinstance(exc, asyncssh.ChannelOpenError):

@@ -1,5 +1,5 @@
-"""Is this the key we know? Own look into known_hosts: asyncssh gives one and the same error for "changed" and
-"never seen", and gives up on a file that does not exist or has one bad line."""
+"""Whether a presented host key is in known_hosts. asyncssh reports "changed" and "never seen" by the same error, and
+fails on a file that does not exist or has one bad line."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class KeyFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What ddtop does about it: accept or not, and write the key down or not. `auto_accept` of a changed key is
-    never true, whatever the config says."""
+    """What ddtop does about it: accept or not, and save the key or not. A changed key is never
+    accepted, whatever the config says."""
 
     accept: bool
     write_to: str | None
@@ -36,7 +36,7 @@ class KeyDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def known_lines(files: Iterable[str]) -> list[tuple[str, int, str]]:
-    """(file, 1-based line number, text) of all entries; unreadable files and comments are passed over."""
+    """(file, 1-based line number, text) of all entries; unreadable files and comments are skipped."""
     out: list[tuple[str, int, str]] = []
     for name in files:
         try:
@@ -52,7 +52,7 @@ def known_lines(files: Iterable[str]) -> list[tuple[str, int, str]]:
 def load_known_hosts(target: SshTarget) -> asyncssh.SSHKnownHosts | None:
     """The known_hosts for asyncssh's `known_hosts=`; None (no check) only for StrictHostKeyChecking no.
 
-    Lines that cannot be read are passed over, as ssh does; a missing file is an empty one.
+    Lines that cannot be read are skipped, as ssh does; a missing file counts as empty.
     """
     if target.strict == "no":
         return None
@@ -123,7 +123,7 @@ def write_key(target: SshTarget, key: asyncssh.SSHKey, path: str) -> None:
 
 
 def ssh_command(target: SshTarget) -> str:
-    """The ssh command a person types to meet the host's key prompt and see its fingerprint."""
+    """The ssh command that shows the host's fingerprint and asks whether to trust it."""
     return f"ssh {shlex.quote(target.alias)} true"
 
 

@@ -1,4 +1,4 @@
-"""What of an SSH configuration does not act as under ssh, in words."""
+"""Notes on options of an SSH configuration that do not act as they do under ssh."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INERT = {
 def option_notes(
     raw: dict[str, Any], missing: Sequence[str], strict: Strict, skipped_exec: Sequence[str]
 ) -> list[Note]:
-    """What of this config does not act as under ssh, in words."""
+    """One note for each option of `raw` that does not act as it does under ssh."""
     notes = [
         Note("identity-file-missing", f"{path} does not exist: it is left out, as under ssh", "IdentityFile")
         for path in missing

@@ -10,7 +10,7 @@ _BEGIN = re.compile(r"(?P<mark>[\w\-.:]{0,40}(?P<word>BEGIN|START|begin|start|re
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """A probe's answer cut out of what a login shell printed around it."""
+    """A command's output without what the login shell printed around it. `rc`: exit code, where the mark gives it."""
 
     payload: str | None
     rc: int | None
@@ -23,7 +23,7 @@ def read_frame(text: str) -> Frame | None:
     mark.
 
     The begin mark may follow noise on its line (a prompt without line end). `cut` says that the end mark is
-    missing: the payload is then partial and must not be used as an answer.
+    missing: the payload is then partial and must not be used.
     """
     for begin in _BEGIN.finditer(text[:2_000_000]):
         mark, word = begin["mark"], begin["word"]

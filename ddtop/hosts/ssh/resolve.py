@@ -20,7 +20,7 @@ from asyncssh.config import ConfigParseError
 from asyncssh.misc import IllegalUserName
 
 from ddtop.errors import HostUnreachableError
-from ddtop.hosts.ssh.config_reader import TeachableConfig, read_config
+from ddtop.hosts.ssh.config_reader import HostConfig, read_config
 from ddtop.hosts.ssh.match_exec import ExecRule, expand_home, run_exec
 from ddtop.hosts.ssh.option_notes import option_notes
 from ddtop.hosts.ssh.target import Note, SshTarget, Strict
@@ -130,8 +130,8 @@ class _Scope:
         return self._answers[command]
 
     def read(
-        self, host: str, user: str | None, port: int | None, before: TeachableConfig | None = None
-    ) -> TeachableConfig:
+        self, host: str, user: str | None, port: int | None, before: HostConfig | None = None
+    ) -> HostConfig:
         return read_config(
             self.paths,
             host,
@@ -176,7 +176,7 @@ class _Scope:
         host: str,
         name: str,
         user: str | None,
-        config: TeachableConfig,
+        config: HostConfig,
         trail: tuple[str, ...],
         notes: list[Note],
     ) -> SshTarget:
@@ -235,9 +235,8 @@ class _Scope:
         )
 
     def _jumps(self, spec: str, trail: tuple[str, ...]) -> tuple[tuple[SshTarget, ...], bool]:
-        """Hops of a ProxyJump list. ssh gives the first hop its own ProxyJump, and overrides that of the
-        others
-        (`ssh -J first… next`), so only the first hop's chain is followed."""
+        """Hops of a ProxyJump list, and whether one is nested. ssh lets the first hop keep its own ProxyJump, and
+        overrides that of the others (`ssh -J first… next`), so only the first hop's chain is followed."""
         hops: list[SshTarget] = []
         nested = False
         for place, part in enumerate(p for p in spec.split(",") if p.strip()):

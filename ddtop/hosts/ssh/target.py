@@ -55,8 +55,7 @@ class SshTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hop(self) -> str:
-        """As in `user@alias(10.0.0.5):22`: the user only where config or jump names one, brackets for
-        IPv6."""
+        """As in `user@alias(10.0.0.5):22`; the user only where the config or the jump names one."""
         user = f"{self.user}@" if self.user_given else ""
         where = self.alias if self.alias == self.hostname else f"{self.alias}({self.hostname})"
         return f"{user}{where}:{self.port}"
