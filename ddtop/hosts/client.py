@@ -52,7 +52,6 @@ class AgentHost:
         self._heard = time.monotonic()
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._splitter = LineSplitter(MAX_LINE)
-        self._closing = False
         self._tasks = [
             asyncio.create_task(self._read(shake.rest), name=f"{name} reader"),
             asyncio.create_task(self._beat(), name=f"{name} heartbeat"),
@@ -138,7 +137,6 @@ class AgentHost:
 
     async def close(self) -> None:
         """See base.Host.close."""
-        self._closing = True
         self._fail("closed by ddtop")
         for task in self._tasks:
             task.cancel()

@@ -44,7 +44,6 @@ class Exchange:
         "stampless",
         "stamps",
         "start_ns",
-        "streams",
         "taken",
         "walked",
         "walker",
@@ -73,7 +72,6 @@ class Exchange:
         self.shared = 0
         self.shared_at: list[int] = []
         self.bad_http = ""
-        self.streams = 0
 
     def restart(self) -> None:
         """Drop what has arrived: the request is sent again on another connection."""

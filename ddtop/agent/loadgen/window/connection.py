@@ -58,7 +58,6 @@ class Connection:
         "outgoing",
         "pending",
         "quick",
-        "reading",
         "recvmsg",
         "reusable",
         "sock",
@@ -82,7 +81,6 @@ class Connection:
         self.reusable = True
         self.quick = quick  # acknowledge at once: a forwarding hop with Nagle on else holds chunks for 40 ms
         self.pending: list[Any] = []
-        self.reading = False
         self.tls: ssl.SSLObject | None = None
         self.incoming = self.outgoing = None
         if address.tls is not None:

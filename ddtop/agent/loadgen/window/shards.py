@@ -18,7 +18,6 @@ from ..spec import LoadSpec
 from .window import Window
 
 HEADER = struct.Struct("<cQ")
-CHUNKS_PER_CORE = 25_000  # above this rate one process is not enough (facts: it saturates at 40,000)
 
 
 def process_count(spec: LoadSpec, cores: int) -> int:
