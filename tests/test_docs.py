@@ -14,6 +14,7 @@ import typer.main
 from ddtop.cli import app
 from ddtop.config import load_settings
 from ddtop.events import Verdict
+from ddtop.services.causes import load_causes
 from ddtop.sweep.shared.limits import TABLE_S
 
 ROOT = Path(__file__).parent.parent
@@ -146,3 +147,26 @@ def test_files_they_name_exist(page: Path) -> None:
         if not any(list(root.glob(one.rstrip("/"))) for root in (ROOT, ROOT / "ddtop", ROOT / "tests"))
     ]
     assert not missing
+
+
+def test_the_alert_that_they_show_has_the_words_of_the_program() -> None:
+    """Cause and advice as the table of causes has them today; `…` cuts a text short."""
+    shown = load_causes().by_slug["nccl-collective-timeout"]
+    readme = (ROOT / "README.md").read_text()
+    assert f"{shown.means} (transient)" in readme
+    assert shown.advice in readme
+    (line,) = re.findall(
+        r"nccl-collective-timeout\] \S+ \S+ (.*?)…", (ROOT / "docs" / "unattended.md").read_text()
+    )
+    assert shown.means.startswith(line.strip())
+
+
+def test_they_use_the_fields_words() -> None:
+    """Words that design and glossary replaced; diagnosis.md is made from the tables of causes."""
+    odd = r"\b(?:former|moot|strangers?|somebody|whoever|told|twins?|rivals?)\b"
+    for page in PAGES:
+        if page.name != "diagnosis.md":
+            rest = page.read_text().partition("<!-- map")
+            text = rest[0] + rest[2].partition("<!-- end of map -->")[2]
+            assert not re.findall(odd, text, re.I), page.name
+            assert not re.findall(r"\d %(?!`)", text), f"{page.name}: a percentage has no space in running text"
