@@ -169,4 +169,6 @@ def test_they_use_the_fields_words() -> None:
             rest = page.read_text().partition("<!-- map")
             text = rest[0] + rest[2].partition("<!-- end of map -->")[2]
             assert not re.findall(odd, text, re.I), page.name
-            assert not re.findall(r"\d %(?!`)", text), f"{page.name}: a percentage has no space in running text"
+            assert not re.findall(r"\d %(?!`)", text), (
+                f"{page.name}: a percentage has no space in running text"
+            )
