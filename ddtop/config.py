@@ -87,7 +87,7 @@ def describe(settings: Settings) -> str:
 
 
 def _toml(value: object) -> str:
-    """A value as one writes it in config.toml."""
+    """A value as written in config.toml."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

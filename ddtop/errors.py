@@ -1,7 +1,7 @@
-"""The one class hierarchy of errors that people see.
+"""All errors that users see, as one class hierarchy.
 
     DdtopError
-    ├── UsageError          wrong words on the command line or in a file          exit 2
+    ├── UsageError          a wrong command line or file                          exit 2
     │   └── PlanError       a plan that cannot be run, with file and key path
     ├── RefusedError        ddtop will not do it: another run, another recording  exit 12
     ├── HostError           something about reaching or using a host
@@ -19,7 +19,7 @@ _CONTROL = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(cod
 
 
 def plain(text: str) -> str:
-    """Text of a host or a log as it may go to a terminal: without control sequences.
+    """Text of a host or a log made safe for a terminal: without control characters.
 
     >>> plain("a" + chr(27) + "[2Jb")
     'a[2Jb'
@@ -50,7 +50,7 @@ class DdtopError(Exception):
 
 
 class UsageError(DdtopError):
-    """Wrong words on the command line, or a file that is not what it should be."""
+    """A wrong command line, or a file that is not what it should be."""
 
     exit_code = 2
 
@@ -60,7 +60,7 @@ class PlanError(UsageError):
 
 
 class RefusedError(DdtopError):
-    """ddtop will not do this, and says why."""
+    """ddtop refuses to do this, and says why."""
 
     exit_code = 12
 

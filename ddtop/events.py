@@ -1,10 +1,10 @@
 """The vocabulary of ddtop: every event and every command, and the small values they carry.
 
-Everything ddtop knows is an event, everything it shows is a fold of events, everything it does is a command.
-An event is written to the journal before anyone sees it, so it must be complete in itself: it names its host,
+Everything ddtop knows is an event, everything it shows is a fold of events, everything a viewer asks for is a
+command. An event is written to the journal before it is shown, so it must be complete in itself: it names its host,
 says when it happened, and never refers to a live object.
 
-Two clocks stand in each event. `at_s` is wall time (seconds since 1970, for people); `mono_s` is the
+Each event has two times. `at_s` is wall time (seconds since 1970, for people); `mono_s` is the
 monotonic clock of the runner that wrote it (seconds, for durations; comparable within one run segment only,
 see `RunStarted`). Clocks of hosts are never compared with ours.
 
@@ -28,7 +28,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 # ------------------------------------------------------------------------------------------------ values
 
 CellState = Literal["planned", "running", "done", "failed", "broken", "skipped", "interrupted"]
-"""`done` has a result; `failed` may be tried again; `broken` is known bad, not run again unless asked."""
+"""`done` has a result; `failed` may be retried; `broken` is known bad and not run again unless a viewer retries it."""
 
 Validity = Literal["VALID", "SUSPECT", "INVALID"]
 
@@ -108,7 +108,7 @@ class CellSpec(Value, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """As people call it: `b15 fib@256 tp1 c8`."""
+        """The cell in words: `b15 fib@256 tp1 c8`."""
         extra = (f" ctx{self.context}" if self.context else "") + (f" #{self.repeat}" if self.repeat else "")
         return f"{self.config} {self.workload}@{self.output_tokens} tp{self.tp} c{self.concurrency}{extra}"
 
@@ -213,7 +213,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 
 
 class RunStarted(Event, frozen=True, kw_only=True, tag="run-started"):
-    """A runner took this journal: at the first start, and again at each resume (a new `segment`)."""
+    """A runner opened this journal: at the first start, and again at each resume (a new `segment`)."""
 
     run_id: str
     name: str
@@ -334,7 +334,7 @@ class ServiceSeen(Event, frozen=True, kw_only=True, tag="service"):
 
 
 class StepsPlanned(Event, frozen=True, kw_only=True, tag="steps-planned"):
-    """What reconcile proposes. `answer_by_s` (wall time) is when the policy decides if nobody does."""
+    """What reconcile proposes. `answer_by_s` (wall time): when the policy decides if no viewer has."""
 
     plan_id: str
     steps: tuple[Step, ...]
@@ -379,7 +379,7 @@ class RestartStarted(Event, frozen=True, kw_only=True, tag="restart-started"):
 
 
 class PhaseSeen(Event, frozen=True, kw_only=True, tag="phase"):
-    """A restart entered, moved in, left or did not get out of a phase."""
+    """A start entered a phase, progressed in it, ended it or failed in it."""
 
     attempt_id: str
     phase: Phase
@@ -424,7 +424,7 @@ class RestartFailed(Event, frozen=True, kw_only=True, tag="restart-failed"):
 
 
 class AlertRaised(Event, frozen=True, kw_only=True, tag="alert"):
-    """NOT STARTING? and its kin. Stays until an AlertResolved with its id."""
+    """Something that needs attention, such as NOT STARTING?. Open until an AlertResolved with its id."""
 
     alert_id: str
     title: str
@@ -446,7 +446,7 @@ class AlertRaised(Event, frozen=True, kw_only=True, tag="alert"):
     """Seconds between the host's first sign of the fault (on the agent's clock) and this event."""
     signature_id: str | None = None
     answer_by_s: float | None = None
-    """Wall time at which the policy decides if nobody answers; None where nothing is waited for."""
+    """Wall time at which the policy decides if no viewer has; None where no answer is awaited."""
     seen_before: str | None = None
     """`seen twice on this host; last time fixed by re-staging`, where true."""
     policy: str | None = None
@@ -454,7 +454,7 @@ class AlertRaised(Event, frozen=True, kw_only=True, tag="alert"):
 
 
 class AlertDecided(Event, frozen=True, kw_only=True, tag="alert-decided"):
-    """What is done about an open alert, and who said so: a viewer, or `policy`. It stays open until that helped."""
+    """What is done about an open alert, and who decided it: a viewer, or `policy`. The alert stays open until that worked."""
 
     alert_id: str
     what: str
@@ -501,14 +501,14 @@ class CellMeasured(Event, frozen=True, kw_only=True, tag="cell-measured"):
 
 
 class CellOutputs(Event, frozen=True, kw_only=True, tag="cell-outputs"):
-    """What the server answered in a cell at temperature 0, written down before its result: for the accuracy guard."""
+    """The server's answers in a cell at temperature 0, recorded before its result, for the accuracy guard."""
 
     cell_id: str
     attempt: int
     texts: str
     """base64 of zlib of the JSON {request index: [text of each choice]}, whole answers alone."""
     again: str | None = None
-    """The same for the first requests asked once more, of a baseline: how far it agrees with itself."""
+    """The same for the first requests sent a second time to a baseline: how far it agrees with itself."""
 
 
 class CellStateSet(Event, frozen=True, kw_only=True, tag="cell-state"):
@@ -534,7 +534,7 @@ class SweepResumed(Event, frozen=True, kw_only=True, tag="resumed"):
 
 
 class CommandSeen(Event, frozen=True, kw_only=True, tag="command"):
-    """A command became an event: obeyed, refused with the reason, or too late."""
+    """The answer to a command: accepted (stored as `obeyed`), refused with the reason, or too late."""
 
     command_id: str
     viewer: str
@@ -545,7 +545,7 @@ class CommandSeen(Event, frozen=True, kw_only=True, tag="command"):
 
 
 class ViewersSeen(Event, frozen=True, kw_only=True, tag="viewers"):
-    """How many dashboards are open on the run: with one the run is attended, and asks."""
+    """How many dashboards are open on the run. With at least one, the run is attended and asks before it acts."""
 
     count: int
 
@@ -643,9 +643,9 @@ class Approve(Command, frozen=True, kw_only=True, tag="approve"):
 
 
 class Resume(Command, frozen=True, kw_only=True, tag="resume"):
-    """Take up the sweep again after an alert or an interruption: reconcile and propose the steps.
+    """Resume the sweep after an alert or an interruption: reconcile and propose the steps.
 
-    With `now` the steps are done without a further question.
+    With `now` the steps are done without asking again.
     """
 
     alert_id: str | None = None
@@ -696,7 +696,7 @@ class StopRun(Command, frozen=True, kw_only=True, tag="stop-run"):
 
 
 class Wait(Command, frozen=True, kw_only=True, tag="wait"):
-    """Give a stalled start more time: its limit counts from now again."""
+    """Give a stalled start more time: its limit counts from now on."""
 
     alert_id: str
 

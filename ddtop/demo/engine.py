@@ -2,7 +2,7 @@
 
 No model runs. One request at a time or many, each stream gets a chunk a verify step; the step takes
 STEP_S seconds and brings as many tokens as the chosen drafter would have accepted, so throughput, acceptance
-length and GPU load move together as they do on a real host.
+length and GPU load change together as on a real host.
 
 Environment: DDTOP_DEMO_DIR (where GPU state goes), SIM_LOAD_S (how long a start takes), and the faults of `faults.py`.
 """

@@ -1,7 +1,7 @@
 """The demo's host: a real SSH server on loopback, whose sessions see the demo's folder as their machine.
 
 Run as `python -m ddtop.demo.server DIR`; prints its port, serves until its standard input closes (so it ends
-with whoever started it, even by kill -9), then ends every process that a session left behind, and removes DIR.
+with its parent, even after kill -9), then ends every process that a session left behind and removes DIR.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def _session(process: asyncssh.SSHServerProcess[bytes], world: World) -> N
     ended = asyncio.create_task(child.wait())
     try:
         await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
-        # Closed is the channel's end, and what asyncssh's own writers still have to do: nobody else waits for it.
+        # Completes once the channel is closed and asyncssh's writers are done; nothing else waits for these.
         closed = asyncio.create_task(process.wait_closed())
         await asyncio.wait({ended, closed}, return_when=asyncio.FIRST_COMPLETED)
         if not closed.done():
@@ -109,10 +109,12 @@ async def serve(world: World, port: int = 0) -> None:
 
 
 def main() -> None:
-    """Serves `sys.argv[1]`. With the word `keep` (and a port, or 0) its folder is left; else it goes, whatever
-    became of the demo."""
+    """Serves `sys.argv[1]`. With the word `keep` (and a port, or 0) its folder is kept, else it is removed in
+    any case."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # standard input says when it is over; then there is work to do
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # the end of standard input ends the server; then it must still clean up
     world = World(Path(sys.argv[1]))
     try:
         asyncio.run(serve(world, int((sys.argv[3:] or ["0"])[0])))

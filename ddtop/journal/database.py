@@ -112,8 +112,8 @@ def open_for_reading(path: Path, *, check: bool, form: Migrations = RECORDING) -
     check_path(path)
     db: sqlite3.Connection | None = None
     try:
-        # Where no helper files can be made (read-only media, another user's folder), SQLite must be told that
-        # nobody writes. With a `-wal` beside it that would hide its newest part, so not then.
+        # Where SQLite can create no helper files (read-only media, another user's folder), `immutable` must say that
+        # there is no writer. With a `-wal` file beside it that would hide the newest events, so not then.
         wal = path.with_name(path.name + "-wal")
         alone = not wal.exists() and not os.access(path.parent, os.W_OK)
         db = connect(path, "ro", immutable=alone)
@@ -151,7 +151,7 @@ def leave_wal(db: sqlite3.Connection) -> bool:
 
 
 def tidy(path: Path) -> bool:
-    """Make a recording that nobody writes one file again (a killed runner leaves a `-wal`).
+    """Merge the `-wal` file that a killed runner left into its recording.
 
     Returns True where it is one now. Does nothing while a runner lives, or where we may not write. What was
     committed is kept: the log is merged, never dropped.

@@ -1,4 +1,4 @@
-"""Who runs: a lock file of its own beside each recording, and one for each host.
+"""Locks: one file beside each recording, and one for each host.
 
 The kernel holds the lock (`flock`), so it ends with its process however that dies; the file only says who.
 Both are advisory and local to this machine.
@@ -107,7 +107,7 @@ def _held(path: Path) -> RefusedError:
 
 
 def read_holder(path: Path) -> dict[str, Any]:
-    """What the lock file says of its holder; empty where it cannot be read. It may be a dead one's."""
+    """What the lock file says of its holder; empty where it cannot be read. The holder may have died."""
     try:
         facts = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError):
@@ -116,7 +116,7 @@ def read_holder(path: Path) -> dict[str, Any]:
 
 
 def holder(path: Path) -> dict[str, Any] | None:
-    """Facts of the living holder of the lock at `path`; None where nobody holds it."""
+    """Facts of the process that holds the lock at `path`; None where none holds it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,6 +1,6 @@
 """Versions of a SQLite file, as a list of functions: each runs in a transaction of its own.
 
-After the manner of sqlite-utils' migrations: a registry filled by a decorator, and a number in the file
+Modelled on sqlite-utils' migrations: a registry filled by a decorator, and a number in the file
 (`PRAGMA user_version`) that says which have been applied.
 """
 
@@ -58,5 +58,5 @@ def file_version(db: sqlite3.Connection) -> int:
 
 
 def file_application(db: sqlite3.Connection) -> int:
-    """Application id of the file behind `db`; 0 where it is nobody's."""
+    """Application id of the file behind `db`; 0 where none is set."""
     return int(db.execute("PRAGMA application_id").fetchone()[0])

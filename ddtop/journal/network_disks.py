@@ -60,7 +60,7 @@ NETWORK = frozenset(
 def mount_type(mountinfo: str, path: str) -> str | None:
     """File system type of absolute `path` by the text of /proc/self/mountinfo; None where no mount holds it.
 
-    WSL's 9p mounts of Windows drives are told as `drvfs`.
+    WSL's 9p mounts of Windows drives are reported as `drvfs`.
     """
     best: tuple[int, str] | None = None
     for line in mountinfo.splitlines():

@@ -1,6 +1,6 @@
 """The form of a recording: its tables, and how events become rows and rows become events again.
 
-Every event has one row in `events`; `body` is its JSON. Of the two frequent kinds, the bulk stands in typed
+Every event has one row in `events`; `body` is its JSON. Of the two frequent kinds, the bulk is in typed
 columns instead, so that a notebook, datasette or DuckDB reads telemetry without parsing anything: `gpu` (one
 row for each GPU of each sample, with `devices` for what does not change) and `log` (one row for each line).
 """
@@ -145,7 +145,7 @@ def line_size(text: str, cursor: str | None) -> int:
 
 
 def _int64(number: int | None) -> int | None:
-    """SQLite's integers have 64 bits; a number beyond is no pid and no priority."""
+    """SQLite's integers have 64 bits; a larger number is neither a pid nor a priority."""
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
@@ -155,7 +155,7 @@ def kind_of(event: Event) -> str:
 
 
 def clean(event: Event) -> Event:
-    """`event` with half characters (lone surrogates of undecodable bytes) replaced: no file can hold them."""
+    """`event` with lone surrogates (of undecodable bytes) replaced: UTF-8 cannot encode them."""
     try:
         msgspec.json.encode(event)
     except UnicodeEncodeError:

@@ -29,7 +29,7 @@ def expand(plan: Plan) -> tuple[PlannedCell, ...]:
 
 
 def all_cells(plan: Plan) -> tuple[PlannedCell, ...]:
-    """As `expand`, twins included."""
+    """As `expand`, duplicates included."""
     groups: dict[str, list[PlannedCell]] = {}
     loads = _loads(plan)
     for tp in plan.matrix.tp:
@@ -105,7 +105,7 @@ def _stop_units(
 
 
 def _server_content(launch: LaunchSpec) -> dict[str, Any]:
-    """What decides how the server behaves: what reaches it, never how it is called in the plan."""
+    """What decides how the server behaves: what reaches it, not its names in the plan."""
     return {
         "kind": launch.kind,
         "unit": launch.unit,
@@ -219,7 +219,7 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
         "flush_cache": plan.bench.flush_cache,
     }
     if plan.bench.nonce:
-        # The same for the same request of every configuration: it must not depend on the server's side.
+        # Every configuration gets the same nonce for the same request, so it must not depend on the server.
         asked["nonce"] = _digest([load.prompts, load.tokens, load.context, load.concurrency, load.repeat])
     limits = {
         "time_limit_s": plan.bench.time_limit_s,

@@ -29,7 +29,7 @@ class Problem(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Key path as one would write it: `matrix.tp[1]`, `configs."b{budget}".args[0]`."""
+        """Key path as written in TOML: `matrix.tp[1]`, `configs."b{budget}".args[0]`."""
         return key_path(self.path)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Which charts a recording deserves: throughput, acceptance, scaling, energy, starts. Only those with data."""
+"""The charts of a recording: throughput, acceptance, scaling, energy, starts. Only those with data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Chart:
 
 
 def charts(state: State, baseline: str | None = None) -> list[Chart]:
-    """The charts of one recording, TP by TP, in the order in which one asks."""
+    """The charts of one recording, TP by TP, the most asked first."""
     out: list[Chart] = []
     for tp in tps(state):
         speed = matrix(state, tp, "output_tok_s", baseline)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddtop.events import CellSpec
-from ddtop.journal.read.select import DEFAULT_METRIC, metric_value, short_count
+from ddtop.journal.read.select import DEFAULT_METRIC, Column, metric_value, short_count
 from ddtop.report.recording import Recording
 from ddtop.report.text import number
 
-Shape = tuple[str, int, str, int, int, int]
+Shape = tuple[str, int, Column]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class Compared:
 def compare(recordings: Sequence[Recording], metric: str = DEFAULT_METRIC) -> list[Compared]:
     """Cells that at least two recordings have measured, in the order of the first that has them.
 
-    Cells are the same if configuration, TP, workload, tokens, context and concurrency are: two hosts never
-    start the same command, so ids would not do.
+    Cells are the same if configuration, TP, workload, tokens, context and concurrency are equal. Ids would not match:
+    two hosts rarely start exactly the same command.
     """
     found: dict[Shape, list[list[float]]] = {}
     specs: dict[Shape, CellSpec] = {}
     for index, recording in enumerate(recordings):
         for cell in recording.state.cells.values():
             spec = cell.spec
-            shape = (spec.config, spec.tp, spec.workload, spec.output_tokens, spec.context, spec.concurrency)
+            shape = (spec.config, spec.tp, Column.of(spec))
             value = metric_value(cell.metrics, metric)
             specs.setdefault(shape, spec)
             lists = found.setdefault(shape, [[] for _ in recordings])

@@ -1,6 +1,6 @@
 """Charts as inline SVG: bars, lines and points, with text for every value, readable without colour.
 
-Pure: numbers in, SVG text out. Colours are Okabe and Ito's, told apart by the colour-blind; each series has a
+Pure: numbers in, SVG text out. Colours are Okabe and Ito's, distinguishable with colour blindness; each series has a
 marker of its own too. Text takes the page's colour (`currentColor`), so light and dark pages both work.
 """
 
@@ -31,7 +31,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar, and what stands beside it."""
+    """One bar and its note."""
 
     name: str
     value: float

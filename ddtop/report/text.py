@@ -1,4 +1,4 @@
-"""Matrices of results as plain text: one way to write a field, used by every form of report."""
+"""Matrices of results as plain text. Every form of report writes its fields by `field`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS: dict[CellState, str] = {
     "interrupted": "‖ interrupted",
     "done": "no value",
 }
-"""What stands where there is no number: glyph and word, never colour alone."""
+"""Shown where there is no number: glyph and word, never colour alone."""
 NAMED = 6
 """Configurations that the legend names for one reason."""
 
@@ -31,7 +31,7 @@ def number(value: float) -> str:
 
 
 def field(cell: MatrixCell | None, *, baseline: bool = False) -> str:
-    """One field: `143 (5.5×)`, with what one must know about it, or the state where there is no number."""
+    """One field: `143 (5.5×)` with its marks, or the cell's state where there is no number."""
     if cell is None:
         return ""
     if cell.value is None or cell.state in ("broken", "failed"):

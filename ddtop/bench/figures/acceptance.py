@@ -165,7 +165,7 @@ def from_log(lines: Sequence[tuple[float, float]]) -> Acceptance | None:
 
 
 def acceptance(raw: Mapping[str, Any], *, log: Sequence[tuple[float, float]] = ()) -> Acceptance | None:
-    """The best source that a result has; the others' figures beside it. None where nothing speculates or nothing says so."""
+    """The acceptance length by the best source of a result, with what the other sources say. None where no source has one."""
     deltas = counter_deltas(raw.get("counters"))
     records = raw.get("requests") or []
     found = [
@@ -180,7 +180,7 @@ def acceptance(raw: Mapping[str, Any], *, log: Sequence[tuple[float, float]] = (
     if not good:
         return None
     best = good[0]
-    # A source with the positions tells more; take them from it if it speaks of the same length.
+    # Take the positions from another source if it has them and its length agrees within 5 %.
     shape = next((one for one in good if one.per_position), best)
     near = abs(shape.length - best.length) <= 0.05 * best.length
     return Acceptance(

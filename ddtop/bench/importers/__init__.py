@@ -18,16 +18,6 @@ from ddtop.bench.importers.verdict import advice, judge_record, server_cause
 
 __all__ = ["ResultFormatError", "diagnose_results", "read_records"]
 
-KEY_FIELDS = (
-    "tool",
-    "tag",
-    "model",
-    "backend",
-    "max_concurrency",
-    "request_rate",
-    "prompt_tokens",
-    "context",
-)
 SIBLINGS = {"plan.toml": "plan", "server.log": "server_log", "rc.txt": "rc"}
 MAX_BYTES = 256 << 20
 

@@ -10,7 +10,6 @@ from typing import Any
 Fields = dict[str, Any]
 """A record: names of metrics with units (`output_tps`, `ttft_mean_ms`, …) → number or text; what is not known is absent."""
 
-TIMES = ("ttft", "tpot", "itl", "e2e")
 STATS = ("mean", "p50", "p90", "p95", "p99", "std", "min", "max")
 
 

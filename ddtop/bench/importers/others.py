@@ -24,7 +24,7 @@ def is_aiperf(data: dict[str, Any]) -> bool:
 
 
 def from_aiperf(data: dict[str, Any]) -> Fields:
-    """Counts stand in `.avg`; a missing error_request_count means that there were none, or that nobody counted."""
+    """Counts stand in `.avg`; a missing error_request_count means none, or not counted."""
     fields: Fields = {"tool": "aiperf"}
     for name, key in {
         "requests_ok": "request_count",

@@ -1,4 +1,4 @@
-"""Are two results different? By their spreads over repeats: overlapping ones are shown as not different. Pure."""
+"""Whether two results differ, by the 95 % interval of their ratio over repeats. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ddtop.bench.figures.stats import T95
 
-FLOOR = 0.01  # differences below 1 % are no difference to anybody, however small the spread
+FLOOR = 0.01  # a difference below 1 % does not matter, however small the spread
 
 
 @dataclass(frozen=True, slots=True)

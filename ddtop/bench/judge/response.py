@@ -1,4 +1,4 @@
-"""Judging one recorded response: what a streamed answer says about itself. Pure.
+"""Judges one recorded response by its own events. Pure.
 
 `ddtop inspect sse FILE` and the conformance tests use it; the load generator uses the same account of the events.
 A field that the recording does not determine is absent from the result, never zero.
@@ -16,17 +16,17 @@ from ddtop.agent.loadgen.response.request_class import request_class
 
 ADVICE = {
     "complete": "nothing to do",
-    "complete-without-done": "nothing to do: the finish reason is there; a client that waits for [DONE] would hang",
-    "complete-no-usage": "ask for stream_options.include_usage; without it this server gives no usable token rate",
+    "complete-without-done": "nothing to do: the finish reason came; a client that waits for [DONE] would hang",
+    "complete-no-usage": "set stream_options.include_usage; without it this server gives no usable token rate",
     "length-limit": "nothing to do: the token limit is the normal end of a benchmark request",
     "not-streamed": "the server ignored `stream`: no first-token or decode time can be measured",
-    "stream-ended-without-finish": "look into the server's log at this second; if many end at once it died or the link dropped",
+    "stream-ended-without-finish": "read the server's log at this second; if many responses end at once, the server died or the link dropped",
     "in-band-error": "read the error: it came inside an HTTP 200 and must not count as success",
-    "no-tokens": "the server answered without one token: look into its log, do not compare its throughput",
-    "aborted": "the engine gave the request up: look for memory pressure or retractions in its log",
+    "no-tokens": "the server responded without a token: read its log, do not compare its throughput",
+    "aborted": "the engine aborted the request: check its log for memory pressure or retractions",
     "short": "the server stopped before the requested length: it ignored ignore_eos",
-    "not-http": "this is no HTTP server, or another protocol (TLS?) on the port",
-    "no-answer": "the connection closed before any answer: the server is down or restarting",
+    "not-http": "the port does not speak HTTP: check the port, and whether it needs https://",
+    "no-answer": "the connection closed before a response: the server is down or restarting",
 }
 
 
@@ -78,7 +78,7 @@ def diagnose_sse(
     name, why = request_class(account, status=known_status, ended=ended, asked=requested_tokens)
     verdict, cause, severity = _verdict(name, account, usage_requested, requested_tokens, bool(times))
     out.update(verdict=verdict, cause=cause, severity=severity, request_class=name, why=why)
-    out["advice"] = ADVICE.get(cause, "look into the server's log")
+    out["advice"] = ADVICE.get(cause, "read the server's log")
     _fields(out, account, parser, name)
     if times:
         _timing(out, account)
@@ -171,7 +171,7 @@ def _success(
 
 
 def _usage_was_due(account: Account, usage_requested: bool | None) -> bool:
-    """Whether a missing count matters. If nobody says that usage was asked for, only a whole recording (with its
+    """Whether a missing count matters. If it is not known whether the request asked for usage, only a whole recording (with its
     opener) of several text chunks shows it: with one chunk nothing hangs on it, and an excerpt proves nothing."""
     if usage_requested is not None:
         return usage_requested

@@ -1,6 +1,6 @@
 """The fold: `state = fold(events)`, live or replayed, today or next year. One function for each kind of event.
 
-`apply` accepts any event in any order: an event that names a cell, restart or alert never heard of is counted in
+`apply` accepts any event in any order: an event that names an unknown cell, restart or alert is counted in
 `strays` and otherwise ignored, and a kind of event this version does not know is skipped, so that a newer recording
 still shows what it can. Cells and restarts are in `sweep.py`.
 """
@@ -38,7 +38,7 @@ def _run_started(state: State, event: ev.RunStarted) -> None:
         run.plan_path = event.plan_path
     run.segment_at_s = event.at_s
     run.before, run.ended = run.ended, None
-    # A new runner knows nothing of the old one's connection, viewers, pause or unanswered question.
+    # The connection, viewers, pause and open question belonged to the previous runner.
     state.host.link, state.host.since_at_s = "idle", event.at_s
     state.viewers = 0
     state.proposed = None

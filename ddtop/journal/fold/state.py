@@ -1,4 +1,4 @@
-"""`State`: everything a dashboard, the plain progress, the report and the controller need to know after some events.
+"""`State`: what the dashboard, the plain progress, the report and the controller know after some events.
 
 It is changed by `fold.apply` alone.
 """
@@ -71,7 +71,7 @@ class State:
     commands: deque[CommandSeen] = field(default_factory=lambda: deque(maxlen=200))
     """Outcomes of the last commands, the newest last."""
     strays: int = 0
-    """Events that named something never heard of."""
+    """Events that named an unknown cell, restart or alert."""
 
     @property
     def restart(self) -> RestartView | None:

@@ -30,7 +30,7 @@ def _cells_planned(state: State, event: ev.CellsPlanned) -> None:
 
 
 def _skip_by_plan(cell: CellView, at_s: float) -> None:
-    """The plan's own `skip` decides where nothing was measured and nobody said otherwise."""
+    """The plan's own `skip` decides where nothing was measured and no command said otherwise."""
     reason = cell.spec.skip_reason
     if reason is not None and cell.state in ("planned", "interrupted") and cell.by == "plan":
         cell.state, cell.reason, cell.state_at_s = "skipped", reason, at_s
@@ -80,7 +80,7 @@ def _cell_measured(state: State, event: ev.CellMeasured) -> None:
     amends = attempt.measured_at_s is not None and not event.raw
     attempt.validity, attempt.reasons, attempt.metrics = event.validity, event.reasons, event.metrics
     attempt.generation = event.generation or attempt.generation
-    if not amends:  # a doubt that came later moves no time
+    if not amends:  # a later doubt changes the judgement, not the times
         attempt.measured_at_s = event.at_s
         attempt.host_span_s, attempt.window_mono_s = _host_span_s(event.raw), _window_mono_s(event.raw)
         if attempt.started_mono_s is not None and attempt.segment == state.run.segment:
@@ -130,7 +130,7 @@ def _cell_state(state: State, event: ev.CellStateSet) -> None:
 def _restart_started(state: State, event: ev.RestartStarted) -> None:
     last = state.restarts[-1] if state.restarts else None
     if last is not None and last.outcome == "running":
-        # Its end was never heard: the runner died, or another restart took its place.
+        # Its end was not recorded: the runner died, or another restart replaced it.
         last.outcome, last.ended_at_s = "interrupted", event.at_s
     state.restarts.append(
         RestartView(

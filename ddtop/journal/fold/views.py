@@ -1,6 +1,6 @@
-"""What a view may read: the parts of `State`, one small class for each thing on the screen.
+"""The parts of `State` that views read: one small class for each thing on the screen.
 
-Instances are changed by the fold alone (`fold.py`, called by `apply`); everyone else reads. Times ending in
+Only the fold (`apply.py`, `sweep.py`) changes instances; all others read. Times ending in
 `_at_s` are wall time (seconds since 1970); durations were taken from the monotonic clock within one run
 segment. What is not known is None, never zero.
 """
@@ -37,7 +37,7 @@ GPU_HISTORY = 3600
 """Samples kept for each GPU: an hour at one a second."""
 
 LOG_TAIL = 5000
-"""Lines kept for each unit; older ones stand in the journal, found by their seq."""
+"""Lines kept for each unit; older ones are in the journal, by their seq."""
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class ServiceView:
 
 
 class TailLine(NamedTuple):
-    """One line of a log tail, and where its event stands in the journal."""
+    """One line of a log tail, and the seq of its event in the journal."""
 
     seq: int
     line: LogLine
@@ -210,8 +210,8 @@ class CellView:
     def seconds(self) -> float | None:
         """Duration of the last measured attempt, warm-up included.
 
-        By the clock of the host where the load generator gave both its stamps (a cell that was collected after
-        a cut has no other honest duration), else from start to result as this runner saw them.
+        By the clock of the host where the load generator gave both its stamps (a cell collected after
+        a lost connection has no other true duration), else from start to result as this runner saw them.
         """
         for attempt in reversed(self.attempts):
             if attempt.measured_at_s is None:
@@ -278,7 +278,7 @@ class RestartView:
 
     @property
     def stuck(self) -> PhaseView | None:
-        """The phase in which the start ended, while nobody has decided yet what is done about it."""
+        """The phase in which the start ended, until it is decided what to do about it."""
         if self.outcome != "running":
             return None
         return next((p for p in self.phases.values() if p.state == "failed"), None)

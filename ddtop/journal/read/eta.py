@@ -22,7 +22,7 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class Eta:
-    """Expected rest of the sweep. `total_s` is None where nothing was measured that could tell."""
+    """Expected rest of the sweep. `total_s` is None where no similar cell or start was measured."""
 
     total_s: float | None
     cells: int

@@ -1,4 +1,4 @@
-"""Pure questions to a `State`: counts, what remains, the matrix of results, the alert to answer first."""
+"""What a view selects from a `State`: counts, cells left, the matrix of results, the alert to answer first. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ddtop.events import Action, CellState, Validity
+from ddtop.events import Action, CellSpec, CellState, Validity
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, CellView
 
@@ -40,12 +40,17 @@ class Counts:
 
 
 class Column(NamedTuple):
-    """One column of the matrix: what is asked of every configuration alike."""
+    """One column of the matrix: the load that every configuration is measured under. Repeats share it."""
 
     workload: str
     output_tokens: int
     context: int
     concurrency: int
+
+    @classmethod
+    def of(cls, spec: CellSpec) -> Column:
+        """The column that a cell belongs to."""
+        return cls(spec.workload, spec.output_tokens, spec.context, spec.concurrency)
 
     def label(self, columns: Sequence[Column]) -> str:
         """Short name among `columns`: `fib@256`, with context and concurrency where they differ."""
@@ -93,7 +98,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Results of one TP: rows are configurations in running order, columns are what was asked of them."""
+    """Results of one TP: rows are configurations in running order, columns are loads."""
 
     tp: int
     metric: str
@@ -160,11 +165,6 @@ def advised_action(alert: AlertView) -> Action | None:
     return alert.raised.actions[0] if alert.raised.actions else None
 
 
-def cells_of(state: State, config: str, tp: int | None = None) -> list[CellView]:
-    """Cells of one configuration in the present plan."""
-    return [c for c in state.plan_cells if c.spec.config == config and tp in (None, c.spec.tp)]
-
-
 def matrix(
     state: State, tp: int | None = None, metric: str = DEFAULT_METRIC, baseline: str | None = None
 ) -> Matrix:
@@ -179,7 +179,7 @@ def matrix(
         spec = cell.spec
         if spec.tp != chosen:
             continue
-        column = Column(spec.workload, spec.output_tokens, spec.context, spec.concurrency)
+        column = Column.of(spec)
         configs[spec.config] = None
         columns[column] = None
         groups.setdefault((spec.config, column), []).append(cell)

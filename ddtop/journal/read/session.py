@@ -18,9 +18,9 @@ from ddtop.journal.read.reader import Follower
 
 FOLLOW_S = 0.1
 REST_S = 1.0
-"""How often a recording is looked at that nobody writes at present."""
+"""Seconds between looks at a recording that no runner writes."""
 APPEAR_S = 10.0
-"""How long a live session waits for a recording that its runner is about to make."""
+"""Seconds that a live session waits for its runner to create the recording."""
 BATCH = 1000
 
 

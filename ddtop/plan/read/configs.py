@@ -138,7 +138,7 @@ def read_configs(fields: Fields | None, service: Service, problems: Problems) ->
 
 
 def _check_service_placeholders(problems: Problems, service: Service, configs: list[Config]) -> None:
-    """What stands in `[service]` is filled with each configuration's values: all must have them."""
+    """Placeholders of `[service]` are filled from each configuration: every one must have values for them."""
     anywhere = dict.fromkeys([*SERVER_NAMES, *(name for c in configs for name in c.values)])
     places: list[tuple[str, Path, str]] = [("unit", ("service", "unit"), service.unit)]
     places += [("command", ("service", "command", i), word) for i, word in enumerate(service.command)]
