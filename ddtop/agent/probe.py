@@ -12,7 +12,15 @@ from typing import Any, Awaitable, Callable, Dict, List, Optional
 from .context import Context
 from .errors import OpError
 from .gpu.smi import APP_FIELDS, FIELDS, app_memory, smi_of
-from .host.facts import boot_identity, cgroup_of, memory, pressure, unit_of_cgroup, uptime_s
+from .host.facts import (
+    boot_identity,
+    cgroup_of,
+    memory,
+    pressure,
+    read_text,
+    unit_of_cgroup,
+    uptime_s,
+)
 from .host.logind import linger, remove_ipc
 from .host.ports import listeners_of
 from .host.processes import cmdline
@@ -57,27 +65,16 @@ def results(path: str) -> Dict[str, Any]:
     return {"exists": True, "files": count, "newest_at_s": newest}
 
 
-async def _gpu_apps(context: Context, timeout_s: float) -> Dict[str, Any]:
-    return await smi_of(context).query("compute-apps", APP_FIELDS, timeout_s)
-
-
 def gpu_procs(csv: str) -> List[Dict[str, Any]]:
-    """Processes on the GPUs, as far as their pids mean something here (not inside a container)."""
+    """Processes on the GPUs; inside a container nvidia-smi's pids are the host's and name no process here."""
     found = []
     for pid, mib in sorted(app_memory(csv).items()):
-        words = cmdline(pid)
         group = cgroup_of(pid)
-        comm = ""
-        try:
-            with open("/proc/%d/comm" % pid) as file:
-                comm = file.read().strip()
-        except OSError:
-            pass
         found.append(
             {
                 "pid": pid,
-                "comm": comm,
-                "cmdline": words,
+                "comm": (read_text("/proc/%d/comm" % pid) or "").strip(),
+                "cmdline": cmdline(pid),
                 "cgroup": group,
                 "unit": unit_of_cgroup(group),
                 "mem_mib": mib,
@@ -87,13 +84,14 @@ def gpu_procs(csv: str) -> List[Dict[str, Any]]:
 
 
 async def _gpus(context: Context, timeout_s: float) -> Dict[str, Any]:
-    """Both nvidia-smi questions, one after the other: a hung one is asked once."""
+    """Both nvidia-smi queries, one after the other, so that a hung nvidia-smi is asked once."""
     if "nvidia-smi" not in context.rights.can:
         error = {"error": "there is no nvidia-smi on this host"}
         return {"gpus": error, "gpu_apps": error, "gpu_procs": []}
     began = time.monotonic()
     gpus = await smi_of(context).query("gpu", FIELDS, timeout_s)
-    apps = await _gpu_apps(context, max(0.5, timeout_s - (time.monotonic() - began)))
+    left_s = max(0.5, timeout_s - (time.monotonic() - began))
+    apps = await smi_of(context).query("compute-apps", APP_FIELDS, left_s)
     procs: Any = {"error": apps["error"]} if "error" in apps else await context.thread(gpu_procs, apps["csv"])
     return {"gpus": gpus, "gpu_apps": apps, "gpu_procs": procs}
 

@@ -66,16 +66,16 @@ def _settings(path: Path, name: str, raw: Any) -> HostSettings:
 
 def check_name(name: str) -> None:
     """Raises UsageError where `name` cannot be `[user@]host[:port]`, an ssh:// URI or an alias of an SSH configuration."""
-    do = "a name of ~/.ssh/config, [user@]host[:port], or local"
+    do = "use a name from ~/.ssh/config, [user@]host[:port], or local"
     if not name.strip() or name.startswith("-") or any(c.isspace() or not c.isprintable() for c in name):
-        raise UsageError(f"{name!r} is no host name", do=do)
+        raise UsageError(f"{name!r} is not a host name", do=do)
     user, at, host = name.removeprefix("ssh://").rstrip("/").rpartition("@")
     if (at and not user) or not host:
         raise UsageError(f"{name!r} lacks the {'host' if not host else 'user'} beside its @", do=do)
     head, colon, port = host.rpartition(":")
     # Several colons are an IPv6 address; brackets around it leave one port behind them.
     if colon and (":" not in head or head.endswith("]")) and not (port.isdecimal() and 0 < int(port) < 65536):
-        raise UsageError(f"{name!r}: `{port}` is no port", do="a whole number from 1 to 65535")
+        raise UsageError(f"{name!r}: `{port}` is not a port", do="use a number from 1 to 65535")
 
 
 def connector_for(

@@ -31,10 +31,10 @@ from .conftest import Cli
         ("-oProxyCommand=x", "no host name"),
         ("user@", "lacks the host"),
         ("@h", "lacks the user"),
-        ("host:99999", "`99999` is no port"),
-        ("host:", "`` is no port"),
-        ("host:ssh", "`ssh` is no port"),
-        ("[::1]:0", "`0` is no port"),
+        ("host:99999", "`99999` is not a port"),
+        ("host:", "`` is not a port"),
+        ("host:ssh", "`ssh` is not a port"),
+        ("[::1]:0", "`0` is not a port"),
     ],
 )
 def test_a_name_that_cannot_be_a_host_is_not_looked_up(name: str, says: str) -> None:
@@ -67,7 +67,7 @@ def test_names_of_hosts(name: str) -> None:
 def test_a_host_name_with_a_blank_is_wrong_usage(ddtop: Cli) -> None:
     done = ddtop("connect", "ho st", "--once")
     assert done.rc == 2
-    assert "is no host name" in done.err
+    assert "is not a host name" in done.err
 
 
 def test_a_report_says_which_run_it_is_and_that_the_demo_is_no_measurement(
