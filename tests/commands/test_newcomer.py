@@ -24,11 +24,11 @@ from .conftest import Cli
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("ho st", "no host name"),
-        ("a\nb", "no host name"),
-        ("\x1b[31mred", "no host name"),
-        ("", "no host name"),
-        ("-oProxyCommand=x", "no host name"),
+        ("ho st", "not a host name"),
+        ("a\nb", "not a host name"),
+        ("\x1b[31mred", "not a host name"),
+        ("", "not a host name"),
+        ("-oProxyCommand=x", "not a host name"),
         ("user@", "lacks the host"),
         ("@h", "lacks the user"),
         ("host:99999", "`99999` is not a port"),
