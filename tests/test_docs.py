@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import tomli
 import typer.main
+from textual.binding import Binding
 
 from ddtop.cli import app
 from ddtop.config import load_settings
+from ddtop.dashboard import keys
 from ddtop.events import Verdict
 from ddtop.services.causes import load_causes
 from ddtop.sweep.shared.limits import TABLE_S
@@ -172,3 +174,16 @@ def test_they_use_the_fields_words() -> None:
             assert not re.findall(r"\d %(?!`)", text), (
                 f"{page.name}: a percentage has no space in running text"
             )
+
+
+def test_every_key_that_can_be_changed_is_documented() -> None:
+    text = (ROOT / "docs" / "dashboard.md").read_text()
+    found = {
+        one.id
+        for value in vars(keys).values()
+        for one in (value if isinstance(value, list) else [value])
+        if isinstance(one, Binding) and one.id
+    }
+    spelt = {f"number-{n}" for n in range(2, 9)}
+    assert len(found) > 40
+    assert not {name for name in found - spelt if f"`{name}`" not in text}
