@@ -1,4 +1,4 @@
-"""The protocol behind which every way to run a server process stands: `Service`.
+"""`Service`: the protocol that every way to run a server process implements.
 
 A service acts only when it is asked, and reaches the host through `Host.call` and `Host.stream` alone. The return of a
 call proves nothing about the server: the sweep reads the unit again and judges it (`ddtop.sweep.start.watchdog`).
@@ -56,7 +56,7 @@ class CallResult:
     """What `start` or `stop` returned. A success proves nothing; a failure is one."""
 
     rc: int | None
-    """Exit code; None where there is none (time limit passed, or the call is still running)."""
+    """Exit code; None if the call has none (its time limit passed, or it is still running)."""
     error: str = ""
     """What the command printed, or the agent's error."""
     what: str = ""
@@ -92,7 +92,7 @@ class Service(Protocol):
     unit: str
 
     async def read(self, host: Host) -> UnitReading:
-        """The unit as it is now. A unit that does not exist is a reading with load `not-found`, not an error."""
+        """The unit as it is now. A unit that does not exist is a reading too (`not-found` or `inactive`)."""
         ...
 
     def watch(self, host: Host) -> AbstractAsyncContextManager[AsyncIterator[list[UnitReading]]]:

@@ -1,6 +1,6 @@
 """The vocabulary of causes and verdicts: the table causes.toml, read once.
 
-It stands in this room because `services`, `engines` and `sources` all use it, and `services` is the lowest of them.
+It is in this room because services, engines and sources all use it, and services is the lowest of them.
 """
 
 from __future__ import annotations

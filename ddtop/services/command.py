@@ -20,7 +20,7 @@ from ddtop.services.unit.systemctl_show import exec_argv
 
 _POLL_S = 0.25
 SCRIPT = "-script"
-"""Suffix of the id of a script's job; before it stands the id of the start."""
+"""Suffix of the id of a script's job, after the id of the start."""
 
 
 class CommandService(SystemdService):

@@ -9,11 +9,11 @@ from ddtop.services.process import ProcessService
 from ddtop.services.systemd import SystemdService
 
 OUTSIDE_SYSTEMD = frozenset({"process", "docker"})
-"""Kinds whose `unit` is no systemd unit: systemctl cannot be asked about it."""
+"""Kinds whose `unit` is not a systemd unit, so that systemctl does not know it."""
 
 
 def service_for(unit: str, kind: str, *, user: bool = False) -> Service:
-    """The service that runs `unit`. A unit of an unknown kind (one of `stop_units`) is a systemd unit."""
+    """The service that runs `unit`; a systemd unit for any kind not named here."""
     if kind == "process":
         return ProcessService(unit)
     if kind == "docker":

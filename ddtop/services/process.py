@@ -220,7 +220,7 @@ def read_proc(name: str, item: Mapping[str, Any], at: float) -> UnitReading:
     word = "active" if running else ("failed" if failed else "inactive")
     if item.get("ending"):  # stopping: its supervisor waits for the last of its processes
         word = "deactivating"
-    # As `pid@start:boot`: the sweep takes what stands before a slash for a start's own name in its log.
+    # As `pid@start:boot`, without a slash: in a log the sweep takes the text before a slash as the name of a start.
     boot, _, start = str(item["generation"]).rpartition("/") if item.get("generation") else ("", "", "")
     generation = f"{start}:{boot.replace('/', '.')}" if start else None
     return UnitReading(

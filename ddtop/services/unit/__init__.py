@@ -1,1 +1,1 @@
-"""What the output of systemctl, docker inspect and ss says of a unit, and the verdict on it."""
+"""What systemctl, docker inspect and ss say about a unit, and the verdict on it."""

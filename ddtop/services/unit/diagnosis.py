@@ -162,7 +162,7 @@ def diagnose_unit(files: Mapping[str, bytes] | bytes) -> dict[str, Any]:
            `rc=N`), a timeline of readings; the contents decide which it is. A number before the extension
            (`input2.show`) means a later moment; `*.all.jsonl` is the same journal fetched with `--all`.
     Returns verdict (failed crash-looping stopped not-started degraded wrong-config ok partial starting stopping),
-    cause, severity, evidence, advice, retryable, remedy where there is one, and the readings: exit_code, exit_name,
+    cause, severity, evidence, advice, retryable, remedy if any, and the readings: exit_code, exit_name,
     n_restarts, main_pid … Of several moments the last one with `systemctl show` decides; each moment's own values are
     also there with the suffix `_input`, `_input2` ….
     """

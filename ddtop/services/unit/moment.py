@@ -37,7 +37,7 @@ _PREFIX = re.compile(
 class Moment:
     """What was fetched of one unit at one moment.
 
-    line_at  where a line stands: (file, line number)
+    line_at  line → (file, line number)
     """
 
     props: UnitProps | None = None

@@ -135,7 +135,7 @@ class UnitProps:
 def parse_show(text: str) -> list[dict[str, str]]:
     """`systemctl show` output → one dict of raw strings per unit, in order.
 
-    Units are parted by an empty line, or by a key that comes again. Lines that are no KEY=VALUE (a shell's noise)
+    Units are separated by an empty line or by a repeated key. Lines that are not KEY=VALUE (output of a login shell)
     are ignored; a repeated key inside one unit (`ExecStart=` twice) keeps all values, joined by newlines.
     """
     units: list[dict[str, str]] = [{}]

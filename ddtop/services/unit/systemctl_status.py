@@ -1,4 +1,4 @@
-"""Read what `systemctl status` prints: properties as far as it tells them (no InvocationID, no NRestarts)."""
+"""Read what `systemctl status` prints: the properties it prints (no InvocationID, no NRestarts)."""
 
 from __future__ import annotations
 
