@@ -1,4 +1,4 @@
-"""The runner: one headless process for one run. It owns the connection, the sweep and the recording; it never loads Textual.
+"""The runner: one headless process for one run. It has the connection, the sweep and the recording, and no Textual.
 
     exit code = run(RunOptions(host="ct200", plan=plan, record=Path("x.ddtop")))      in the foreground
     spawned = spawn_runner(RunOptions(host="ct200", plan=plan, attended=True))        detached; spawned.path to view
@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +24,7 @@ import msgspec
 
 from ddtop import __version__, paths
 from ddtop.errors import DdtopError, HostError, HostUnreachableError, JournalError, RefusedError
-from ddtop.events import CellsPlanned, CellStateSet, Event, RunEnded, RunStarted, encode
+from ddtop.events import CellsPlanned, CellStateSet, Event, RunEnded, RunStarted
 from ddtop.journal.fold.state import State
 from ddtop.journal.locks import live_recording
 from ddtop.journal.read.reader import JournalReader, read_state
@@ -42,6 +41,7 @@ from ddtop.sweep.setup.history import learn_from, recall, recall_causes
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.plan import Sweep
 from ddtop.sweep.shared.tasks import alongside
+from ddtop.sweep.tell.console import make_printers, show
 from ddtop.sweep.tell.notify import Notifier
 
 EXIT_CODES = {
@@ -54,7 +54,6 @@ EXIT_CODES = {
     "crashed": 1,
 }
 SPAWN_WAIT_S = 20.0
-Printer = Callable[[Event, State], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,7 @@ class RunOptions:
     record: Path | None = None
     """None: continue the host's unfinished recording of this plan, else a new one where ddtop keeps them."""
     attended: bool = False
-    """A dashboard is about to open on it."""
+    """A dashboard is about to open on this run."""
     json_out: bool = False
     """Events as JSON lines on standard output."""
     progress: bool = True
@@ -100,7 +99,7 @@ async def _run(options: RunOptions) -> int:
         state = read_state(path, check=False) if info is not None else State()
         code = await _record(options, writer, state, sweep)
     except BaseException:
-        with contextlib.suppress(JournalError):  # what went wrong before says more
+        with contextlib.suppress(JournalError):  # the first error is the cause
             writer.close()
         raise
     writer.close()
@@ -142,7 +141,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     """One segment of a run, from RunStarted to RunEnded."""
     connector = make_connector(options)
     run_id = state.run.run_id or secrets.token_hex(4)
-    printers = _printers(options)
+    printers = make_printers(json_out=options.json_out, progress=options.progress)
     notifier = (
         Notifier(sweep.notify_command, sweep.webhook_env, sweep.name)
         if sweep is not None
@@ -156,18 +155,14 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         notifier.see(event)
 
     ctx = SweepContext(run_id=run_id, host_name=options.host, sink=sink, state=state, sweep=sweep)
-    # What is not on disk is not shown.
-    ctx.on_event = lambda event: None if recorder.trouble else _show(printers, event, state)
-    ctx.emit(
-        RunStarted,
-        run_id=run_id,
+    # An event that is not on disk is not shown.
+    ctx.on_event = lambda event: None if recorder.trouble else show(printers, event, state)
+    _emit_started(
+        ctx,
         name=sweep.name if sweep else "",
         mode="sweep" if sweep else "monitor",
-        segment=state.run.segment + 1 if state.run.run_id else 0,
-        ddtop_version=__version__,
         plan_toml=sweep.plan_toml if sweep else None,
         plan_path=sweep.plan_path if sweep else None,
-        pid=os.getpid(),
         attended=options.attended,
         simulated=options.simulated,
     )
@@ -181,7 +176,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         else Monitor(ctx, connector, recorder.pending_commands)
     )
     recorder.stop = main.stop
-    notifier.failed = lambda what: ctx.note("warn", f"a message could not be sent: {what}")
+    notifier.failed = lambda what: ctx.note("warn", f"a notification could not be sent: {what}")
     main.requests.leave_running = options.leave_running
     _take_signals(main)
     try:
@@ -206,6 +201,19 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     return code
 
 
+def _emit_started(ctx: SweepContext, **fields: Any) -> None:
+    """A new segment of the run begins: by this process, with this version."""
+    run = ctx.state.run
+    ctx.emit(
+        RunStarted,
+        run_id=ctx.run_id,
+        segment=run.segment + 1 if run.run_id else 0,
+        ddtop_version=__version__,
+        pid=os.getpid(),
+        **fields,
+    )
+
+
 def _take_signals(main: Controller | Monitor) -> None:
     """The first SIGTERM, SIGINT or SIGHUP ends the run cleanly; a second one at once. nohup is respected."""
     loop = asyncio.get_running_loop()
@@ -223,35 +231,10 @@ def _take_signals(main: Controller | Monitor) -> None:
         loop.add_signal_handler(number, clean, number.name)
 
 
-def _printers(options: RunOptions) -> list[Printer]:
-    found: list[Printer] = []
-    if options.json_out:
-        found.append(_print_json)
-    if options.progress:
-        from ddtop.sweep.tell.console import make_printer
-
-        found.append(make_printer(sys.stderr))
-    return found
-
-
-def _show(printers: list[Printer], event: Event, state: State) -> None:
-    """Shows an event; a terminal or pipe that is gone costs the run nothing."""
-    for printer in tuple(printers):
-        try:
-            printer(event, state)
-        except (OSError, ValueError):
-            printers.remove(printer)
-
-
-def _print_json(event: Event, state: State) -> None:
-    sys.stdout.buffer.write(encode(event) + b"\n")
-    sys.stdout.flush()
-
-
 def put_back(options: RunOptions) -> tuple[str, ...]:
-    """Puts the host back as it was before a run whose runner is dead, and ends that run. Returns what could not be undone.
+    """Puts the host back as it was before a run whose runner has ended, and ends that run. Returns what could not be undone.
 
-    `options.record` is its recording. Raises RefusedError where a runner lives, HostError where the host is not reached.
+    `options.record` is its recording. Raises RefusedError where a runner is alive, HostError where the host is not reached.
     """
     return asyncio.run(_put_back(options))
 
@@ -275,22 +258,17 @@ async def _put_back(options: RunOptions) -> tuple[str, ...]:
         )
         host = await make_connector(options).connect()
         try:
-            ctx.emit(
-                RunStarted,
-                run_id=state.run.run_id,
+            _emit_started(
+                ctx,
                 name=state.run.name,
                 mode=state.run.mode,
-                segment=state.run.segment + 1,
-                ddtop_version=__version__,
-                pid=os.getpid(),
                 plan_toml=state.run.plan_toml,
                 plan_path=state.run.plan_path,
                 simulated=state.run.simulated,
             )
+            why = "its runner ended"
             for cell in [c for c in state.plan_cells if c.state == "running"]:
-                ctx.emit(
-                    CellStateSet, cell_id=cell.id, state="interrupted", reason="its runner died", by="stop"
-                )
+                ctx.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason=why, by="stop")
             left = tuple(await restore_all(ctx, host, by="stop"))
         finally:
             await host.close()
@@ -298,7 +276,7 @@ async def _put_back(options: RunOptions) -> tuple[str, ...]:
             RunEnded,
             outcome="stopped",
             exit_code=EXIT_CODES["stopped"],
-            reason="stopped after its runner's death",
+            reason="stopped after its runner had ended",
             left_behind=left,
         )
         return left
@@ -312,13 +290,13 @@ async def _put_back(options: RunOptions) -> tuple[str, ...]:
 def spawn_runner(options: RunOptions) -> Spawned:
     """Starts a detached runner (own session, no terminal) and waits until it holds its recording.
 
-    Raises RefusedError where one runs for this host already, DdtopError with its last words where it ended at once.
+    Raises RefusedError where one runs for this host already, DdtopError with its output where it ended at once.
     """
     alive = live_recording(options.host)
     if alive is not None:
         raise RefusedError(
             f"a runner for {options.host} is alive already",
-            do=f"look at it: ddtop connect {options.host}",
+            do=f"open its dashboard: ddtop connect {options.host}",
             host=options.host,
         )
     folder = paths.state_dir() / "runners"
@@ -341,18 +319,22 @@ def spawn_runner(options: RunOptions) -> Spawned:
         if path is not None and _has_begun(path):
             return Spawned(pid=process.pid, path=path)
         if process.poll() is not None:
-            words = log.read_text(errors="replace").strip() or f"it ended with exit code {process.returncode}"
+            words = log.read_text(errors="replace").strip() or f"it exited with code {process.returncode}"
             raise DdtopError(
                 f"the runner for {options.host} did not start: {words[-2000:]}",
                 do=f"see {log}",
                 host=options.host,
             )
         time.sleep(0.05)
-    raise DdtopError(f"the runner for {options.host} does not answer", do=f"see {log}", host=options.host)
+    raise DdtopError(
+        f"the runner for {options.host} wrote nothing to its recording in {SPAWN_WAIT_S:.0f} s",
+        do=f"see {log}",
+        host=options.host,
+    )
 
 
 def _has_begun(path: Path) -> bool:
-    """Whether a recording can be read: its lock is taken a moment before its first event is written."""
+    """Whether a recording has an event: its lock is taken a moment before the first one is written."""
     try:
         with JournalReader(path, check=False) as reader:
             return reader.last_seq() > 0
@@ -368,48 +350,32 @@ def _spawn_env() -> dict[str, str]:
 
 
 class _Packed(msgspec.Struct, omit_defaults=True):
-    host: str
+    """Options as a spawned runner gets them: the plan as text, paths absolute."""
+
+    options: RunOptions
     plan_text: str | None = None
-    plan_path: str | None = None
-    record: str | None = None
-    attended: bool = False
-    leave_running: bool = False
-    ssh_config: str | None = None
-    host_dir: str | None = None
-    simulated: bool = False
+    plan_path: Path | None = None
 
 
 def _pack(options: RunOptions) -> str:
+    plan = options.plan
     packed = _Packed(
-        host=options.host,
-        plan_text=options.plan.text if options.plan else None,
-        plan_path=str(Path(options.plan.path).absolute()) if options.plan and options.plan.path else None,
-        record=str(options.record.absolute()) if options.record else None,
-        attended=options.attended,
-        leave_running=options.leave_running,
-        ssh_config=str(options.ssh_config.absolute()) if options.ssh_config else None,
-        host_dir=options.host_dir,
-        simulated=options.simulated,
+        options=replace(options, plan=None),
+        plan_text=plan.text if plan else None,
+        plan_path=Path(plan.path) if plan and plan.path else None,
     )
-    return msgspec.json.encode(packed).decode()
+    return msgspec.json.encode(packed, enc_hook=lambda path: str(path.absolute())).decode()
 
 
 def _unpack(text: str) -> RunOptions:
-    p = msgspec.json.decode(text, type=_Packed)
-    plan = None
-    if p.plan_text is not None:
-        where = Path(p.plan_path) if p.plan_path else None
-        plan, _ = parse_plan(p.plan_text, name=p.plan_path or "plan", folder=where.parent if where else None)
-    return RunOptions(
-        host=p.host,
-        plan=plan,
-        record=Path(p.record) if p.record else None,
-        attended=p.attended,
-        leave_running=p.leave_running,
-        ssh_config=Path(p.ssh_config) if p.ssh_config else None,
-        host_dir=p.host_dir,
-        simulated=p.simulated,
+    p = msgspec.json.decode(text, type=_Packed, dec_hook=lambda kind, value: kind(value))
+    if p.plan_text is None:
+        return p.options
+    where = p.plan_path
+    plan, _ = parse_plan(
+        p.plan_text, name=str(where) if where else "plan", folder=where.parent if where else None
     )
+    return replace(p.options, plan=plan)
 
 
 def _main() -> int:

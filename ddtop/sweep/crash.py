@@ -1,4 +1,4 @@
-"""A bug of ddtop ends a run with a sentence, never with a traceback on a person's screen."""
+"""A bug in ddtop ends a run with one sentence; the traceback goes to ddtop's own log."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from ddtop.sweep.shared.tasks import first_of
 
 
 def crashed(error: Exception) -> Outcome:
-    """A bug of ours ends the run with a sentence; what a developer needs goes to ddtop's own log.
-
-    An error of the recording itself (a full disk) is not ours to write into it, and is raised.
-    """
+    """The outcome of a run that a bug ended. An error of the recording itself (a full disk) is raised instead."""
     lost = first_of(error, JournalError)
     if lost is not None:
         raise lost from error
@@ -29,4 +26,6 @@ def crashed(error: Exception) -> Outcome:
             traceback.print_exception(error, file=out)
     root = first_of(error, Exception) or error
     what = f"a bug in ddtop: {type(root).__name__}: {root}"
-    return Outcome(word="crashed", reason=f"{what}; connect again to go on; see {log}")
+    return Outcome(
+        word="crashed", reason=f"{what}; run the same command again to resume; the traceback is in {log}"
+    )

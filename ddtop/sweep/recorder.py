@@ -1,8 +1,7 @@
-"""The run's end of its recording. One that cannot be written any more (a full disk) ends the run, and nothing else.
+"""Writing the recording. Where it cannot be written any more (a full disk) the run is ended cleanly.
 
-Everything committed stays. The run is stopped as by a signal, so the host is put back as it was found; what happens
-meanwhile waits in memory and is written if there is room again. What is on the host (a job's results) is collected
-by the next runner.
+Everything committed stays. The run is stopped as by a signal, so the host is put back; events meanwhile wait in memory
+and are written if there is room again. Results that lie on the host are collected when the run is resumed.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from ddtop.errors import JournalError
 from ddtop.events import AnyCommand, Event
 from ddtop.journal.write.writer import FLUSH_S, JournalWriter
 
-WORDS = "a recording that cannot be written"
+STOPPED_BY = "a recording that cannot be written"
 
 
 class Recorder:
-    """See the module. Until `stop` is set there is no run to end, and JournalError is raised."""
+    """Wraps the writer. While `stop` is None there is no run to end, and JournalError is raised."""
 
     def __init__(self, writer: JournalWriter) -> None:
         self._writer = writer
         self.stop: Callable[[str], object] | None = None
         self.trouble: JournalError | None = None
-        """The first error; None while all is well."""
+        """The first error; None while every write succeeded."""
 
     def append(self, event: Event) -> None:
         """Writes an event down, as JournalWriter.append does."""
@@ -34,7 +33,7 @@ class Recorder:
             self._failed(error)
 
     async def keep_flushed(self) -> None:
-        """Commits what waits every 100 ms, until cancelled."""
+        """Commits waiting events every 100 ms, until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_S)
             try:
@@ -43,7 +42,7 @@ class Recorder:
                 self._failed(error)
 
     def pending_commands(self) -> Sequence[AnyCommand]:
-        """What viewers have asked; nothing while the recording is in trouble."""
+        """Commands that came since the last call; none where they cannot be read."""
         try:
             return self._writer.pending_commands()
         except JournalError as error:
@@ -55,10 +54,10 @@ class Recorder:
             raise error
         if self.trouble is None:
             self.trouble = error
-            self.stop(WORDS)
+            self.stop(STOPPED_BY)
 
     def error(self, left_behind: Sequence[str] = ()) -> JournalError | None:
-        """What to tell the person at the end; None where all was written."""
+        """The error that ends the run; None where everything was written."""
         if self.trouble is None:
             return None
         host = "the host is as it was found" if not left_behind else "left behind: " + "; ".join(left_behind)

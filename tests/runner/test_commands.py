@@ -154,7 +154,7 @@ def test_commands_of_a_run_that_works(rig: Rig) -> None:
     assert rig.engines() == []
 
 
-def test_commands_that_answer_an_alert(rig: Rig) -> None:
+def test_commands_that_decide_an_alert(rig: Rig) -> None:
     """Retry, skip and mark from an alert; more time for a stalled start; a broken cell tried again."""
     plan = rig.plan(
         'a = { env = { SIM_FAIL_FIRST_START = "nccl-watchdog" } }\n'

@@ -89,7 +89,7 @@ def test_zero_tokens_breaks_and_a_new_engine_version_reopens(rig: Rig) -> None:
     assert "broken with sglang 1.0" in reopened.reason and "2.0" in reopened.reason
 
 
-def test_an_unanswered_alert_is_decided_by_the_policy(rig: Rig) -> None:
+def test_an_alert_without_a_decision_is_decided_by_the_policy(rig: Rig) -> None:
     """A dashboard is open and nobody answers: the policy after answer_s; nobody there any more: the policy at once."""
     plan = rig.plan(
         'a = { env = { SIM_FAIL_FIRST_START = "nccl-watchdog" } }\n'

@@ -54,7 +54,7 @@ def gone(pid: int, timeout_s: float = 20) -> None:
     raise AssertionError(f"process {pid} still runs")
 
 
-def test_watching_this_machine_until_told_to_stop(tmp_path: Path) -> None:
+def test_watching_this_machine_until_it_is_stopped(tmp_path: Path) -> None:
     options = RunOptions(host="local", host_dir=str(tmp_path / "agent"))
     spawned = spawn_runner(options)
     try:

@@ -106,7 +106,7 @@ OTHER = {
 }
 
 
-def test_what_is_asked_of_the_generator() -> None:
+def test_load_options_of_the_guard() -> None:
     assert guard.load_options({"temperature": 0}, AUTO) == {"keep_texts": True, "again": guard.AGAIN}
     assert guard.load_options({}, B15) == {"keep_texts": True}
     assert guard.load_options({"temperature": 0.7}, AUTO) == {}, (
@@ -114,7 +114,7 @@ def test_what_is_asked_of_the_generator() -> None:
     )
 
 
-def test_equal_answers_are_no_reason_to_doubt() -> None:
+def test_equal_outputs_give_no_doubt() -> None:
     made, _ = ctx()
     take(made, AUTO, raw(SAME, SAME))
     cell = take(made, B15, raw(SAME))
@@ -129,7 +129,7 @@ def test_equal_answers_are_no_reason_to_doubt() -> None:
     assert "accuracy" not in made.state.cells[AUTO.id].metrics
 
 
-def test_other_answers_are_suspect_and_shown() -> None:
+def test_different_outputs_are_suspect_and_shown() -> None:
     made, _ = ctx()
     take(made, AUTO, raw(SAME, {i: SAME[i] for i in "012"}))
     cell = take(made, B15, raw(OTHER))

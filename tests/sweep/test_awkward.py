@@ -18,7 +18,7 @@ def later(seconds: float, act: Callable[[], object]) -> None:
     asyncio.get_running_loop().call_later(seconds, act)
 
 
-def test_an_answer_counts_though_the_dashboard_is_closed_right_after_it() -> None:
+def test_a_decision_counts_though_the_dashboard_is_closed_right_after_it() -> None:
     """`x`, then `q`: both arrive in one look at the commands."""
     rig = Rig()
     rig.world.faults = {"--context-length 8192": "hang"}
@@ -175,7 +175,7 @@ def rig_time() -> float:
     return JumpingSelector.clock[0]
 
 
-def test_a_host_that_is_down_when_a_run_is_taken_up_is_told_and_waited_for() -> None:
+def test_a_host_that_is_down_when_a_run_is_resumed_raises_an_alert_and_is_waited_for() -> None:
     """The machine is in maintenance: the resumed run says so at once, and goes on when the host is back."""
     rig = Rig()
     rig.on_event = at_cell("b0", lambda _: setattr(rig, "die_after", len(rig.events) + 1))
@@ -280,7 +280,7 @@ def test_going_on_that_is_left_out_pauses() -> None:
     assert min(begun) - paused > 50
 
 
-def test_a_unit_that_must_be_down_and_cannot_be_stopped_is_told() -> None:
+def test_a_rival_unit_that_cannot_be_stopped_is_named() -> None:
     """Its GPU memory and port would be missing, and the start fail for a reason that is none."""
     rig = Rig()
     key = next(iter(rig.sweep.launches))

@@ -440,7 +440,7 @@ def test_a_server_that_died_under_a_cell_asks_and_a_person_decides() -> None:
     assert rig.states("b") == ["done", "done"] and moments[1] - moments[0] < 2
 
 
-def test_a_server_that_died_under_a_cell_is_left_to_the_policy_when_nobody_answers() -> None:
+def test_a_server_that_died_under_a_cell_is_left_to_the_policy_when_no_viewer_decides() -> None:
     rig, moments = dies_attended(lambda rig, alert: None)
     assert rig.states("b") == ["done", "done"] and 59 < moments[1] - moments[0] < 63
     (alert,) = rig.state.alerts.values()
@@ -501,14 +501,14 @@ def test_a_server_that_is_stopped_because_its_host_goes_down_is_no_fault_of_its_
     assert [e.cell_id for e in rig.events if isinstance(e, ev.AlertRaised) and e.cell_ids] == []
 
 
-def test_a_server_that_somebody_stopped_is_told_though_the_host_stays() -> None:
+def test_a_server_that_another_user_stopped_raises_an_alert() -> None:
     rig = Rig()
     rig.on_event = at_cell("b0", lambda _: rig.world.stop(rig.world.unit("s.service")))
     assert rig.run().word == "done"
     assert [verdict for verdict, _ in rig.alerts()] == ["failed"]
 
 
-def test_a_useless_result_asks_before_the_restart() -> None:
+def test_an_invalid_result_asks_before_the_restart() -> None:
     rig, asked = Rig(), []
     rig.world.broken_cells = {"b1"}
 
@@ -526,7 +526,7 @@ def test_a_useless_result_asks_before_the_restart() -> None:
     assert len(rig.world.starts) == 3, "no restart for a cell that a person gave up"
 
 
-def test_a_useless_result_that_a_person_answers_by_staging_is_staged() -> None:
+def test_an_invalid_result_that_a_viewer_restages_is_staged() -> None:
     rig, staged = Rig(), []
     rig.world.broken_cells = {"b1"}
 
@@ -547,7 +547,7 @@ def test_a_useless_result_that_a_person_answers_by_staging_is_staged() -> None:
     assert staged and rig.states("b") == ["done", "done"] and rig.world.model
 
 
-def test_unanswered_the_policy_decides() -> None:
+def test_without_a_decision_the_policy_decides() -> None:
     rig = Rig()
     rig.world.faults = {"--context-length 8192": "crash"}
     rig.on_event = lambda e, _: (
@@ -570,7 +570,7 @@ def test_a_foreign_process_is_waited_for() -> None:
     assert rig.alerts() == [("foreign", "port-in-use")]
 
 
-def test_a_server_that_died_of_its_port_is_told_who_has_it() -> None:
+def test_a_server_that_exits_for_its_port_names_who_has_it() -> None:
     rig = Rig()
     rig.world.faults, rig.world.limits = {"--context-length 8192": "port"}, {"--context-length 8192": 1}
     seen: list[ev.AlertRaised] = []
@@ -616,9 +616,9 @@ TOTAL = total_events()
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(min_value=3, max_value=TOTAL), min_size=1, max_size=3), st.booleans())
-def test_killed_after_any_event_nothing_is_lost_or_repeated(deaths: list[int], reboot: bool) -> None:
+def test_killed_after_any_event_nothing_is_lost_or_repeated(kill_points: list[int], reboot: bool) -> None:
     rig = Rig()
-    for death in deaths:
+    for death in kill_points:
         rig.die_after = len(rig.events) + death
         try:
             rig.run()

@@ -34,7 +34,7 @@ def ready(config: str, argv: tuple[str, ...], tp: int = 1, **changes: Any) -> Re
     return view
 
 
-def test_an_overridden_argument_makes_twins() -> None:
+def test_an_overridden_argument_makes_duplicates() -> None:
     assert duplicate_of(SGLANG, "topk4", 1, TOPK4, told(), [ready("linear", DFLASH)]) == "linear"
 
 
@@ -50,11 +50,11 @@ def test_an_overridden_argument_makes_twins() -> None:
         (TOPK4, told(), ready("script", ())),
     ],
 )
-def test_no_twins(argv: tuple[str, ...], mine: dict[str, Any], other: RestartView) -> None:
+def test_no_duplicates(argv: tuple[str, ...], mine: dict[str, Any], other: RestartView) -> None:
     assert duplicate_of(SGLANG, "topk4", 1, argv, mine, [other]) is None
 
 
-def test_a_start_that_failed_is_nobodys_twin() -> None:
+def test_a_failed_start_has_no_duplicate() -> None:
     other = ready("linear", DFLASH)
     other.outcome = "failed"
     assert duplicate_of(SGLANG, "topk4", 1, TOPK4, told(), [other]) is None

@@ -50,7 +50,7 @@ def test_a_pause_keeps_the_result_of_the_cell_in_flight() -> None:
     assert_all_once(rig)
 
 
-def test_a_result_that_came_while_the_runner_was_dead_is_taken() -> None:
+def test_a_result_that_came_while_no_runner_watched_is_taken() -> None:
     rig = command_rig()
     rig.on_event = at_cell("b0", lambda _: setattr(rig, "die_after", len(rig.events) + 1))
     with pytest.raises(Dead):
@@ -77,7 +77,7 @@ def test_a_result_that_came_while_the_link_was_cut_is_taken() -> None:
     assert_all_once(rig)
 
 
-def test_what_a_dead_server_could_not_give_is_no_verdict() -> None:
+def test_a_result_without_its_server_is_no_verdict() -> None:
     """The server died with the runner: 0 tok/s says nothing of the configuration."""
     rig = command_rig()
     rig.on_event = at_cell("b0", lambda _: setattr(rig, "die_after", len(rig.events) + 1))

@@ -124,7 +124,7 @@ def test_a_running_right_server_is_accepted_without_restart() -> None:
     assert gate(replace(same, same_generation_ok=True)).ready
 
 
-def test_overridden_is_said_but_no_refusal() -> None:
+def test_overridden_arguments_are_reported_but_no_refusal() -> None:
     over = replace(
         READY,
         args=ArgsReading(at=1.0, source="server_info", generation=NEW, compared=2, overridden=("topk is 1",)),

@@ -180,7 +180,7 @@ def test_a_fault_while_nothing_is_measured_is_an_alert_of_its_own(rig: Rig) -> N
     assert (
         alert.cause == "gpu-lost-from-bus"
         and "fake" in alert.cause_text
-        and "(s is served there)" in alert.cause_text
+        and "(served there: s)" in alert.cause_text
     )
 
 
@@ -199,7 +199,7 @@ def test_a_gpu_that_asks_for_a_reset_without_a_line_in_the_log(rig: Rig) -> None
     )
 
 
-def test_the_bound_is_told_on_change_and_stands_with_each_cell(rig: Rig) -> None:
+def test_the_bound_is_reported_on_change_and_stands_with_each_cell(rig: Rig) -> None:
     rig.on_event = at_cell("b0", lambda _: setattr(rig.world, "gpm", (93, 40, 90, 30)))
     assert rig.run().word == "done"
     told = kinds(rig, ev.BoundDiagnosed)
@@ -231,7 +231,7 @@ def test_without_gpm_the_verdict_is_weak_or_none(rig: Rig) -> None:
     assert {c.metrics["bound_strength"] for c in rig.state.plan_cells} <= {"weak", "none"}
 
 
-def test_a_login_that_cannot_read_the_kernels_log_is_told_so(rig: Rig) -> None:
+def test_a_kernel_log_that_cannot_be_read_is_noted_once(rig: Rig) -> None:
     from tests.sweep.fakehost import FakeConnector
 
     rig.world.gpm = None

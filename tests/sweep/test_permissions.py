@@ -62,7 +62,7 @@ def test_nowhere_to_keep_results() -> None:
     assert "host_dir" in found.remedy and "disk" in found.what
 
 
-def test_it_is_said_once_and_nothing_is_touched() -> None:
+def test_one_alert_and_nothing_is_touched() -> None:
     rig = Rig()
     may = rig.world.can
     rig.world.can, rig.world.user, rig.world.model = frozenset({"systemd"}), "plain", False

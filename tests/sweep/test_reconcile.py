@@ -10,7 +10,8 @@ import pytest
 from ddtop import events as ev
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
-from ddtop.sweep.recovery.reconcile import consequences, gpu_memory, reconcile
+from ddtop.sweep.recovery.probe_gpus import used_mib
+from ddtop.sweep.recovery.reconcile import consequences, reconcile
 from tests.sweep.test_controller import make_sweep
 
 SWEEP = make_sweep()
@@ -199,7 +200,7 @@ def test_steps(state: State, probe: dict[str, Any], actions: list[str]) -> None:
     assert len({s.id for s in steps}) == len(steps)
 
 
-def test_a_stranger_on_the_port_of_a_plain_process() -> None:
+def test_a_foreign_process_on_the_port_of_a_plain_process() -> None:
     """While it runs, what listens may be one of its children; while it does not, it cannot."""
     launches = {k: replace(x, kind="process", unit="srv") for k, x in SWEEP.launches.items()}
     sweep, row = (
@@ -286,7 +287,7 @@ def test_changed_hardware_is_warned_of() -> None:
         "the number of GPUs changed",
         "the power limit changed",
     ]
-    assert gpu_memory(now) == [5.0]
+    assert used_mib(now) == [5.0]
 
 
 def test_consequences_of_a_reboot_in_words() -> None:

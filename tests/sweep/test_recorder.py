@@ -11,7 +11,7 @@ from ddtop.errors import JournalError
 from ddtop.events import Note
 from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.write.writer import JournalWriter
-from ddtop.sweep.recorder import WORDS, Recorder
+from ddtop.sweep.recorder import STOPPED_BY, Recorder
 
 
 def note(text: str) -> Note:
@@ -33,7 +33,7 @@ async def test_the_first_error_stops_the_run_and_no_later_one_is_raised(tmp_path
     assert not flushing.done(), "a task that fails would end the run at once, and leave the host as it is"
     flushing.cancel()
     assert recorder.pending_commands() == []
-    assert stopped == [WORDS]
+    assert stopped == [STOPPED_BY]
     error = recorder.error()
     assert error is not None and error.exit_code == 12
     assert "the run was ended:" in str(error) and "the host is as it was found" in str(error)

@@ -55,7 +55,7 @@ def test_the_second_run_knows_what_helped_in_the_first() -> None:
     )
 
 
-def test_what_never_helped_is_not_said_to_have_helped() -> None:
+def test_a_remedy_that_never_helped_is_not_reported() -> None:
     one_run("one", "crash", None)
     alerts = one_run("two", "crash", None)
     assert {a.cause for a in alerts} == {"oom-loading-weights"}

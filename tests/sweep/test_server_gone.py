@@ -46,7 +46,7 @@ def context_of(state: State) -> tuple[SweepContext, list[ev.Event]]:
     return SweepContext(run_id="r", host_name="fake", sink=events.append, state=state, sweep=SWEEP), events
 
 
-def test_requests_refused_by_a_dead_server_are_no_verdict() -> None:
+def test_requests_refused_by_a_server_that_is_gone_are_no_verdict() -> None:
     ctx, events = context_of(remembered())
     keep_without_verdict(ctx, "b1", REFUSED, job="job-1")
     assert not [e for e in events if isinstance(e, ev.AlertRaised)]
@@ -83,7 +83,7 @@ def test_the_server_a_job_measured() -> None:
     assert generation_of(state, "job-2", "key-c") is None
 
 
-def test_the_late_result_of_a_dead_server_is_no_verdict_though_another_runs_now() -> None:
+def test_the_late_result_of_an_ended_server_is_no_verdict_though_another_runs_now() -> None:
     """The server dies under a cell and is started again; the runner dies before the cell is begun anew. The first job's
     last result then lies there beside a server that lives, and is none of its doing."""
 
@@ -113,7 +113,7 @@ def test_the_late_result_of_a_dead_server_is_no_verdict_though_another_runs_now(
 
 
 @pytest.mark.parametrize("state", ["skipped", "broken"])
-def test_a_useless_late_result_does_not_reopen_what_a_person_settled(state: Any) -> None:
+def test_an_invalid_late_result_does_not_reopen_what_a_viewer_settled(state: Any) -> None:
     """Skipped while it ran; the job's word on it comes afterwards."""
     ctx, events = context_of(
         remembered(

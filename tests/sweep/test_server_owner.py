@@ -59,7 +59,9 @@ class Tickets:
         (False, CID, CID, "foreign"),
     ],
 )
-def test_who_answers(owned: bool | None, container: str | None, known: str | None, owner: str) -> None:
+def test_which_start_owns_the_port(
+    owned: bool | None, container: str | None, known: str | None, owner: str
+) -> None:
     launch = Launch(key="k", config="a", tp=1, kind="systemd", unit="q.service", engine="sglang", port=30000)
     gate_reader = GateReader(launch, SystemdService("q.service"), "chat")
     unit = UnitReading(

@@ -311,7 +311,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("kinds", "dead"), [s[1:] for s in SHAPES], ids=[s[0] for s in SHAPES])
-def test_slow_is_not_dead_and_its_twin(kinds: dict, dead: bool) -> None:
+def test_a_slow_start_and_a_hung_one_that_looks_like_it(kinds: dict, dead: bool) -> None:
     r = _run(_samples(200, **kinds))
     assert (judge(r, 200.0).verdict == "stalled") is dead
     if dead:

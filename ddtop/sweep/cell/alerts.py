@@ -52,8 +52,8 @@ def resolve_cell_alerts(ctx: SweepContext, cell_id: str, how: str, by: str = "po
 
 
 def resolve_stale_alerts(ctx: SweepContext) -> None:
-    """Resolves the open alerts of starts and cells of which nothing is left to measure, whoever settled that: a viewer
-    who skipped them from the list, or a failed start that has an alert of its own."""
+    """Resolves the open alerts of starts and cells of which nothing is left to measure, settled by a viewer
+    who skipped them from the list, or by a failed start that has an alert of its own."""
     for alert in ctx.state.open_alerts:
         cells = [c for i in alert.raised.cell_ids if (c := ctx.state.cells.get(i)) is not None]
         if cells and not any(c.state in OPEN_STATES and not c.hidden for c in cells):

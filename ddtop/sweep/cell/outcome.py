@@ -22,6 +22,7 @@ from ddtop.sweep.cell import accuracy_guard as guard
 from ddtop.sweep.cell.alerts import raise_cell_alert, resolve_cell_alerts
 from ddtop.sweep.cell.attempts import begin_cell, generation_of, has_result, tried_before
 from ddtop.sweep.cell.host_doubts import with_host
+from ddtop.sweep.recovery.probe_gpus import driver_version
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.plan import OPEN_STATES
 from ddtop.sweep.shared.policy import AGAIN, Decision, decide_cell
@@ -141,7 +142,7 @@ def _record(
         raw=raw,
         engine=origin.engine,
         engine_version=origin.engine_version,
-        driver=_driver(ctx),
+        driver=driver_version(ctx.state.probe),
         generation=origin.generation,
     )
     return number
@@ -292,19 +293,3 @@ def _slo(ctx: SweepContext) -> Slo | None:
     """The plan's service levels, for goodput; None where it names none."""
     named = dict(ctx.sweep.bench.slo) if ctx.sweep is not None else {}
     return Slo(**named) if named else None
-
-
-def _driver(ctx: SweepContext) -> str | None:
-    """The GPU driver's version by the last probe; None where it is not known."""
-    gpus = ctx.state.probe.get("gpus")
-    if not isinstance(gpus, Mapping) or "csv" not in gpus:
-        return None
-    fields = [str(f) for f in gpus.get("fields", ())]
-    if "driver_version" not in fields:
-        return None
-    at = fields.index("driver_version")
-    for line in str(gpus["csv"]).splitlines():
-        cells = [c.strip() for c in line.split(",")]
-        if len(cells) > at and cells[at][:1].isdigit():
-            return cells[at]
-    return None

@@ -158,8 +158,8 @@ class StepTaker:
             case "restore":
                 unit = step.id.partition(":")[2]
                 user = unit.startswith("user ")
-                answer = await host.call("override-remove", unit=unit.removeprefix("user "), user=user)
-                return ", ".join(answer["removed"]) or "already gone"
+                removed = await host.call("override-remove", unit=unit.removeprefix("user "), user=user)
+                return ", ".join(removed["removed"]) or "already gone"
             case "ask":
                 with self.requests.waiting_for_host() as wait:
                     await self._wait_gone(host, step, wait)

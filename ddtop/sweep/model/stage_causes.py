@@ -1,6 +1,6 @@
-"""Why a model could not be staged: what the job said → cause, kind, advice. Pure; the first row that fits counts.
+"""Why a model could not be staged: the job's error text → cause, kind, advice. Pure; the first matching row counts.
 
-The tool's words are those of huggingface_hub 0.2x to 1.x (errors.py) and of requests and httpx beneath it.
+The patterns are texts of huggingface_hub 0.2x to 1.x (errors.py), and of requests and httpx beneath it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ddtop.events import CauseKind
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageCause:
-    """`kind` transient: the same once more goes on where it stopped."""
+    """Of kind transient, the same copy once more goes on where it stopped."""
 
     slug: str
     kind: CauseKind
@@ -21,7 +21,9 @@ class StageCause:
 
 
 FAILED = StageCause(
-    slug="staging-failed", kind="host", advice="make room or name another source, then re-stage"
+    slug="staging-failed",
+    kind="host",
+    advice="free space or name another source in [model] sources, then re-stage",
 )
 _ROWS: tuple[tuple[str, StageCause], ...] = (
     (
@@ -29,7 +31,7 @@ _ROWS: tuple[tuple[str, StageCause], ...] = (
         StageCause(
             slug="no-space",
             kind="host",
-            advice="make room there (or `mount -o remount,size=…`), then re-stage",
+            advice="free space there (or `mount -o remount,size=…`), then re-stage",
         ),
     ),
     (
@@ -45,7 +47,7 @@ _ROWS: tuple[tuple[str, StageCause], ...] = (
         StageCause(
             slug="download-not-allowed",
             kind="config",
-            advice="log in on the host (hf auth login) as one who may read it, then re-stage",
+            advice="log in on the host (hf auth login) with an account that may read the model, then re-stage",
         ),
     ),
     (
@@ -60,17 +62,17 @@ _ROWS: tuple[tuple[str, StageCause], ...] = (
         StageCause(
             slug="host-offline",
             kind="host",
-            advice="let the host out (HTTPS_PROXY), or copy the model to a directory there and name it in [model] sources",
+            advice="give the host network access (HTTPS_PROXY), or copy the model to a directory there and name it in [model] sources",
         ),
     ),
     (
         r"Connection ?(?:Reset|Aborted|Error|broken)|timed out|Timeout|IncompleteRead|\b50[0234]\b|\b429\b|Temporary failure",
-        StageCause(slug="download-cut", kind="transient", advice="re-stage: what has come already is kept"),
+        StageCause(slug="download-cut", kind="transient", advice="re-stage: it goes on where it stopped"),
     ),
     (
         r"no source holds a whole copy",
         StageCause(
-            slug="no-source", kind="config", advice="name a whole copy, or hf:org/name, in [model] sources"
+            slug="no-source", kind="config", advice="name a complete copy, or hf:org/name, in [model] sources"
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The probe from the sweep's side: what to ask about, and whether the answer is clean."""
+"""The probe from the sweep's side: what it asks of the host, and what is wrong with the host by its result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ddtop.services.containers import container_name, inspect_container
 from ddtop.services.kinds import OUTSIDE_SYSTEMD
 from ddtop.services.readings import UnitReading, read_unit
 from ddtop.services.unit.systemctl_show import exec_argv
-from ddtop.sources.kernel.fault import quiet
+from ddtop.sweep.recovery.probe_gpus import recovery_actions
 from ddtop.sweep.shared.limits import PROBE_S
 from ddtop.sweep.shared.plan import Sweep
 
@@ -39,7 +39,7 @@ def is_outside_systemd(sweep: Sweep, unit: str) -> bool:
 
 
 async def probe(host: Host, sweep: Sweep | None, services: Iterable[Service] = ()) -> dict[str, Any]:
-    """One round trip about everything. Raises HostLostError, AgentError.
+    """Probes the whole host in one round trip. Raises HostLostError, AgentError.
 
     `services` are those that the system's manager does not have (processes, containers, a user's units): they are
     read one by one and stand in `units` beside the others.
@@ -55,7 +55,7 @@ async def probe(host: Host, sweep: Sweep | None, services: Iterable[Service] = (
 
 
 async def _containers(host: Host, found: Mapping[str, Any]) -> dict[str, str]:
-    """unit → `ID@StartedAt@IP,IP` of the container that its `docker run` holds: what runs there is no stranger."""
+    """unit → `ID@StartedAt@IP,IP` of the container that its `docker run` holds: what runs there is ours."""
     units = found.get("units")
     ids: dict[str, str] = {}
     for unit, props in units.items() if isinstance(units, dict) else ():
@@ -69,7 +69,7 @@ async def _containers(host: Host, found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def as_props(reading: UnitReading) -> dict[str, str]:
-    """A reading in systemctl's words, as the probe gives units."""
+    """A reading as systemctl's properties, in which the probe gives units."""
     return {
         "LoadState": reading.load or "",
         "ActiveState": reading.active or "",
@@ -92,8 +92,7 @@ def host_problems(probe: Mapping[str, Any], sweep: Sweep) -> list[str]:
         for word in ("requires reset", "ERR!", "Unknown Error", "GPU is lost")
     ):
         wrong.append("a GPU needs a reset or is lost")
-    if isinstance(gpus, Mapping):
-        wrong += [f"GPU {index}: the driver asks for {action}" for index, action in asking(gpus)]
+    wrong += [f"GPU {index}: the driver asks for {action}" for index, action in recovery_actions(probe)]
     model = probe.get("model")
     if (
         sweep.model is not None
@@ -132,27 +131,13 @@ def is_ours(row: Mapping[str, Any], units: Collection[str], containers: Any) -> 
     return False
 
 
-def asking(gpus: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(index, gpu_recovery_action) of GPUs that need something done, from the probe's CSV."""
-    fields = [str(f) for f in gpus.get("fields", ())]
-    if not {"index", "gpu_recovery_action"} <= set(fields):
-        return []
-    at_index, at_action = fields.index("index"), fields.index("gpu_recovery_action")
-    rows = [[c.strip() for c in line.split(",")] for line in str(gpus.get("csv", "")).splitlines()]
-    return [
-        (row[at_index], row[at_action])
-        for row in rows
-        if len(row) == len(fields) and row[at_index].isdigit() and not quiet(row[at_action])
-    ]
-
-
 def _any_outside_systemd(sweep: Sweep) -> bool:
     return any(x.kind in OUTSIDE_SYSTEMD for x in sweep.launches.values())
 
 
-def foreign_on_port(answer: Mapping[str, Any], service: Service, unit: UnitReading | None) -> str | None:
-    """Who else listens on the port, in words; None when nobody does."""
-    for row in answer["listeners"]:
+def foreign_on_port(reply: Mapping[str, Any], service: Service, unit: UnitReading | None) -> str | None:
+    """The foreign process that listens on the port, in words; None where there is none."""
+    for row in reply["listeners"]:
         item = read_listener(service, row, unit)
         if item.owned is False:
             return item.who

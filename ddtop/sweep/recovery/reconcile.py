@@ -1,7 +1,6 @@
-"""Reconcile: what the journal remembers beside what the host shows → steps with reasons. Pure.
+"""Reconcile: what the recording says, compared with what the host shows → steps with reasons. Pure.
 
-RECOVERY's table. Nothing here acts. A step that costs neither a restart nor a copy needs no consent; what cannot be
-read is unknown and named, never guessed.
+A step that costs neither a restart nor a copy needs no consent. What cannot be read is named as unknown, never guessed.
 """
 
 from __future__ import annotations
@@ -16,15 +15,16 @@ from ddtop.journal.fold.views import RestartView
 from ddtop.services.kinds import OUTSIDE_SYSTEMD
 from ddtop.services.readings import UnitReading, read_unit
 from ddtop.sweep.recovery.probe import is_ours
+from ddtop.sweep.recovery.probe_gpus import comparable_facts, used_mib
 from ddtop.sweep.shared.plan import Sweep, next_key, open_cells
 
 FOREIGN_MIB = 512.0
-"""GPU memory of a process not ours that is worth stopping for; display servers and monitors hold less."""
+"""GPU memory from which a foreign process hinders a sweep; display servers and monitors hold less."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Server:
-    """The last start that became ready, as the journal has it."""
+    """The last start that became ready, by the recording."""
 
     key: str
     config: str
@@ -69,8 +69,8 @@ def units_of(probe: Mapping[str, Any]) -> dict[str, UnitReading]:
 
 
 def unreadable(probe: Mapping[str, Any]) -> list[str]:
-    """Sections of the probe that failed or that this login may not read, in words."""
-    # `gpm` is unknown until its stream was tried once in this boot: no matter of rights.
+    """Sections of the probe that failed, or that this login may not read, in words."""
+    # `gpm` is unknown until its stream was tried once in this boot: that is no question of rights.
     words = [f"{w}: this login may not read it" for w in probe.get("unknown", ()) if w != "gpm"]
     for name in ("gpus", "units", "model", "jobs", "overrides", "listeners", "disks"):
         section = probe.get(name)
@@ -80,7 +80,7 @@ def unreadable(probe: Mapping[str, Any]) -> list[str]:
 
 
 def running_server(state: State, probe: Mapping[str, Any], sweep: Sweep) -> Server | None:
-    """The last ready server, if the very same start still runs."""
+    """The last ready server, if the same start still runs."""
     server = last_ready(state)
     if server is None or server.key not in sweep.launches:
         return None
@@ -111,10 +111,9 @@ def start_under_way(state: State, probe: Mapping[str, Any], sweep: Sweep) -> Res
 def reconcile(
     state: State, probe: Mapping[str, Any], sweep: Sweep, *, run_id: str, resumed: bool = True
 ) -> tuple[Step, ...]:
-    """The steps that lead from here to the next cell, in the order in which they are to be done.
+    """The steps that lead from here to the next cell, in the order in which they are done.
 
-    `resumed` False: the very first start of a run, for which the person has just asked; copying and restarting
-    then need no further consent.
+    `resumed` False: the first start of a run that a person has just ordered; copying and restarting need no consent.
     """
     steps: list[Step] = []
     todo = open_cells([(c.spec, c.state) for c in state.plan_cells])
@@ -135,7 +134,7 @@ def reconcile(
         reason = (
             f"{sweep.launches[key].unit} still runs the start that was ready ({server.generation.id[:12]})"
         )
-        steps.append(_step("go-on", f"go on at the next cell of {server.config}", reason))
+        steps.append(_step("go-on", f"go on with the next cell of {server.config}", reason))
         return tuple(steps)
     pending = start_under_way(state, probe, sweep)
     if pending is not None and key == key_of(state, pending.cell_ids):
@@ -169,7 +168,7 @@ def _jobs(probe: Mapping[str, Any], run_id: str) -> list[Mapping[str, Any]]:
 
 
 def _job_steps(state: State, jobs: list[Mapping[str, Any]]) -> list[Step]:
-    """Jobs of this run with results the journal lacks: waited for, or collected."""
+    """Jobs of this run with results that are not recorded: waited for, or collected."""
     steps = []
     for job in jobs:
         if job.get("kind") not in ("loadgen", "exec"):
@@ -185,7 +184,7 @@ def _job_steps(state: State, jobs: list[Mapping[str, Any]]) -> list[Step]:
             )
         elif int(job.get("results") or 0) > _collected(state, name):
             reason = (
-                f"it ended ({job.get('state')}) while ddtop was away; {job.get('results')} results are there"
+                f"it ended ({job.get('state')}) while no runner watched; it has {job.get('results')} results"
             )
             steps.append(_step("collect", f"collect {name}", reason, detail=name, key=name))
     return steps
@@ -214,16 +213,16 @@ def _override_steps(probe: Mapping[str, Any], run_id: str, sweep: Sweep) -> list
     for row in section:
         if row.get("run") == run_id:
             continue
-        dead = float(row.get("expires_at_s") or 0.0) < now
-        why = "its run is over" if dead else f"it belongs to run {row.get('run')}, which may still live"
-        if not dead and row.get("unit") not in sweep.units:
+        expired = float(row.get("expires_at_s") or 0.0) < now
+        why = "its run is over" if expired else f"it belongs to run {row.get('run')}, which may still run"
+        if not expired and row.get("unit") not in sweep.units:
             continue
         steps.append(
             _step(
                 "restore",
                 f"remove the override of {row.get('unit')}",
-                f"{why}",
-                consent=not dead,
+                why,
+                consent=not expired,
                 detail=str(row.get("path")),
                 key=f"{'user ' if row.get('user') else ''}{row.get('unit')}",
             )
@@ -232,7 +231,7 @@ def _override_steps(probe: Mapping[str, Any], run_id: str, sweep: Sweep) -> list
 
 
 def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
-    """Processes on the GPUs or the port that belong to none of the plan's units."""
+    """Waits for processes on the GPUs or the port that belong to none of the plan's units."""
     ours = set(sweep.units)
     steps = []
     rows = probe.get("gpu_procs")
@@ -250,14 +249,14 @@ def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
             _step(
                 "ask",
                 f"wait for {who} to leave the GPUs",
-                f"it holds {row.get('mem_mib'):.0f} MiB and is none of the plan's",
+                f"it holds {row.get('mem_mib'):.0f} MiB and belongs to none of the plan's units",
                 consent=True,
                 detail=f"pid {row.get('pid')}",
                 key=f"pid{row.get('pid')}",
             )
         )
     listeners = probe.get("listeners")
-    # Of a plain process or a container the probe knows no pids but the main one: what listens while it runs may be its.
+    # Of a plain process or a container the probe knows the main pid only: a listener may be a child of it.
     plain = {x.unit for x in sweep.launches.values() if x.kind in OUTSIDE_SYSTEMD}
     plain_runs = any(unit in plain and reading.running for unit, reading in units_of(probe).items())
     for row in listeners if isinstance(listeners, list) else []:
@@ -269,7 +268,7 @@ def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
             _step(
                 "ask",
                 f"wait for {who} to leave port {row.get('port')}",
-                "it is none of the plan's units",
+                "it belongs to none of the plan's units",
                 consent=True,
                 detail=f"pid {row.get('pid')}",
                 key=f"port{row.get('port')}",
@@ -284,17 +283,15 @@ def _model_steps(probe: Mapping[str, Any], sweep: Sweep, *, consent: bool) -> li
         return []
     path = sweep.model.path
     if "error" in model:
-        return [
-            _step("warn", f"the model at {path} could not be looked at", str(model["error"]), key="model")
-        ]
+        return [_step("warn", f"the model at {path} could not be checked", str(model["error"]), key="model")]
     verdict = model.get("verdict")
     if verdict == "complete":
         return []
     source = next((s for s in model.get("sources", []) if s.get("verdict") == "complete"), None)
     origin = source["path"] if source else next((s for s in sweep.model.sources if s.startswith("hf:")), None)
     if origin is None:
-        reason = f"{model.get('cause', verdict)}, and no whole copy is known: name one in [model] sources"
-        return [_step("ask", f"the model is not whole at {path}", reason, consent=True, key="model")]
+        reason = f"{model.get('cause', verdict)}, and no complete copy is known: name one in [model] sources"
+        return [_step("ask", f"the model at {path} is not complete", reason, consent=True, key="model")]
     bad = {name for key in ("missing", "truncated", "sparse", "corrupt") for name in model.get(key) or ()}
     count = len(bad) + int(model.get("pointer_files") or 0)
     part = (
@@ -334,7 +331,7 @@ def _restart_step(
 
 
 def _warnings(state: State, probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
-    """What changed on the host since the run began, and what cannot be read."""
+    """What changed on the host since the last probe, and what cannot be read."""
     steps = [
         _step("warn", f"unknown: {word}", "it could not be read", key=f"unknown-{i}")
         for i, word in enumerate(unreadable(probe))
@@ -346,7 +343,7 @@ def _warnings(state: State, probe: Mapping[str, Any], sweep: Sweep) -> list[Step
         steps.append(
             _step("warn", "the kernel changed", f"{old['kernel']} → {probe['kernel']}", key="kernel")
         )
-    before, now = _gpu_facts(old), _gpu_facts(probe)
+    before, now = comparable_facts(old), comparable_facts(probe)
     steps += [
         _step("warn", f"{name} changed", f"{before[name]} → {now[name]}", key=name)
         for name in sorted(before.keys() & now.keys())
@@ -355,27 +352,10 @@ def _warnings(state: State, probe: Mapping[str, Any], sweep: Sweep) -> list[Step
     return steps
 
 
-def _gpu_facts(probe: Mapping[str, Any]) -> dict[str, str]:
-    """GPU count, driver and power limits of a probe's raw csv; empty where it cannot be read."""
-    gpus = probe.get("gpus")
-    if not isinstance(gpus, Mapping) or "csv" not in gpus:
-        return {}
-    rows = [
-        [cell.strip() for cell in line.split(",")] for line in str(gpus["csv"]).splitlines() if line.strip()
-    ]
-    fields = [str(f) for f in gpus.get("fields", ())]
-    facts = {"the number of GPUs": str(len(rows))}
-    for field, words in (("driver_version", "the driver"), ("power.limit", "the power limit")):
-        if field in fields:
-            at = fields.index(field)
-            facts[words] = ", ".join(sorted({row[at] for row in rows if len(row) > at}))
-    return facts
-
-
 def consequences(probe: Mapping[str, Any], sweep: Sweep | None) -> tuple[str, ...]:
-    """What a reboot did, in words: GPU memory, units, the model in tmpfs, overrides."""
+    """What a reboot did, in words: GPU memory, units, the model in tmpfs."""
     words = []
-    used = gpu_memory(probe)
+    used = used_mib(probe)
     if used:
         words.append("GPUs " + ", ".join(dict.fromkeys(f"{mib:.0f} MiB" for mib in used)))
     for unit, reading in units_of(probe).items():
@@ -383,7 +363,7 @@ def consequences(probe: Mapping[str, Any], sweep: Sweep | None) -> tuple[str, ..
     model = probe.get("model")
     if isinstance(model, Mapping) and sweep is not None and sweep.model is not None and "verdict" in model:
         state = (
-            "whole"
+            "complete"
             if model["verdict"] == "complete"
             else "MISSING"
             if not model.get("present_shards")
@@ -391,22 +371,3 @@ def consequences(probe: Mapping[str, Any], sweep: Sweep | None) -> tuple[str, ..
         )
         words.append(f"model {state} in {sweep.model.path}")
     return tuple(words)
-
-
-def gpu_memory(probe: Mapping[str, Any]) -> list[float]:
-    """Used memory of each GPU in MiB, from the probe's raw csv; empty where it cannot be read."""
-    gpus = probe.get("gpus")
-    if not isinstance(gpus, Mapping) or "csv" not in gpus:
-        return []
-    fields = [str(f) for f in gpus.get("fields", ())]
-    if "memory.used" not in fields:
-        return []
-    at, found = fields.index("memory.used"), []
-    for line in str(gpus["csv"]).splitlines():
-        cells = [cell.strip().split(" ")[0] for cell in line.split(",")]
-        if len(cells) > at:
-            try:
-                found.append(float(cells[at]))
-            except ValueError:
-                continue
-    return found

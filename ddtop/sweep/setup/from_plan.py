@@ -1,4 +1,4 @@
-"""A checked plan, made ready for the sweep."""
+"""A checked plan, as the sweep runs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ddtop.sweep.shared.policy import Policy
 
 
 def unit_name(name: str, kind: str) -> str:
-    """A unit as systemd names it; other kinds' names are left as they are.
+    """A unit as systemd names it; the names of other kinds are left as they are.
 
     >>> unit_name("kimi", "command"), unit_name("kimi.service", "systemd"), unit_name("kimi", "process")
     ('kimi.service', 'kimi.service', 'kimi')
@@ -27,7 +27,7 @@ def unit_name(name: str, kind: str) -> str:
 
 
 def launch_from(spec: LaunchSpec, own: Collection[str] = ()) -> Launch:
-    """One start of a server. `own`: the plan's own servers, which are run as this one is; what else must be down is a unit."""
+    """One start of a server. `own`: the plan's servers, run as this one is; what else must be stopped is a systemd unit."""
     return Launch(
         key=spec.restart_key,
         config=spec.config,

@@ -1,4 +1,4 @@
-"""What earlier runs taught, for this one, and what this one teaches later ones: the history beside the recordings."""
+"""What this run takes from earlier runs' history, and what it adds to it for later ones."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ddtop.sweep.shared.learned_limits import prior_limits
 from ddtop.sweep.shared.plan import OPEN_STATES, Sweep
 
 PASSING = ("lost-host", "interrupted", "rebooted")
-"""What a run goes through, and not a cause: that it was seen before helps nobody."""
+"""Verdicts that every run may meet: that they were seen before says nothing of a cause."""
 
 
 def recall_causes(ctx: SweepContext) -> None:
-    """What earlier runs on this host met, for AlertRaised.seen_before. A history that cannot be read is said below."""
+    """Takes what earlier runs on this host met, for AlertRaised.seen_before. `recall` reports an unreadable history."""
     with contextlib.suppress(DdtopError), History() as history:
         seen = history.causes_seen(ctx.host_name)
         ctx.seen_before = {cause: s.sentence for cause, s in seen.items() if cause not in PASSING}
 
 
 def recall(ctx: SweepContext, sweep: Sweep) -> None:
-    """What earlier runs taught: cells known to be broken, and how long the phases of a start take here."""
+    """Takes cells known to be broken, and how long the phases of a start take here."""
     try:
         with History() as history:
             broken = history.broken(ctx.host_name)
@@ -34,7 +34,7 @@ def recall(ctx: SweepContext, sweep: Sweep) -> None:
                 for key, x in sweep.launches.items()
             }
     except DdtopError as error:
-        ctx.note("warn", f"what earlier runs taught cannot be read: {error.what}")
+        ctx.note("warn", f"the history of earlier runs cannot be read: {error.what}")
         return
     for cell in ctx.state.plan_cells:
         known = broken.get(cell.id)
@@ -52,7 +52,7 @@ def recall(ctx: SweepContext, sweep: Sweep) -> None:
 
 
 def learn_from(state: State) -> None:
-    """What this run taught, for later ones. A history that cannot be written costs nothing else."""
+    """Adds this run to the history. A history that cannot be written is left as it is."""
     with contextlib.suppress(DdtopError):
         with History() as history:
             history.learn(state)

@@ -1,7 +1,7 @@
-"""What a plan needs and a login may not do: found before anything is touched, and said once. Pure.
+"""What a plan needs and this login may not do: found before anything is touched, and reported once. Pure.
 
-Only what is certain counts. A unit that a polkit rule lets this login restart, or a log that an access list lets it read,
-is found out by trying; the gate refuses what cannot be proven.
+Only what is certain counts. Whether a polkit rule allows a restart, or an access list allows reading a log, shows when it
+is tried; the gate refuses what cannot be proven.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TITLE = "NOT PERMITTED"
 
 @dataclass(frozen=True, slots=True)
 class MissingRight:
-    """One thing the plan needs that this login may not do, and what would allow it."""
+    """One thing that the plan needs and this login may not do, and what would allow it."""
 
     what: str
     remedy: str
@@ -42,14 +42,14 @@ def missing_rights(hello: Hello, sweep: Sweep) -> list[MissingRight]:
     if own and "user-units" not in hello.can:
         found.append(
             MissingRight(
-                f"keep {_listed(own)} running: units of {hello.user}'s own manager end with his last session",
+                f"keep {_listed(own)} running: units of {hello.user}'s own manager end with the last session of {hello.user}",
                 f"as root there: loginctl enable-linger {hello.user}",
             )
         )
     if hello.state_dir is None:
         found.append(
             MissingRight(
-                "keep jobs and their results: there is no folder on a disk that it may write",
+                f"keep jobs and their results: no folder on a disk is writable for {hello.user}",
                 f'[hosts.NAME] host_dir = "/a/folder/on/a/disk", writable for {hello.user}',
             )
         )
@@ -68,7 +68,7 @@ def _listed(units: Iterable[str]) -> str:
 
 
 def missing_rights_alert(host: str, user: str, found: list[MissingRight]) -> AlertText:
-    """One alert for all of it."""
+    """One alert for all missing rights."""
     whats = "; ".join(x.what for x in found)
     return AlertText(
         title=TITLE,

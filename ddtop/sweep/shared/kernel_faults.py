@@ -1,4 +1,4 @@
-"""Faults that the kernel or the GPU's driver reports during a run: kept, judged, and each answered for once.
+"""Faults that the kernel or the GPU's driver reports during a run: kept, judged, and each named by one alert.
 
 A kernel line is judged for good as soon as the driver was asked after it (`gpu_recovery_action`, within 2.5 s); it is
 joined to the cell that was measured at its moment.
@@ -43,7 +43,7 @@ class KernelFaults:
         self.cursor: str | None = None
         """Where the kernel's log was read to."""
         self.unreadable = False
-        """It was said that this login cannot read the kernel's log."""
+        """It was noted that this login cannot read the kernel's log."""
         self.units: tuple[str, ...] = ()
         self.pids: frozenset[int] = frozenset()
         """Units and main processes of the servers that are watched: an OOM kill of theirs is ours."""

@@ -1,4 +1,4 @@
-"""Log lines as they come from a unit: written down first, then handed to whoever reads along; none twice."""
+"""Log lines of a unit: each recorded once, then handed to the unit's listeners."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ddtop.sweep.shared.context import SweepContext, UnitFeed
 
 
 def take_lines(ctx: SweepContext, feed: UnitFeed, lines: Iterable[LogLine]) -> None:
-    """Hands on the lines that were not had before: to the journal first, then to whoever reads along."""
+    """Records the lines that are new, then hands them to the listeners."""
     fresh: list[LogLine] = []
     for line in lines:
         if line.cursor is not None:
@@ -30,7 +30,7 @@ def take_lines(ctx: SweepContext, feed: UnitFeed, lines: Iterable[LogLine]) -> N
 
 
 async def drain_log(ctx: SweepContext, host: Host, feed: UnitFeed) -> None:
-    """Reads what the log holds now and the follower has not brought yet (journald tells it up to 500 ms late)."""
+    """Reads what the log holds and the follower has not brought yet (journald is up to 500 ms late)."""
     async with feed.lock:
         try:
             take_lines(ctx, feed, await feed.service.drain(host, feed.cursor))

@@ -1,4 +1,4 @@
-"""The plan as the sweep uses it: cells, launches, the model, how to measure. Plain frozen values."""
+"""The plan as the sweep runs it: cells, launches, the model, how to measure. Frozen values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPEN_STATES: frozenset[CellState] = frozenset({"planned", "interrupted", "runnin
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelWanted:
-    """Where the model must lie, and where it may come from."""
+    """Where the model must be, and where it may be copied from."""
 
     path: str
     sources: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Sweep:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Every unit the sweep touches: its servers', and those that must be down meanwhile."""
+        """Every unit the sweep touches: those of its servers, and those that must be stopped meanwhile."""
         found: dict[str, None] = {}
         for launch in self.launches.values():
             found[launch.unit] = None
@@ -76,7 +76,7 @@ class Sweep:
         return next((launch.port for launch in self.launches.values()), None)
 
     def rivals(self, launch: Launch) -> tuple[str, ...]:
-        """Units that must be down before `launch` starts: those it names, and the sweep's others on its port."""
+        """Units that must be stopped before `launch` starts: those it names, and the sweep's others on its port."""
         found = dict.fromkeys(launch.stop_units)
         for other in self.launches.values():
             if other.unit != launch.unit and other.port == launch.port:

@@ -1,13 +1,13 @@
-"""What happens without a person: `[policy]` × kind of cause × what was tried → a decision. Pure.
+"""What happens where no viewer decides: `[policy]` × kind of cause × what was tried → a decision. Pure.
 
-The words of `[policy]` are a small grammar, so that every allowed one means the same under every key:
+The words of `[policy]` are a small grammar; each means the same under every key:
 
     retry-once | retry-twice [-then-broken | -then-fail | -then-stop]    start it again, so often at most
     rerun-once | rerun-twice                                             measure it again, so often at most
     fail-and-go-on | broken | stop | wait | wait-clean | wait-<N>min-then-stop
     restage-and-resume | resume
 
-`retry-once` alone ends in fail. A config cause is never answered by a retry, whatever the plan says of others.
+`retry-once` alone ends in fail. A config cause is never retried, whatever the plan says of others.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ddtop.events import CauseKind, Verdict
 Act = Literal["retry", "fail", "broken", "wait-clean", "wait-foreign", "restage", "wait", "stop", "skip"]
 
 AGAIN: tuple[Act, ...] = ("retry", "restage", "wait-clean", "wait-foreign")
-"""What ends in another try."""
+"""Acts after which it is tried again."""
 
 RESTAGE_CAUSES = frozenset(
     {"model-path-missing", "model-weights-missing", "model-weights-damaged", "model-missing"}
 )
-"""Causes that copying the model again cures."""
+"""Causes that copying the model again removes."""
 
 _COUNTS = {"once": 1, "twice": 2}
 _WAIT = re.compile(r"wait-(\d+)min-then-stop\Z")
@@ -35,18 +35,18 @@ _WAIT = re.compile(r"wait-(\d+)min-then-stop\Z")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """One word of `[policy]`, taken apart."""
+    """The meaning of one word of `[policy]`."""
 
     tries: int
     """How often it is tried again."""
     then: Act
-    """What ends it once the tries are used up."""
+    """What is done once the tries are used up."""
     wait_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """`[policy]` of the plan; the defaults are READINESS's."""
+    """`[policy]` of the plan, with the documented defaults."""
 
     transient: str = "retry-once"
     bug: str = "retry-once-then-broken"
@@ -67,12 +67,12 @@ class PastFailure:
     kind: CauseKind
     cause: str
     act: Act | None = None
-    """What was done about it."""
+    """What was done after it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What the policy does, and the words in which it says so."""
+    """What is done, and the words in which it is reported."""
 
     act: Act
     words: str
@@ -122,7 +122,7 @@ def decide(
 ) -> Decision:
     """What to do about a start of configuration `what` that failed for `cause`. `past`: its earlier failures."""
     if kind == "slow":
-        return Decision(act="wait", words="wait: it is slow, not dead")
+        return Decision(act="wait", words="wait: it is slow, but moving")
     if cause in RESTAGE_CAUSES and not any(p.act == "restage" for p in past):
         return Decision(act="restage", words=f"re-stage the model, then start {what} again")
     if verdict == "foreign" or cause == "port-in-use":

@@ -7,7 +7,7 @@
 | `take_restart`          | the controller, before it chooses a configuration    |
 | `take_restage`          | the controller, before it chooses a configuration    |
 | `take_changed`          | the measurement in flight                            |
-| `questions`             | whoever asked (`configuration.ask`)                  |
+| `questions`             | the part that asked (`configuration.ask`)            |
 | `host_wait`             | the wait for a clean host, or for a process to leave |
 """
 

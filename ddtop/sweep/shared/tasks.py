@@ -1,4 +1,4 @@
-"""Running work with helpers beside it, so that no task is ever without an owner."""
+"""Running work with helper tasks beside it: every task has an owner that sees its failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong with a server: a cause found in a log, and the verdict on a start or a cell. Frozen."""
+"""What went wrong with a server: a cause found in a log, and the verdict on a start or a cell. Frozen values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CauseReading:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgement:
-    """What the watchdog says. `verdict` None: wait; `slow`: wait, and say so calmly."""
+    """The verdict and its cause. `verdict` None: go on waiting; `slow`: go on waiting, shown as slow."""
 
     verdict: Verdict | None
     cause: str = ""

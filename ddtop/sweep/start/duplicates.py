@@ -1,6 +1,6 @@
-"""Configurations that differ in name and command line alone: the engine overrode what was to make them different. Pure.
+"""Configurations that differ in name and command line only, because the engine overrode the difference. Pure.
 
-DFLASH forces top-k 1, so `topk 4` and `topk 1` are one server; their cells are repeats of one another, not a comparison.
+DFLASH forces top-k 1, so `topk 4` and `topk 1` are the same server; their cells are repeats, not a comparison.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ddtop.journal.fold.views import RestartView
 def in_effect(
     engine: Engine, argv: Sequence[str], resolved: Mapping[str, Any], names: Iterable[str]
 ) -> dict[str, Any]:
-    """The values of the named arguments by the server's own account, else as its command line has them."""
-    told, asked = engine.resolved_args(dict(resolved), ()), engine.resolved_args(None, argv)
-    return {name: _plain(told.get(name, asked.get(name))) for name in names}
+    """The values of the named arguments: as the server reports them, else from its command line."""
+    reported, asked = engine.resolved_args(dict(resolved), ()), engine.resolved_args(None, argv)
+    return {name: _plain(reported.get(name, asked.get(name))) for name in names}
 
 
 def _plain(value: Any) -> str:
@@ -33,7 +33,7 @@ def duplicate_of(
     earlier: Iterable[RestartView],
 ) -> str | None:
     """The configuration started before at the same TP, by the same program, that has the same arguments in effect;
-    None where there is none, or where a command line is not known (then nothing can be said)."""
+    None where there is none, or a command line is not known."""
     if not argv:
         return None
     mine = engine.resolved_args(None, argv)

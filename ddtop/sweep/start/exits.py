@@ -22,13 +22,13 @@ BAD_LOADS = {
 def exit_words(u: UnitReading) -> str:
     code, _, number = (u.exit_code or "").partition("/")
     if u.result == "oom-kill":
-        return "was ended by the kernel for want of memory"
+        return "was killed by the kernel: out of memory"
     if u.result == "timeout":
-        return "was ended by systemd: its start or stop took longer than the unit allows"
+        return "was killed by systemd: its start or stop took longer than the unit allows"
     if code in ("killed", "dumped"):
         return f"was killed by signal {number}"
     if code == "exited":
-        return f"ended with exit code {number}"
+        return f"exited with code {number}"
     return f"is {u.active}"
 
 

@@ -1,7 +1,7 @@
 """The readiness gate: five parts, each with its evidence. Pure.
 
-`/v1/models`, `/health`, an open port and `systemctl`'s exit code are each never enough (an old process answers
-all of them while it is being stopped). A part that cannot be proven refuses, and says what would prove it.
+`/v1/models`, `/health`, an open port and `systemctl`'s exit code are never enough: an old process serves all of them
+while it is being stopped. A part that cannot be proven refuses, and says what would prove it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ddtop.events import Evidence, GatePartName
 from ddtop.services.readings import ListenerReading, UnitReading
 
 PartState = Literal["pending", "ok", "no", "unknown"]
-"""`no` is a refusal that waiting may still cure (a listener that goes away); `unknown` needs other rights."""
+"""`no`: refused, though waiting may still help (a listener that goes away); `unknown`: other rights are needed."""
 
 ORDER: tuple[GatePartName, ...] = ("generation", "listener", "mark", "arguments", "token")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MarkReading:
-    """The engine's own sign that it is ready, and which start gave it."""
+    """The engine's own sign that it is ready, and the start that gave it."""
 
     generation: str | None
     text: str
@@ -31,7 +31,7 @@ class MarkReading:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArgsReading:
-    """What the server itself says its arguments are, compared with the cell's."""
+    """The arguments that the server reports, compared with the configuration's."""
 
     at: float
     source: str
@@ -40,17 +40,17 @@ class ArgsReading:
     wrong: tuple[str, ...] = ()
     """`speculative_num_draft_tokens is 8, asked for 15`."""
     overridden: tuple[str, ...] = ()
-    """What the engine silently changed, in words: no refusal, but those cells would be duplicates."""
+    """What the engine silently changed, in words: no refusal, but its cells may repeat another configuration's."""
     unknown: tuple[str, ...] = ()
     """What could not be read at all."""
     tied: bool | None = None
-    """False: the HTTP answer's random_seed is not the one in this start's log: another server answered."""
+    """False: the random_seed that HTTP gave is not the one in this start's log: another server responded."""
     compared: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenReading:
-    """One real generation, by the way the load generator will use."""
+    """One real generation, on the endpoint that the load generator will use."""
 
     at: float
     tokens: int | None
@@ -76,7 +76,7 @@ class GateReadings:
     args: ArgsReading | None = None
     token: TokenReading | None = None
     same_generation_ok: bool = False
-    """A server that already runs right is accepted as it is: no restart was asked for."""
+    """A running server is accepted as it is: no restart was requested."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +99,7 @@ class Gate:
 
 
 def gate(r: GateReadings) -> Gate:
-    """The state of each of the five parts, in READINESS's order."""
+    """The state of each of the five parts, in order."""
     return Gate(parts=(_generation(r), _listener(r), _mark(r), _arguments(r), _token(r)))
 
 
@@ -114,7 +114,7 @@ def _short(generation: str | None) -> str:
 
 
 def new_generation(r: GateReadings) -> str | None:
-    """Id of the start that the restart brought, if the unit now runs one that is not the old one."""
+    """Id of the start that the unit runs now, if it is not the one before the restart."""
     u = r.unit
     if u is None or not u.generation or not u.running:
         return None
@@ -122,7 +122,7 @@ def new_generation(r: GateReadings) -> str | None:
 
 
 def _old_start(r: GateReadings) -> bool:
-    """True where the unit can be read, and what it runs (or ran last) is not the start that was asked for."""
+    """Whether the unit can be read and runs, or ran last, the start before the restart."""
     u = r.unit
     return u is not None and u.active is not None and bool(u.generation) and new_generation(r) is None
 
@@ -142,7 +142,7 @@ def _generation(r: GateReadings) -> GatePart:
         return _part("generation", "pending", u.told_by, f"{u.unit} is {u.active}/{u.sub}")
     if not u.generation:
         return _part(
-            "generation", "unknown", u.told_by, f"{u.unit} shows no invocation: its start cannot be told"
+            "generation", "unknown", u.told_by, f"{u.unit} shows no invocation: which start runs is unknown"
         )
     if u.generation == r.before and not r.same_generation_ok:
         return _part("generation", "pending", u.told_by, f"still the old start {_short(r.before)}")
@@ -155,7 +155,7 @@ def _listener(r: GateReadings) -> GatePart:
     if r.listeners is None:
         return _part("listener", "pending", "ss", "not read yet")
     if not r.listeners:
-        return _part("listener", "pending", "ss", "nobody listens yet")
+        return _part("listener", "pending", "ss", "no listener yet")
     if len(r.listeners) > 1 and not _one_server(r.listeners):
         who = " and ".join(f"{item.addr}:{item.port} {item.who}" for item in r.listeners)
         return _part("listener", "no", "ss", f"{len(r.listeners)} listeners on one port: {who}")
@@ -187,7 +187,7 @@ def _one_server(listeners: tuple[ListenerReading, ...]) -> bool:
 def _mark(r: GateReadings) -> GatePart:
     generation = new_generation(r)
     if r.mark is None and r.log_unreadable:
-        return _part("mark", "unknown", "log", f"the ready mark stands in the log, and {r.log_unreadable}")
+        return _part("mark", "unknown", "log", f"the ready mark is in the log, and {r.log_unreadable}")
     if r.mark is None:
         return _part("mark", "pending", "log", "no ready mark yet")
     if generation is None or r.mark.generation != generation:
@@ -216,7 +216,7 @@ def _arguments(r: GateReadings) -> GatePart:
             "arguments",
             "no",
             a.source,
-            "the answer's random_seed is not that of this start's log: another server answered",
+            "the server's random_seed is not that of this start's log: another server responded",
         )
     if a.wrong:
         return _part("arguments", "no", a.source, "; ".join(a.wrong))
@@ -229,7 +229,7 @@ def _arguments(r: GateReadings) -> GatePart:
 def _token(r: GateReadings) -> GatePart:
     t, generation = r.token, new_generation(r)
     if t is None or generation is None or t.generation not in (None, generation):
-        return _part("token", "pending", "http", "not asked yet")
+        return _part("token", "pending", "http", "not requested yet")
     if t.error:
         return _part("token", "no", "http", f"the trial generation failed: {t.error}")
     if t.tokens is None:
@@ -237,7 +237,7 @@ def _token(r: GateReadings) -> GatePart:
             "token",
             "unknown",
             "http",
-            "the answer carries no token count (usage); it cannot be proven that a token came",
+            "the response has no token count (usage): it cannot be proven that a token came",
         )
     if t.tokens <= 0:
         return _part("token", "no", "http", f"HTTP {t.status}, 0 tokens from a real request")

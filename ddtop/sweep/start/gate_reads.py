@@ -1,4 +1,4 @@
-"""What the gate needs to have read: who listens, what the server says of itself, and one real generation."""
+"""What the gate needs read: who listens, what the server reports of itself, and one real generation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ddtop.sweep.start.readings import PortOwner
 
 
 class GateReader:
-    """Asks one host about one launch. `facts` keeps what the server said of itself."""
+    """Reads one server of one launch. `facts` keeps what the server reported of itself."""
 
     def __init__(self, launch: Launch, service: Service, endpoint: str) -> None:
         self.launch = launch
@@ -75,7 +75,7 @@ class GateReader:
         return str(reply["body"]) if reply.get("status") == 200 else None
 
     async def args(self, host: Host, unit: UnitReading, logged: dict[str, Any], at: float) -> ArgsReading:
-        """The server's own account of its arguments against the wanted ones."""
+        """The arguments that the server reports, compared with the wanted ones."""
         info = None
         for path in dict.fromkeys((self.engine.info_path, getattr(self.engine, "old_info_path", None))):
             if path and (info := await self._get(host, path)) is not None:
@@ -85,18 +85,18 @@ class GateReader:
             rows = (await host.call("processes", pids=[unit.main_pid]))["processes"]
             cmdline = next((row["cmdline"] for row in rows if row["pid"] == unit.main_pid), [])
         if not self.engine.is_engine_cmdline(cmdline) and info is not None:
-            cmdline = []  # a wrapper or `docker run`: its own words say nothing of the server's
+            cmdline = []  # a wrapper or `docker run`: its arguments are not the server's
         self.facts = self.engine.resolved_args(info, cmdline)
         await self._learn_version(host, info)
         source = "server_info" if info is not None else "cmdline"
-        # A user's script sets the arguments: then the unit as systemd has it loaded says what is wanted.
+        # The owner's script sets the arguments: then the unit, as systemd has it loaded, says what is wanted.
         wanted = list(self.launch.argv) or (exec_argv(unit.argv) if not unit.container else [])
         if not self.facts and not cmdline:
             return ArgsReading(
                 at=at,
                 source=source,
                 generation=unit.generation,
-                unknown=(f"neither {self.base} nor the command line tells",),
+                unknown=(f"neither {self.base} nor the command line shows them",),
             )
         found = self.engine.compare_args(wanted, self.facts, cmdline) if wanted else ()
         return args_reading(
@@ -134,7 +134,7 @@ def args_reading(
     generation: str | None,
     at: float,
 ) -> ArgsReading:
-    """What a comparison says to the gate. `logged`: the arguments that this start wrote into its log."""
+    """A comparison as the gate reads it. `logged`: the arguments that this start logged."""
     seeds = facts.get("random_seed"), logged.get("random_seed")
     return ArgsReading(
         at=at,
@@ -148,7 +148,7 @@ def args_reading(
 
 
 def token_reading(engine: Engine, reply: dict[str, Any], generation: str | None, at: float) -> TokenReading:
-    """What the reply to the trial request says."""
+    """The response to the trial request, as the gate reads it."""
     if "status" not in reply:
         what = reply.get("what") or reply.get("error") or "no response"
         return TokenReading(at=at, tokens=None, generation=generation, error=str(what))

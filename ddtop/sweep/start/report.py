@@ -1,4 +1,4 @@
-"""What the recording is told of a start: parts of the gate and phases when they change, the running phase each second."""
+"""What is recorded of a start: parts of the gate and phases when they change, the running phase each second."""
 
 from __future__ import annotations
 

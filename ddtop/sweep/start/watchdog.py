@@ -1,8 +1,8 @@
 """NOT STARTING? The verdict on a start under way, from readings. Pure: time is an argument.
 
-The order of the checks is the order of trust: what the manager of the process says first, then who answers on
-the port, then what the server says of itself, then silence. `None` as verdict means: go on waiting. A start
-that takes longer than usual but moves is `slow`: shown calmly, never an alarm.
+The checks are in the order in which their sources are trusted: the process's manager, then who listens on the port, then
+what the server reports of itself, then silence. A verdict of None means: go on waiting. A start that takes longer than
+usual but moves is `slow`: it is shown as such and raises no alert.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ def quiet_limit_s(r: StartReadings, now: float) -> float:
     """The quiet the present phase may have now. CPU time that counts stretches it to CPU_GRACE_S."""
     limit = r.limits.quiet_limit_s(r.phase)
     if r.phase == "stopping" and r.unit is not None and r.unit.stop_limit_s:
-        # A drain may be silent; told while the manager still waits, not after it has killed.
+        # A drain may be silent. It is reported while the manager still waits, before it kills.
         limit = max(limit, STOP_SHARE * r.unit.stop_limit_s)
     if r.last_is_nccl and r.gpu is not None and r.gpu.busy_low_since is not None:
-        limit = max(limit, HUNG_GPU_S)  # the rule for a hung collective says more, and decides at that time
+        limit = max(
+            limit, HUNG_GPU_S
+        )  # the rule for a hung collective names the cause, and decides at that time
     return max(limit, CPU_GRACE_S) if cpu_counts(r.progress, now) else limit
 
 
@@ -64,7 +66,7 @@ def _with_cause(
     c = r.cause
     taken = _taken(r)
     if c is not None and c.fatal and taken.verdict is not None and c.slug == taken.cause:
-        # The log says that the port is taken, the host says by whom: one trouble, whichever was read first.
+        # The log says that the port is taken, the host by whom: one cause, whichever was read first.
         return replace(
             taken,
             verdict=taken.verdict if verdict == "failed" else verdict,
@@ -117,7 +119,7 @@ def _refused(r: StartReadings, now: float) -> Judgement | None:
             kind="host",
             text=f"{r.unit_name} was not started: a Condition of the unit is not met"
             + (f" ({line.strip()[:160]})" if line else ""),
-            advice="re-stage the model if the condition guards it, else fix the unit",
+            advice="re-stage the model if the condition checks it, else fix the unit",
             evidence=(why,),
         )
     return None
@@ -183,7 +185,7 @@ def _crash_loop(r: StartReadings, now: float) -> Judgement | None:
         (
             "start-limit-hit" if limit else "exited-waiting-for-restart",
             "bug",
-            f"{r.unit_name} dies and is started again: {words}",
+            f"{r.unit_name} exits and is restarted again and again: {words}",
         ),
     )
 
@@ -245,21 +247,21 @@ def _never_began(r: StartReadings, now: float) -> Judgement | None:
 
 
 def _port(r: StartReadings, now: float) -> Judgement | None:
-    """Somebody else on the port. The old process may answer while it is being stopped: no alarm then."""
+    """Another process listens on the port. The old process may while it is being stopped: that is no alarm."""
     u = r.unit
     if u is not None and (u.active == "deactivating" or u.job):
         return None
     if u is not None and u.gone and r.seen_new:
-        return None  # that it died is the news, not that something of it (a container) still answers
+        return None  # it exited: that is the cause, not that its container still listens
     old = r.port_owner is not None and r.port_owner.owner == "old"
     if old and _is_new(r) and r.port_owner is not None:
-        why = Evidence(source="http", text=f"port {r.port} was answered by {r.port_owner.who}")
+        why = Evidence(source="http", text=f"port {r.port} belongs to {r.port_owner.who}")
         return Judgement(
             verdict="old-server",
             cause="old-process-answered",
             kind="transient",
             evidence=(why,),
-            text=f"the old server still answers on port {r.port} beside the new one: {r.port_owner.who}",
+            text=f"the old server still listens on port {r.port} beside the new one: {r.port_owner.who}",
             advice="stop the old process, then restart",
         )
     taken = _taken(r)
@@ -267,7 +269,7 @@ def _port(r: StartReadings, now: float) -> Judgement | None:
 
 
 def _taken(r: StartReadings) -> Judgement:
-    """Who else listens on the port; WAIT where nobody does, or it cannot be seen."""
+    """The foreign process on the port; WAIT where there is none, or it cannot be seen."""
     foreign = [item for item in r.listeners if item.owned is False]
     if not foreign:
         return WAIT
@@ -296,7 +298,7 @@ def _arguments(r: StartReadings, now: float) -> Judgement | None:
     a = r.args
     if a is None or not (a.wrong or a.tied is False) or not _is_new(r):
         return None
-    text = "; ".join(a.wrong) if a.wrong else "another server answered (its random_seed is not this start's)"
+    text = "; ".join(a.wrong) if a.wrong else "another server responded (its random_seed is not this start's)"
     why = Evidence(source=a.source, text=text)
     return Judgement(
         verdict="wrong-arguments",
@@ -320,7 +322,7 @@ def _no_tokens(r: StartReadings, now: float) -> Judgement | None:
             kind="bug",
             evidence=(why,),
             text=f"{r.unit_name} is ready by all signs and generates nothing: 0 tokens from a real request",
-            advice="retry once after a restart; twice is a broken configuration",
+            advice="restart it and retry once; a second time means the configuration is broken",
         )
     return None
 
@@ -341,7 +343,7 @@ def _hung_gpu(r: StartReadings, now: float) -> Judgement | None:
         cause="nccl-init-hang",
         kind="host",
         evidence=(why, *_tail(r, 1)),
-        text=f"{r.unit_name} hangs in NCCL: the GPUs spin without moving anything",
+        text=f"{r.unit_name} hangs in NCCL: the GPUs are busy and nothing moves",
         advice="set NCCL_P2P_DISABLE=1 (or iommu=off) for this host, then retry",
         signature_id="nccl-hang-p2p",
     )
@@ -359,15 +361,15 @@ def _stalled(r: StartReadings, now: float) -> Judgement | None:
     why = Evidence(
         source="rule",
         text=f"nothing moved for {quiet:.0f} s in phase {r.phase} (limit {limit:.0f} s); last: {r.progress.what}"
-        + ("; its processes use CPU, which is no progress" if spin else "; its processes sleep"),
+        + ("; its processes use CPU but nothing else moves" if spin else "; its processes sleep"),
     )
     slug = "hang-spinning" if spin else "hang-asleep"
     return Judgement(
         verdict="stalled",
         cause=slug,
         kind="transient",
-        text=f"{r.unit_name} makes no progress in phase {r.phase}: last sign of life {quiet:.0f} s ago ({r.progress.what})",
-        advice="retry once, or wait longer if this host is known to be slow",
+        text=f"{r.unit_name} makes no progress in phase {r.phase}: nothing moved for {quiet:.0f} s (last: {r.progress.what})",
+        advice="retry once; wait longer if this host is known to be slow",
         evidence=(why, *_tail(r)),
     )
 

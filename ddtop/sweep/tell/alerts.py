@@ -1,6 +1,6 @@
-"""Alerts in words: from a verdict to title, sentence, evidence, advice and keys. Pure.
+"""The texts of alerts: from a verdict to title, cause, evidence, advice and actions. Pure.
 
-The first action is the advised one (key `r`); it is never a retry for a config cause.
+The first action is the advised one (key `r`); for a config cause it is never a retry.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ADVICE: dict[CauseKind, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AlertText:
-    """The parts of an alert that need no clock."""
+    """The parts of an alert that its cause decides."""
 
     title: str
     verdict: Verdict
@@ -64,12 +64,12 @@ class AlertText:
 
 
 def alert_id(run_id: str, *parts: str) -> str:
-    """A stable id: the same trouble of the same run is the same alert, so that it rings once."""
+    """A stable id: the same cause in the same run is the same alert, notified once."""
     return hashlib.sha256("\0".join((run_id, *parts)).encode()).hexdigest()[:12]
 
 
 def placed(host: str, unit: str, text: str) -> str:
-    """A cause's sentence, naming host and unit, each once.
+    """The sentence of a cause, with host and unit named once each.
 
     >>> placed("ct200", "sglang-bench.service", "sglang-bench failed 2 s after its restart")
     'ct200: sglang-bench failed 2 s after its restart'
@@ -87,7 +87,7 @@ def start_alert(j: Judgement, config: str, alert: str, *, host: str, unit: str =
 
 
 def cell_alert(j: Judgement, cell: CellSpec, alert: str, *, host: str, unit: str = "") -> AlertText:
-    """The alert for a cell that gave no usable result, or whose server failed under it."""
+    """The alert for a cell that gave no usable result, or whose server failed while it was measured."""
     name = cell.label
     actions = (
         _act("r", f"retry {name}", "retry", alert_id=alert, cell_id=cell.id),
@@ -117,7 +117,7 @@ def _act(key: str, label: str, command: str, **args: Any) -> Action:
 
 
 def start_actions(j: Judgement, config: str, alert: str) -> tuple[Action, ...]:
-    """Keys for a failed start; the first is the advised one."""
+    """Actions after a failed start; the first is the advised one."""
     retry = _act("r", f"retry {config}", "retry", alert_id=alert, config=config)
     skip = _act("x", f"skip {config}", "skip", alert_id=alert, config=config)
     broken = _act("b", f"mark {config} broken", "mark-broken", alert_id=alert, config=config)
@@ -137,7 +137,7 @@ def _rekey(action: Action, label: str) -> Action:
 
 
 def _again(retry: Action) -> Action:
-    return Action(key="t", label="try again all the same", command=retry.command, args=retry.args)
+    return Action(key="t", label="retry anyway", command=retry.command, args=retry.args)
 
 
 def lost_alert(host: str, what: str, means: str, do: str) -> AlertText:
@@ -163,7 +163,7 @@ def rebooted_alert(host: str, consequences: Sequence[str], at: str, alert: str) 
         cause="rebooted",
         kind="host",
         cause_text=f"{host} was rebooted: " + "; ".join(consequences),
-        advice="look at the steps, then resume",
+        advice="check the steps, then resume",
         evidence=tuple(Evidence(source="probe", text=c) for c in consequences),
         actions=(
             _act("r", f"resume at {at}", "resume", alert_id=alert),
@@ -179,7 +179,7 @@ def interrupted_alert(host: str, why: str, at: str, alert: str) -> AlertText:
         cause="interrupted",
         kind="transient",
         cause_text=f"{host}: {why}",
-        advice="look at the steps, then resume",
+        advice="check the steps, then resume",
         evidence=(Evidence(source="journal", text=why),),
         actions=(_act("r", f"resume at {at}", "resume", alert_id=alert),),
     )
@@ -187,7 +187,7 @@ def interrupted_alert(host: str, why: str, at: str, alert: str) -> AlertText:
 
 def host_alert(host: str, units: Sequence[str], fault: Fault) -> AlertText:
     """The alert for a fault of the host itself: an Xid, an OOM kill, a GPU that asks for a reset."""
-    serves = f" ({', '.join(u.removesuffix('.service') for u in units)} is served there)" if units else ""
+    serves = f" (served there: {', '.join(u.removesuffix('.service') for u in units)})" if units else ""
     return AlertText(
         title=HOST_FAULT,
         verdict="unknown",
@@ -213,8 +213,7 @@ def fault_evidence(fault: Fault) -> tuple[Evidence, ...]:
 
 
 def fault_judgement(fault: Fault, unit: str, what: str, evidence: Sequence[Evidence] = ()) -> Judgement:
-    """The kernel's account of why `unit` failed (`what`, in words). It goes before what the log says, which stays
-    as evidence."""
+    """Why `unit` failed (`what`, in words), by the kernel. It goes before the log's cause, which stays as evidence."""
     kinds: dict[str, CauseKind] = {"host": "host", "bug": "bug"}
     return Judgement(
         verdict="failed",

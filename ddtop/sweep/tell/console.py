@@ -1,18 +1,39 @@
-"""Plain progress of a headless run: lines with the time of day; on a terminal coloured, over a bar of cells."""
+"""Printing plain progress of a headless run: lines with the time of day; on a terminal coloured, above a bar of cells."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import TextIO
 
 from ddtop.errors import plain
-from ddtop.events import AlertRaised, CellStateSet, Event, RunEnded
+from ddtop.events import AlertRaised, CellStateSet, Event, RunEnded, encode
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import counts
 from ddtop.sweep.tell.event_lines import event_line
 
 Printer = Callable[[Event, State], None]
+
+
+def make_printers(*, json_out: bool, progress: bool) -> list[Printer]:
+    """Printers of a run: events as JSON lines on standard output, plain progress on standard error."""
+    found: list[Printer] = [_print_json] if json_out else []
+    return [*found, make_printer(sys.stderr)] if progress else found
+
+
+def show(printers: list[Printer], event: Event, state: State) -> None:
+    """Prints an event. A terminal or pipe that is gone is dropped and does not disturb the run."""
+    for printer in tuple(printers):
+        try:
+            printer(event, state)
+        except (OSError, ValueError):
+            printers.remove(printer)
+
+
+def _print_json(event: Event, state: State) -> None:
+    sys.stdout.buffer.write(encode(event) + b"\n")
+    sys.stdout.flush()
 
 
 def make_printer(out: TextIO) -> Printer:

@@ -1,4 +1,4 @@
-"""Plain progress: one line of text for each event worth a line, for terminals without a dashboard and for logs. Pure."""
+"""Plain progress: the line of text for an event, for terminals without a dashboard and for logs. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,7 @@ from ddtop import events as ev
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import counts
 
-QUIET = (
-    ev.GpuSampled,
-    ev.LogRead,
-    ev.RttMeasured,
-    ev.CellProgress,
-    ev.ViewersSeen,
-    ev.ProbeTaken,
-)
-SPOILING = ("throttled", "power-capped", "wedged-collective")
+SPOILS_RESULTS = ("throttled", "power-capped", "wedged-collective")
 
 
 def _seconds(value: float | None) -> str:
@@ -29,7 +21,7 @@ def _cell(state: State, cell_id: str) -> str:
 
 
 def event_line(event: ev.Event, state: State) -> str | None:
-    """What to print for `event`; None for what is not worth a line. `state` is that after the event."""
+    """The line for `event`; None for events without one. `state` is the state after the event."""
     match event:
         case ev.RunStarted():
             again = f", segment {event.segment}" if event.segment else ""
@@ -41,7 +33,7 @@ def event_line(event: ev.Event, state: State) -> str | None:
             n = counts(state.plan_cells)
             head = f"run ended: {event.outcome}" + (f" ({event.reason})" if event.reason else "")
             tail = "".join(f"\n  left behind: {x}" for x in event.left_behind)
-            return f"{head}; {n.done} done, {n.failed} failed, {n.broken} broken, {n.skipped} skipped, {n.remaining} open{tail}"
+            return f"{head}; {n.done} done, {n.failed} failed, {n.broken} broken, {n.skipped} skipped, {n.remaining} left{tail}"
         case ev.HostConnecting():
             return f"{event.target or event.host}: {event.error}" if event.error else None
         case ev.HostConnected():
@@ -66,7 +58,7 @@ def event_line(event: ev.Event, state: State) -> str | None:
             return f"restart {event.unit} for {event.config} tp{event.tp}{usual}"
         case ev.PhaseSeen():
             if event.state == "failed":
-                return f"  {event.phase} not passed after {_seconds(event.elapsed_s)}"
+                return f"  {event.phase} failed after {_seconds(event.elapsed_s)}"
             return f"  {event.phase} {_seconds(event.elapsed_s)}" if event.state == "done" else None
         case ev.GateSeen():
             mark = {True: "✓", False: "✗", None: "?"}[event.ok]
@@ -87,7 +79,7 @@ def event_line(event: ev.Event, state: State) -> str | None:
         case ev.AlertDecided():
             return f"decided: {event.what} ({event.by})"
         case ev.AlertResolved():
-            return f"alert over: {event.how} ({event.by})"
+            return f"alert resolved: {event.how} ({event.by})"
         case ev.CellMeasured():
             speed = event.metrics.get("output_tok_s")
             length = event.metrics.get("acceptance_length")
@@ -106,7 +98,7 @@ def event_line(event: ev.Event, state: State) -> str | None:
         case ev.SweepPaused():
             return f"paused by {event.by}"
         case ev.SweepResumed():
-            return f"going on ({event.by})"
+            return f"resumed by {event.by}"
         case ev.CommandSeen():
             return f"{event.viewer}: {event.command} {event.outcome}" + (
                 f" ({event.reason})" if event.reason else ""
@@ -115,8 +107,8 @@ def event_line(event: ev.Event, state: State) -> str | None:
             hit = f"  (hit {_cell(state, event.cell_id)})" if event.cell_id else ""
             return f"kernel: {event.text}{hit}" + (f"\n    advice: {event.advice}" if event.advice else "")
         case ev.BoundDiagnosed():
-            # What limits a healthy GPU stands with each cell; these spoil results, so they are said as they come.
-            return f"GPUs: {event.why}: {event.meaning}" if event.verdict in SPOILING else None
+            # What limits a healthy GPU stands with each cell; these spoil results and are printed at once.
+            return f"GPUs: {event.why}: {event.meaning}" if event.verdict in SPOILS_RESULTS else None
         case ev.LogGap():
             return f"log of {event.unit}: {event.reason}"
         case ev.Note():

@@ -1,4 +1,4 @@
-"""Reaching a person who is not looking: the plan's command and webhook, once for each alert and at the end of the run."""
+"""Notifications: the plan's command and webhook, called once for each alert and at the end of the run."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ DRAIN_S = 20.0
 
 
 class Notifier:
-    """`see` events, `run` beside the sweep. A hook that fails costs the sweep nothing, and is told to `failed`, once for
-    each kind of failure."""
+    """`see` takes events, `run` sends beside the sweep. A hook that fails does not disturb the sweep; each kind of failure
+    is reported once to `failed`."""
 
     def __init__(self, command: tuple[str, ...], webhook_env: str | None, plan: str = "") -> None:
         self._plan = plan
         self._command = command
         self._url = os.environ.get(webhook_env) if webhook_env else None
-        self._told: set[str] = set()
+        self._notified: set[str] = set()
         self._waiting: deque[dict[str, str]] = deque()
         self._new = asyncio.Event()
-        self._telling: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
         self.failure = ""
-        """What went wrong last."""
+        """The last failure."""
         self._failures: set[str] = set()
         self.failed: Callable[[str], object] = lambda what: None
-        """Called with what went wrong, without the webhook's URL: that may be a secret."""
+        """Called with each new failure, without the webhook's URL: that may be a secret."""
 
     def see(self, event: Event) -> None:
         """Queues what is worth a message."""
         if not self._command and not self._url:
             return
-        if isinstance(event, AlertRaised) and event.alert_id not in self._told:
-            self._told.add(event.alert_id)
+        if isinstance(event, AlertRaised) and event.alert_id not in self._notified:
+            self._notified.add(event.alert_id)
             self._put(
                 event,
                 title=event.title,
@@ -54,36 +54,36 @@ class Notifier:
             self._put(event, title="RUN ENDED", cause=words, verdict=event.outcome)
 
     def _put(self, event: Event, **words: str) -> None:
-        """Every name that a plan may use is there; what does not apply is empty."""
+        """Queues a message with every placeholder that a plan may use; those that do not apply are empty."""
         empty = dict.fromkeys(("title", "cause", "verdict", "advice", "unit", "alert"), "")
         self._waiting.append({**empty, "host": event.host, "plan": self._plan, **words})
         self._new.set()
 
     async def run(self) -> None:
-        """Sends what comes, until cancelled; a message under way then is left to `drain`."""
+        """Sends queued messages until cancelled; one under way then is left to `drain`."""
         while True:
             await self._new.wait()
             self._new.clear()
-            while self._telling or self._waiting:
+            while self._sending or self._waiting:
                 await self._next()
 
     async def drain(self) -> None:
-        """Sends what still waits, at the end: DRAIN_S at most."""
+        """Sends what is still queued at the end, for DRAIN_S seconds at most."""
         try:
             async with asyncio.timeout(DRAIN_S):
-                while self._telling or self._waiting:
+                while self._sending or self._waiting:
                     await self._next()
         except TimeoutError:
-            assert self._telling is not None
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+            assert self._sending is not None
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
 
     async def _next(self) -> None:
-        """Waits for the message under way, or sends the next one. Each is sent once, whoever is cancelled."""
-        if self._telling is None:
-            self._telling = asyncio.create_task(self._tell(self._waiting.popleft()))
-        await asyncio.shield(self._telling)
-        self._telling = None
+        """Waits for the message under way, or sends the next one. Each is sent once, whichever waiter is cancelled."""
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send(self._waiting.popleft()))
+        await asyncio.shield(self._sending)
+        self._sending = None
 
     def _fail(self, what: str) -> None:
         self.failure = what
@@ -91,7 +91,7 @@ class Notifier:
             self._failures.add(what)
             self.failed(what)
 
-    async def _tell(self, message: dict[str, str]) -> None:
+    async def _send(self, message: dict[str, str]) -> None:
         if self._command:
             await self._run(message)
         if self._url:
@@ -106,7 +106,7 @@ class Notifier:
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
             )
-        except (OSError, ValueError) as error:  # ValueError: a NUL in what a log line said
+        except (OSError, ValueError) as error:  # ValueError: a NUL in a log line
             self._fail(f"{argv[0]}: {getattr(error, 'strerror', None) or error}")
             return
         try:
@@ -126,15 +126,15 @@ class Notifier:
 
         try:
             async with httpx.AsyncClient(timeout=LIMIT_S) as client:
-                answer = await client.post(self._url or "", json=message)
-                if answer.status_code >= 400:
-                    self._fail(f"the webhook answered HTTP {answer.status_code}")
+                reply = await client.post(self._url or "", json=message)
+                if reply.status_code >= 400:
+                    self._fail(f"the webhook returned HTTP {reply.status_code}")
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             self._fail(f"the webhook could not be reached: {type(error).__name__}")
 
 
 def fill(word: str, message: dict[str, str]) -> str:
-    """One argument with its placeholders filled in; nothing else in braces is touched, nor what a value brings along.
+    """One argument with its placeholders filled in. Other braces stay, also those within a value.
 
     >>> fill("{title}: {cause} {x}", {"title": "NO TOKENS {cause}", "cause": "0"})
     'NO TOKENS {cause}: 0 {x}'

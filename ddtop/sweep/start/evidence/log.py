@@ -1,6 +1,6 @@
-"""The log of one start, read as it comes: phases, percentages, the ready mark, and the first cause of a failure.
+"""The log of one start, read line by line: phases, percentages, the ready mark, and the first cause of a failure.
 
-One scanner a generation: the old process's last words never count for the new one. No I/O here.
+One scanner for each generation: lines of the old process never count for the new one. No I/O here.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ KINDS: dict[str, CauseKind] = {
 }
 LIMIT_WORDS = ("Start request repeated too quickly",)
 SKIP_WORDS = ("skipped because of an unmet condition", "Condition check resulted in", "Assertion failed for")
-"""Only the journal tells that systemd skipped a start: the unit is unloaded at once, and its properties with it."""
+"""Only the journal shows that systemd skipped a start: the unit is unloaded at once, and its properties with it."""
 NCCL_WORDS = ("NCCL version", "is using nccl", "NCCL INFO", "Init torch distributed begin")
 
 
 class StartLog:
-    """See the module. `at` is the runner's monotonic clock at which a line arrived."""
+    """What the log has shown of one start. `at`: the runner's monotonic clock when a line arrived."""
 
     def __init__(self, engine: Engine, before: str | None) -> None:
         self.engine = engine
@@ -52,7 +52,7 @@ class StartLog:
         self._order: list[str] = []
 
     def feed(self, line: LogLine, at: float, progress: Progress, phases: Phases) -> tuple[Progress, Phases]:
-        """Takes a line; gives what it shows of progress and phases."""
+        """Takes a line; returns progress and phases after it."""
         text = line.text
         if any(words in text for words in LIMIT_WORDS):
             self.start_limit_hit = True
@@ -62,7 +62,7 @@ class StartLog:
         if name and self.before and self.before.startswith(name):
             if phases.current == "stopping":  # a drain says how many requests are left
                 progress = evidence(progress, at, f"log: {text.strip()[:80]}")
-            return progress, phases  # the old process's last words say nothing of the new one
+            return progress, phases  # a line of the old process says nothing of the new one
         self.tail.append(text)
         if name not in self._scanners:
             self._scanners[name] = LogScanner(self.engine.name)
@@ -123,7 +123,7 @@ class StartLog:
         return self.mark
 
     def snapshot(self) -> ScanSnapshot | None:
-        """Of the first start after the call: a crash loop's first failure is the telling one."""
+        """Of the first start after the call: a crash loop's first failure shows the cause."""
         names = [n for n in self._order if n] or self._order
         return self._scanners[names[0]].snapshot() if names else None
 
@@ -141,7 +141,7 @@ class StartLog:
 
 
 def cause_of(scan: ScanSnapshot) -> CauseReading | None:
-    """The cause a scanned log names, in the table's words; None without one."""
+    """The cause that a scanned log names, in the words of the table of causes; None without one."""
     hit, raised = first_cause(scan)
     if hit is not None and hit.slug:
         row = cause_row(hit.slug)

@@ -2,7 +2,7 @@
 
 What counts: a new percentage or shard, a new phase mark, GPU memory of the unit's processes moving, bytes
 read moving, new files in compile caches. CPU time alone counts for nothing: a hung collective or scheduler loop
-spins at 100 %. It counts while compile children live, or while memory or bytes moved in the last 120 s. Log
+uses 100 %. It counts while compile children live, or while memory or bytes moved in the last 120 s. Log
 lines are weak: a line never seen before in this start shows that something was reached, but a line that
 repeats (numbers aside) shows nothing, for vLLM repeats a waiting line for ever.
 """
@@ -28,7 +28,7 @@ CACHES = [
 ]
 """Folders in which engines and compilers leave new files while they compile."""
 GPU_STEP_MIB = 2.0
-"""GPU memory of a process does not flutter; two MiB off the last mark is an allocation."""
+"""GPU memory of a process does not fluctuate: a change of two MiB is an allocation."""
 READ_STEP_B = 1 << 20
 RSS_STEP_MIB = 32.0
 WINDOW_S = 30.0
@@ -93,7 +93,7 @@ class Progress:
     """When CPU time was last seen moving."""
     compiling_at: float | None = None
     gap_s: float = 0.0
-    """The longest time without evidence so far: tomorrow's limit is learned from it."""
+    """The longest time without evidence so far: later limits are learned from it."""
     gpu: Mark | None = None
     gpu_read_at: float | None = None
     """When GPU memory was last read: it moved after that, not only when the next reading (2 s later) shows it."""
@@ -129,7 +129,7 @@ def reset_gap(p: Progress) -> Progress:
 def advance(p: Progress, r: ActivityReading) -> Progress:
     """`p` after one sample of the unit's processes."""
     if r.pids > p.pids:
-        # More processes than ever before: workers were started. A child that comes and goes shows nothing.
+        # More processes than before: workers were started. A child that comes and goes shows nothing.
         p = evidence(replace(p, pids=r.pids), r.at, f"{r.pids} processes")
     gpu, gpu_moved = _moved(p.gpu, r.gpu_mem_mib, GPU_STEP_MIB, r.at)
     read, read_moved = _moved(p.read, r.read_b, READ_STEP_B, r.at)
@@ -196,7 +196,7 @@ _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*|0x[0-9a-f]+|[0-9a-f]{8,}")
 
 
 def shape(text: str) -> str:
-    """A line without its numbers, so that a repeated one is known again."""
+    """A line without its numbers, by which a repeated one is recognised."""
     return _NUMBERS.sub("#", text.strip())[:160]
 
 
