@@ -57,16 +57,13 @@ def report(
 
 def _headline(recording: Recording) -> str:
     """Which run this is: plan, host, time and how it ended; says SIMULATED where the figures are no measurements."""
-    from ddtop.journal.read.select import counts
-    from ddtop.report.recording import NOT_REAL
+    from ddtop.report.recording import NOT_REAL, outcome_words
 
     state = recording.state
-    run, tally = state.run, counts(state.plan_cells)
+    run = state.run
     began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_at_s)) if run.started_at_s else ""
-    cells = f"{tally.done} of {tally.total} cells done" if tally.total else ""
-    ended = f"ended: {run.ended.outcome}" if run.ended is not None else "not ended"
     name = f"{run.name or recording.name} on {state.host.name or '?'}"
-    line = " · ".join(part for part in (name, began, cells, ended) if part)
+    line = " · ".join(part for part in (name, began, outcome_words(state)) if part)
     if run.simulated:
         line += f"\nSIMULATED: {NOT_REAL}"
     return line

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from ddtop.journal.read.select import matrix, tps
 from ddtop.report.charts import charts
 from ddtop.report.markdown import facts
-from ddtop.report.recording import Recording, iso
+from ddtop.report.recording import NOT_REAL, Recording, iso
 from ddtop.report.rows import has_metric
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.text import legend, table
@@ -37,6 +37,7 @@ def report_html(recordings: Sequence[Recording], baseline: str | None = None) ->
     ).get_template("report.html")
     return template.render(
         title=", ".join(dict.fromkeys(r.state.run.name or r.name for r in recordings)) or "ddtop",
+        not_real=NOT_REAL,
         simulated=any(r.state.run.simulated for r in recordings),
         recordings=[_recording(r, baseline) for r in recordings],
         compared=compared_table(recordings) if len(recordings) > 1 else [],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddtop.journal.read.select import counts, matrix, tps
-from ddtop.report.recording import NOT_REAL, Recording, engines, iso
+from ddtop.journal.read.select import matrix, tps
+from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.text import legend, table
 
@@ -27,28 +27,17 @@ def facts(recording: Recording) -> list[tuple[str, str]]:
     state = recording.state
     run = state.run
     engine, version, driver = engines(state)
-    tally = counts(state.plan_cells)
     gpus = [g.reading.name or "GPU" for g in state.gpus.values()]
     kinds = ", ".join(f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus))
-    parts = [
-        f"{n} {word}"
-        for word, n in (
-            ("done", tally.done),
-            ("failed", tally.failed),
-            ("broken", tally.broken),
-            ("skipped", tally.skipped),
-            ("not run", tally.remaining),
-        )
-        if n
-    ]
+    parts, total = counts_words(state), len(state.plan_cells)
     out = [
         ("host", state.host.name),
         ("GPUs", kinds),
         ("engine", " ".join(x for x in (engine, version) if x)),
         ("driver", driver or ""),
         ("started", iso(run.started_at_s) or ""),
-        ("ended", f"{iso(run.ended.at_s)} · {run.ended.outcome}" if run.ended else "not ended"),
-        ("cells", f"{tally.total}: {', '.join(parts)}" if parts else str(tally.total)),
+        ("ended", f"{iso(run.ended.at_s)} · {OUTCOMES[run.ended.outcome]}" if run.ended else "not ended"),
+        ("cells", f"{total}: {parts}" if parts else str(total)),
         ("baseline", run.baseline or ""),
     ]
     if run.simulated:

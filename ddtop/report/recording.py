@@ -9,9 +9,21 @@ from pathlib import Path
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView, RestartView
 from ddtop.journal.read.reader import read_state
+from ddtop.journal.read.select import counts
+from ddtop.words import many
 
 NOT_REAL = "the GPUs and the engine are not real, so these are not measurements"
 """What a SIMULATED recording says of itself."""
+OUTCOMES = {
+    "done": "finished",
+    "some-failed": "finished",
+    "host-lost": "ended, host lost",
+    "refused": "refused",
+    "stopped": "stopped",
+    "interrupted": "interrupted",
+    "crashed": "crashed",
+}
+"""Outcome of a `RunEnded` → its word in a report for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +34,34 @@ class Recording:
     """As shown where several are compared."""
     state: State
     path: Path | None = None
+
+
+def outcome_words(state: State) -> str:
+    """How the run ended, in words: `stopped: 16 of 30 cells done, 12 skipped, 2 not run`; a run without a plan has the word alone."""
+    ended = state.run.ended
+    word = OUTCOMES[ended.outcome] if ended is not None else "not ended"
+    total, (done, *others) = len(state.plan_cells), _tally(state)
+    if not total:
+        return word
+    return ", ".join(
+        [f"{word}: {done[1]} of {many(total, 'cell')} done", *(f"{n} {w}" for w, n in others if n)]
+    )
+
+
+def counts_words(state: State) -> str:
+    """Cells of the present plan by state: `3 done, 4 failed, 2 broken`; empty for a run without a plan."""
+    return ", ".join(f"{n} {word}" for word, n in _tally(state) if n)
+
+
+def _tally(state: State) -> tuple[tuple[str, int], ...]:
+    tally = counts(state.plan_cells)
+    return (
+        ("done", tally.done),
+        ("failed", tally.failed),
+        ("broken", tally.broken),
+        ("skipped", tally.skipped),
+        ("not run", tally.remaining),
+    )
 
 
 def load(path: Path) -> Recording:

@@ -35,7 +35,7 @@ def field(cell: MatrixCell | None, *, baseline: bool = False) -> str:
     if cell is None:
         return ""
     if cell.value is None or cell.state in ("broken", "failed"):
-        reason = f" {cell.reason}" if cell.reason and cell.state in ("broken", "failed", "skipped") else ""
+        reason = f": {cell.reason}" if cell.reason and cell.state in ("broken", "failed", "skipped") else ""
         return f"{WORDS[cell.state]}{reason}"
     text = number(cell.value)
     if cell.n > 1 and cell.low is not None and cell.high is not None:

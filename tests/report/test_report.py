@@ -206,7 +206,7 @@ def test_terminal_table_shows_numbers_speedups_states_and_marks() -> None:
     assert "tp1 · output_tok_s" not in text and text.startswith("output_tok_s · tp1, × auto\n")
     lines_ = text.splitlines()
     assert lines_[1].split() == ["tp1", "fib@256", "c1", "fib@256", "c8"]
-    assert "auto (baseline)" in text and "✗ broken 0 tok/s twice" in text
+    assert "auto (baseline)" in text and "✗ broken: 0 tok/s twice" in text
     assert "? SUSPECT: thermal-cap" in text and "×)" in text
     assert render_table(State()) == "no cells: nothing was planned in this run"
     assert all(len(line) <= 40 for line in render_table(full(), width=40).splitlines()[:5])
