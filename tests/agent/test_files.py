@@ -10,11 +10,12 @@ import pytest
 
 from ddtop.errors import AgentError
 from tests.agent.helpers import agent
+from tests.waiting import HANG_S
 
 
 async def lines(batches: Any, count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         async for batch in batches:
             found += batch
             if len(found) >= count:

@@ -15,6 +15,7 @@ from ddtop.agent.gpu import gpm
 from ddtop.agent.rights import Rights
 from ddtop.errors import AgentError
 from tests.agent.helpers import agent
+from tests.waiting import HANG_S
 
 SMI = Path(__file__).parents[2] / "ddtop" / "demo" / "nvidia_smi.py"
 
@@ -36,7 +37,7 @@ async def test_where_it_works_it_is_unknown_once_and_then_in_can(state_dir: Path
     async with agent(state_dir, env=env) as host:
         assert "gpm" in host.hello.unknown and "gpm" not in host.hello.can
         lines: list[str] = []
-        async with asyncio.timeout(15), host.stream("gpm-follow", every_s=1) as batches:
+        async with asyncio.timeout(HANG_S), host.stream("gpm-follow", every_s=1) as batches:
             async for batch in batches:
                 lines += [item["line"] for item in batch]
                 if any(gpm.has_value(line) for line in lines):
@@ -51,7 +52,7 @@ async def test_where_it_does_not_it_is_said_and_remembered(state_dir: Path, tmp_
     env = tool(tmp_path, f"{rows}; sleep 60")
     async with agent(state_dir, env=env) as host:
         with pytest.raises(AgentError) as caught:
-            async with asyncio.timeout(15), host.stream("gpm-follow") as batches:
+            async with asyncio.timeout(HANG_S), host.stream("gpm-follow") as batches:
                 async for _ in batches:
                     pass
         assert caught.value.code == "not-found"
@@ -66,7 +67,7 @@ async def test_an_older_driver_does_not_know_the_option(state_dir: Path, tmp_pat
     )
     async with agent(state_dir, env=env) as host:
         with pytest.raises(AgentError) as caught:
-            async with asyncio.timeout(15), host.stream("gpm-follow") as batches:
+            async with asyncio.timeout(HANG_S), host.stream("gpm-follow") as batches:
                 async for _ in batches:
                     pass
         assert caught.value.code == "not-found" and "not recognized" in caught.value.what

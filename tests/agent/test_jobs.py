@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from ddtop.hosts.client import AgentHost
 from tests.agent.helpers import agent, agent_pythons, runs
 from tests.agent.job_results import collect_job, watch_job
 from tests.bench.conftest import lying
+from tests.waiting import HANG_S
 
 __all__ = ["lying"]
 
@@ -34,7 +34,7 @@ async def start(host: AgentHost, job: str, argv: list[str], **more: Any) -> dict
 
 
 async def ended(host: AgentHost, job: str) -> dict[str, Any]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while (found := await host.call("job-show", job=job))["state"] == "running":
             await asyncio.sleep(0.05)
     return found
@@ -57,7 +57,7 @@ async def test_a_job_outlives_its_agent_and_is_collected_by_the_next(python: str
         host._pipe._process.kill()  # type: ignore[attr-defined]
     async with agent(state_dir, python=python) as host:
         seen: list[tuple[str, str]] = []
-        async with asyncio.timeout(15), contextlib.aclosing(watch_job(host, "j1")) as watching:
+        async with asyncio.timeout(HANG_S), contextlib.aclosing(watch_job(host, "j1")) as watching:
             async for what, word, value in watching:
                 seen.append((what, word))
                 if what == "result":
@@ -197,7 +197,7 @@ SERVER = "import socket,sys,time;s=socket.socket();s.bind(('127.0.0.1',0));s.lis
 
 
 async def until(batches: Any, test: Any) -> dict[str, Any]:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(HANG_S):
         async for batch in batches:
             for item in batch:
                 if test(item):
@@ -218,10 +218,8 @@ async def test_process_service_start_watch_stop(python: str, state_dir: Path) ->
             await host.call("proc-start", name="srv", argv=["true"])
         async with host.stream("proc-watch", name="srv") as batches:
             assert (await until(batches, lambda item: item["active"]))["pid"] == told["pid"]
-            began = time.monotonic()
             await host.call("proc-stop", name="srv")
             gone = await until(batches, lambda item: "exit" in item)
-            assert time.monotonic() - began < 3
         assert gone["exit"] == {"code": 3}
         assert not any(map(runs, [told["pid"], *below])), "the workers go too"
         assert Path(told["log"]).read_text() == "up hi\ngot term\n"

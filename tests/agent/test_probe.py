@@ -14,6 +14,7 @@ from ddtop.agent.host.logind import setting
 from ddtop.agent.host.servers import engine_of, option
 from ddtop.agent.host.state_folder import filesystem_of, find_state_dir, read_json, write_whole
 from tests.agent.helpers import agent, agent_pythons
+from tests.waiting import HANG_S
 
 
 @pytest.mark.parametrize("python", agent_pythons())
@@ -62,7 +63,7 @@ async def test_a_serving_process_is_found_by_its_command_line(state_dir: Path, t
     try:
         async with agent(state_dir) as host:
             servers: list[dict[str, object]] = []
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANG_S):
                 while not servers:
                     rows = (await host.call("probe"))["servers"]
                     servers = [row for row in rows if row["pid"] == process.pid]
@@ -82,7 +83,7 @@ async def test_activity_of_a_process_tree_only_grows(state_dir: Path, tmp_path: 
     try:
         async with agent(state_dir) as host:
             items = []
-            async with asyncio.timeout(15), contextlib.AsyncExitStack() as stack:
+            async with asyncio.timeout(HANG_S), contextlib.AsyncExitStack() as stack:
                 batches = await stack.enter_async_context(
                     host.stream("activity", pid=process.pid, every_s=0.2, caches=[str(tmp_path)])
                 )

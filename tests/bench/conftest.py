@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_S
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -27,7 +29,7 @@ def lying() -> Iterator[str]:
     child, url = start([sys.executable, "-m", "tests.bench.servers.lying"])
     yield url
     child.terminate()
-    child.wait(5)
+    child.wait(HANG_S)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from ddtop.bench.url_bench import (
     run_bench,
     split_url,
 )
+from tests.waiting import HANG_S
 
 from .conftest import ROOT, start
 
@@ -31,7 +32,7 @@ def stamper() -> Iterator[str]:
     child, url = start(argv)
     yield url
     child.terminate()
-    child.wait(5)
+    child.wait(HANG_S)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,7 @@ def test_ramp_against_a_server(stamper: str) -> None:
     assert "knee" in bench_text(result)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("server", ["python", "c"])
 def test_selftest(server: str) -> None:
     if server == "c" and not (shutil.which("cc") or shutil.which("gcc")):

@@ -20,6 +20,7 @@ import pytest
 from ddtop.demo.machine import World
 from ddtop.paths import shipped
 from tests.commands.record_demo import write_recording
+from tests.waiting import HANG_S
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Cli:
     def argv(self, *words: object) -> list[str]:
         return [sys.executable, "-m", "ddtop.cli", *map(str, words)]
 
-    def __call__(self, *words: object, stdin: str = "", seconds: float = 60) -> Done:
+    def __call__(self, *words: object, stdin: str = "", seconds: float = HANG_S) -> Done:
         done = subprocess.run(
             self.argv(*words),
             input=stdin,
@@ -142,7 +143,7 @@ class DemoHost:
         )
         url = f"http://127.0.0.1:{port}"
         try:
-            for _ in range(400):
+            for _ in range(1200):
                 with contextlib.suppress(urllib.error.URLError, OSError):
                     if urllib.request.urlopen(url + "/health", timeout=2).status == 200:
                         break
@@ -152,7 +153,7 @@ class DemoHost:
             yield url
         finally:
             child.terminate()
-            child.wait(10)
+            child.wait(HANG_S)
 
     def engines(self) -> list[int]:
         """Engine processes on that machine."""
@@ -183,6 +184,6 @@ def demo_host(tmp_path: Path) -> Iterator[DemoHost]:
         yield DemoHost(world, server)
     finally:
         server.stdin.close()
-        server.wait(20)
+        server.wait(HANG_S)
     assert not world.processes()
     assert not world.root.exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ddtop.commands.completion import host_names
+from tests.waiting import HANG_S
 
 from .conftest import Cli
 
@@ -23,7 +24,7 @@ def offered(ddtop: Cli, home: Path, line: str) -> list[str]:
     }
     code = "import sys; sys.argv[0] = 'ddtop'; from ddtop.cli import app; app(prog_name='ddtop')"
     done = subprocess.run(
-        [ddtop.argv()[0], "-c", code], env=env, capture_output=True, text=True, timeout=60, check=False
+        [ddtop.argv()[0], "-c", code], env=env, capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert not done.stderr, done.stderr
     return done.stdout.split()

@@ -17,6 +17,7 @@ from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.write.writer import JournalWriter
 from ddtop.paths import shipped
 from tests.terminal import Terminal
+from tests.waiting import HANG_S
 
 from .conftest import Cli
 
@@ -120,9 +121,9 @@ def test_a_result_that_was_doubted_later_goes_out_with_its_figures(recording: Pa
 def test_a_replay_on_a_terminal(ddtop: Cli, recording: Path) -> None:
     terminal = Terminal(ddtop.argv("replay", recording, "--speed", "8"), env=ddtop.environ())
     try:
-        terminal.wait_for("SIMULATED", "cells", seconds=30)
+        terminal.wait_for("SIMULATED", "cells", seconds=HANG_S)
         terminal.press("q")
-        assert terminal.wait_end(15) == 0
+        assert terminal.wait_end(HANG_S) == 0
         assert b"Traceback" not in terminal.raw.rpartition(b"\x1b[?1049l")[2]
     finally:
         terminal.close()

@@ -14,6 +14,7 @@ import pytest
 from ddtop.commands.plan_new import plan_text
 from ddtop.errors import RefusedError
 from ddtop.journal.read.reader import read_state
+from tests.waiting import HANG_S
 
 from .conftest import Cli, DemoHost
 
@@ -100,10 +101,10 @@ def test_ctrl_c_ends_a_sweep_and_the_host_is_as_it_was(
     file = tmp_path / "run.ddtop"
     words = ("connect", "demo", "--ssh-config", demo_host.ssh_config, "--plan", demo_host.plan(tmp_path))
     run = ddtop.begin(*words, "--record", file)
-    wait_for(run, "[1/6]", 60)
+    wait_for(run, "[1/6]", HANG_S)
     assert demo_host.engines(), "it runs the plan's server"
     run.send_signal(signal.SIGINT)
-    _, rest = run.communicate(timeout=60)
+    _, rest = run.communicate(timeout=HANG_S)
     assert run.returncode == 130, rest
     assert "put sglang-demo back" in rest and "Traceback" not in rest
     assert not demo_host.engines(), "the server that was not running before is stopped"
@@ -114,10 +115,10 @@ def test_ctrl_c_ends_a_sweep_and_the_host_is_as_it_was(
 
     # The same words go on with it; `ddtop stop` ends it, as cleanly.
     again = ddtop.begin(*words, "--record", file)
-    said = "".join(wait_for(again, "begins", 60))
+    said = "".join(wait_for(again, "begins", HANG_S))
     assert "auto fib@24" not in said, "what is done is not run again"
     stopped = ddtop("stop", file)
-    _, rest = again.communicate(timeout=60)
+    _, rest = again.communicate(timeout=HANG_S)
     assert stopped.rc == 0 and "as it was found" in stopped.out
     assert again.returncode == 130, rest
     assert not demo_host.engines()
@@ -130,9 +131,9 @@ def test_stop_puts_the_host_of_a_dead_run_back(ddtop: Cli, demo_host: DemoHost, 
     file = tmp_path / "run.ddtop"
     words = ("connect", "demo", "--ssh-config", demo_host.ssh_config, "--plan", demo_host.plan(tmp_path))
     run = ddtop.begin(*words, "--record", file)
-    wait_for(run, "ready in", 60)
+    wait_for(run, "ready in", HANG_S)
     run.kill()
-    run.communicate(timeout=30)
+    run.communicate(timeout=HANG_S)
     assert demo_host.engines(), "nobody was left to stop the server"
     plan = read_state(file).run.plan_toml
 
@@ -149,9 +150,9 @@ def test_stop_puts_the_host_of_a_dead_run_back(ddtop: Cli, demo_host: DemoHost, 
 
 def test_events_as_json_lines(ddtop: Cli, tmp_path: Path) -> None:
     run = ddtop.begin("connect", "local", "--record", tmp_path / "watch.ddtop", "--json")
-    wait_for(run, "connected", 30)
+    wait_for(run, "connected", HANG_S)
     run.send_signal(signal.SIGINT)
-    out, err = run.communicate(timeout=30)
+    out, err = run.communicate(timeout=HANG_S)
     assert run.returncode == 130, err
     rows = [json.loads(line) for line in out.splitlines()]
     assert rows[0]["type"] == "run-started" and rows[-1]["type"] == "run-ended"

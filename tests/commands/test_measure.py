@@ -15,6 +15,7 @@ import pytest
 from ddtop.commands.bench import parse_slo
 from ddtop.commands.endpoint import ask_endpoint, read_models
 from ddtop.errors import UsageError
+from tests.waiting import HANG_S
 
 from .conftest import Cli, DemoHost, free_port
 
@@ -31,7 +32,7 @@ def lying() -> Iterator[str]:
     port = int(child.stdout.readline().split()[-1].rsplit(":", 1)[-1].rstrip("/"))
     yield f"http://127.0.0.1:{port}"
     child.terminate()
-    child.wait(10)
+    child.wait(HANG_S)
     child.stdout.close()
 
 

@@ -12,6 +12,7 @@ from ddtop import events as ev
 from ddtop.commands.stop import await_end, stop
 from ddtop.errors import RefusedError
 from ddtop.journal.write.writer import JournalWriter
+from tests.waiting import HANG_S
 
 
 def at() -> dict[str, float | str]:
@@ -54,7 +55,7 @@ def test_a_runner_that_does_not_obey_is_not_waited_for(
         time.sleep(0.5)
         writer.append(answer("late"))
         writer.flush()
-    waiting.join(10)
+    waiting.join(HANG_S)
     assert not waiting.is_alive() and "11 s old" in str(caught[0])
     writer.close()
 
@@ -68,7 +69,7 @@ def test_a_runner_that_obeys_is_waited_for(writer: JournalWriter, tmp_path: Path
     assert waiting.is_alive()
     writer.append(ev.RunEnded(**at(), outcome="stopped", exit_code=130))  # type: ignore[arg-type]
     writer.close()
-    waiting.join(10)
+    waiting.join(HANG_S)
     assert not waiting.is_alive()
 
 

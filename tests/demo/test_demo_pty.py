@@ -15,6 +15,7 @@ import pytest
 
 from ddtop.demo.machine import World
 from tests.terminal import Terminal
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the demo's host is Linux only")
@@ -70,19 +71,19 @@ def newcomer(demo: Terminal, tmp_path: Path, dashboard_s: float) -> Path:
     demo.wait_for("SIMULATED", seconds=dashboard_s)
     print(f"the dashboard after {time.monotonic() - began:.1f} s")
     root = folder(tmp_path)
-    demo.wait_for("1/6 cells", seconds=60)
-    seen = demo.wait_for("NOT STARTING?", "r retry b16", seconds=90)
+    demo.wait_for("1/6 cells", seconds=HANG_S)
+    seen = demo.wait_for("NOT STARTING?", "r retry b16", seconds=HANG_S)
     print(f"the alert after {time.monotonic() - began:.1f} s")
     assert "SIMULATED" in seen
     demo.press("r")
-    demo.wait_for("enter", "b16", seconds=10)
+    demo.wait_for("enter", "b16", seconds=HANG_S)
     demo.press("\r")
-    done = demo.wait_for("6/6 cells", seconds=90)
+    done = demo.wait_for("6/6 cells", seconds=HANG_S)
     print(f"all cells after {time.monotonic() - began:.1f} s")
     assert "NOT STARTING?" not in done
     assert re.search(r"b16\s+\d", done), "the cells of the configuration that was retried are measured"
     demo.press("q")
-    assert demo.wait_end(20) == 0
+    assert demo.wait_end(HANG_S) == 0
     said = after_the_screen(demo)
     assert "Traceback" not in said
     assert "Warning" not in said
@@ -92,8 +93,8 @@ def newcomer(demo: Terminal, tmp_path: Path, dashboard_s: float) -> Path:
 
 
 def test_a_newcomer_meets_the_alert_and_sees_the_run_end(demo: Terminal, tmp_path: Path) -> None:
-    root = newcomer(demo, tmp_path, 30)
-    assert_nothing_left(root, 5)
+    root = newcomer(demo, tmp_path, HANG_S)
+    assert_nothing_left(root, HANG_S)
     assert not (tmp_path / "home" / ".local").exists(), "nothing is written outside the demo's folder"
 
 
@@ -110,20 +111,20 @@ def test_make_demo_from_a_fresh_clone(tmp_path: Path) -> None:
     }
     terminal = Terminal(["make", "-C", str(clone), "demo"], env={**env, "TMPDIR": str(tmp_path)})
     try:
-        assert_nothing_left(newcomer(terminal, tmp_path, 400 if busy else 90), 5)
+        assert_nothing_left(newcomer(terminal, tmp_path, 400 if busy else 90), HANG_S)
     finally:
         terminal.close()
 
 
 @pytest.mark.parametrize("way", ["ctrl-c", "closed", "killed", "terminated"])
 def test_however_it_ends_nothing_is_left(demo: Terminal, tmp_path: Path, way: str) -> None:
-    demo.wait_for("SIMULATED", "load", seconds=40)  # a server is being started
+    demo.wait_for("SIMULATED", "load", seconds=HANG_S)  # a server is being started
     root = folder(tmp_path)
     assert World(root).processes(), "its machine runs"
     match way:
         case "ctrl-c":
             demo.press("\x03")
-            demo.wait_end(20)
+            demo.wait_end(HANG_S)
             assert "Traceback" not in after_the_screen(demo)
         case "closed":
             demo.hang_up()
@@ -131,7 +132,7 @@ def test_however_it_ends_nothing_is_left(demo: Terminal, tmp_path: Path, way: st
             os.kill(demo.process.pid, signal.SIGKILL)
         case "terminated":
             os.kill(demo.process.pid, signal.SIGTERM)
-            demo.wait_end(20)
+            demo.wait_end(HANG_S)
             assert "Traceback" not in after_the_screen(demo)
-    demo.process.wait(20)
-    assert_nothing_left(root, 15)
+    demo.process.wait(HANG_S)
+    assert_nothing_left(root, HANG_S)

@@ -14,6 +14,7 @@ from ddtop.agent.host.state_folder import filesystem_of
 from ddtop.commands.demo import demo_folder
 from ddtop.demo.machine import World
 from ddtop.errors import UsageError
+from tests.waiting import HANG_S
 
 
 def test_its_folder_is_on_a_disk(tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_processes_are_found_by_their_world_and_ended(tmp_path: Path) -> None:
         other.end_processes()
         assert child.poll() is None
         world.end_processes()
-        assert child.wait(5) == -15
+        assert child.wait(HANG_S) == -15
     finally:
         child.kill()
         child.wait()

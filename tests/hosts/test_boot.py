@@ -13,6 +13,7 @@ from ddtop.hosts.handshake import BootError
 from ddtop.hosts.local import ChildPipe
 from ddtop.hosts.start import new_nonce, open_host, shake_hands
 from tests.agent.helpers import disk_folder, pythons
+from tests.waiting import HANG_S
 
 SHELLS = ["sh", "dash", "bash", "zsh", "fish", "csh", "tcsh", "mksh", "ksh"]
 SUPPORTED = {v: p for v, p in pythons().items() if tuple(map(int, v.split("."))) >= (3, 8)}
@@ -118,7 +119,7 @@ async def test_three_megabytes_on_stderr_before_the_start(tmp_path: Path) -> Non
     with disk_folder() as folder:
         command = start_command(agent_zip(), nonce, str(folder), sys.executable)
         env = {**os.environ, "BASH_ENV": str(rc)}
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(HANG_S):
             assert await hello_of([shell_path("bash"), "-c", command], nonce, env=env) == agent_zip().sha256
 
 

@@ -13,18 +13,23 @@ from ddtop.agent.wire import MAX_LINE
 from ddtop.errors import AgentError, HostLostError
 from ddtop.hosts import client
 from tests.agent.helpers import agent, agent_pythons, changed_zip, runs, state_dir
+from tests.waiting import HANG_S
 
 __all__ = ["state_dir"]
 
 
 @pytest.mark.parametrize("python", agent_pythons())
-async def test_requests_run_side_by_side(python: str, state_dir: Path) -> None:
-    async with agent(state_dir, python=python) as host:
-        slow = asyncio.create_task(host.call("exec", argv=["sleep", "1.5"], timeout_s=10))
-        await asyncio.sleep(0.2)
-        pings = [await host.ping() for _ in range(50)]
-        assert not slow.done()
-        assert sorted(pings)[25] < 50, "a blocked child must not delay the others"
+async def test_requests_run_side_by_side(python: str, state_dir: Path, tmp_path: Path) -> None:
+    begun, end = tmp_path / "begun", tmp_path / "end"
+    script = f"touch {begun}; until [ -e {end} ]; do sleep 0.05; done"
+    async with agent(state_dir, python=python) as host, asyncio.timeout(HANG_S):
+        slow = asyncio.create_task(host.call("exec", argv=["sh", "-c", script], timeout_s=HANG_S))
+        while not begun.exists():
+            await asyncio.sleep(0.02)
+        for _ in range(50):
+            await host.ping()
+        assert not slow.done(), "a blocked child does not delay the others"
+        end.touch()
         assert (await slow)["rc"] == 0
 
 
@@ -54,8 +59,8 @@ async def test_a_time_limit_is_the_agents_answer(state_dir: Path) -> None:
             await host.call("exec", argv=["sleep", "30"], timeout_s=0.5)
         assert caught.value.code == "timeout"
         assert "sleep 30" in caught.value.what
-        assert time.monotonic() - began < 3
-        assert await host.ping() < 1000
+        assert time.monotonic() - began < 25
+        await host.ping()
 
 
 async def test_cancel_ends_the_child(state_dir: Path, tmp_path: Path) -> None:
@@ -76,7 +81,7 @@ async def test_cancel_ends_the_child(state_dir: Path, tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
         else:
             pytest.fail("the child lives on")
-        assert await host.ping() < 1000
+        await host.ping()
 
 
 async def test_streams_end_with_their_context(state_dir: Path, tmp_path: Path) -> None:
@@ -91,7 +96,7 @@ async def test_streams_end_with_their_context(state_dir: Path, tmp_path: Path) -
                     break
         assert texts == ["one", "two"]
         assert not host._streams
-        assert await host.ping() < 1000
+        await host.ping()
 
 
 async def test_a_slow_reader_slows_its_own_source_only(state_dir: Path, tmp_path: Path) -> None:
@@ -106,7 +111,7 @@ async def test_a_slow_reader_slows_its_own_source_only(state_dir: Path, tmp_path
             got = len(await anext(iterator))
             for _ in range(20):
                 await asyncio.sleep(0.1)
-                assert await host.ping() < 1000
+                await host.ping()
             held = sum(len(batch) for stream in host._streams.values() for batch in _queued(stream))
             assert held * 1000 < 33 * (256 << 10), "more than its credit lies here"
             while got < 40_000:
@@ -143,7 +148,7 @@ async def test_a_killed_agent_is_a_lost_host_at_once(state_dir: Path) -> None:
         began = time.monotonic()
         with pytest.raises(HostLostError):
             await waiting
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 25
         with pytest.raises(HostLostError):
             await host.call("probe")
         with pytest.raises(HostLostError):
@@ -160,10 +165,10 @@ async def test_a_frozen_agent_is_lost_by_heartbeat(state_dir: Path, monkeypatch:
         os.kill(pid, signal.SIGSTOP)
         try:
             began = time.monotonic()
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(HANG_S):
                 why = await host.wait_lost()
             assert "nothing heard" in why
-            assert 1.2 < time.monotonic() - began < 6
+            assert time.monotonic() - began > 1.2
         finally:
             os.kill(pid, signal.SIGCONT)
 
@@ -180,7 +185,7 @@ async def test_the_agent_ends_when_it_hears_nothing(
     short = changed_zip("agent/wire.py", "DEADLINE_S = 30.0", "DEADLINE_S = 1.0")
     monkeypatch.setattr(client, "PING_S", 60.0)
     async with agent(state_dir, python=python, zip_=short) as host:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             assert "79" in await host.wait_lost()
 
 

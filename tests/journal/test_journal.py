@@ -26,6 +26,7 @@ from ddtop.journal.read.reader import Follower, JournalReader, read_state
 from ddtop.journal.tables import RECORDING, clean
 from ddtop.journal.write.writer import JournalWriter
 from tests.journal.made import any_event, sweep
+from tests.waiting import HANG_S
 
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 """Where hypothesis makes its many recordings: it tries our logic there, not the disk."""
@@ -127,7 +128,7 @@ async def test_keep_flushed_needs_no_further_event(tmp_path: Path) -> None:
     with JournalWriter.open(tmp_path / "a.ddtop") as journal:
         journal.append(ev.RttMeasured(**T, rtt_ms=1.0))
         task = asyncio.create_task(journal.keep_flushed())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             while journal.waiting:
                 await asyncio.sleep(0.01)
         task.cancel()

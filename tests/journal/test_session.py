@@ -17,6 +17,7 @@ from ddtop.journal.read.session import Batch, LiveSession, Session, fold_batch
 from ddtop.journal.read.timeline import Timeline
 from ddtop.journal.write.writer import JournalWriter
 from tests.journal.made import sweep
+from tests.waiting import HANG_S
 
 T = {"at_s": 1.7e9 + 500, "mono_s": 500.0, "host": "ct200"}
 
@@ -43,7 +44,7 @@ class Viewer:
             self.events = [*([] if batch.reset else self.events), *batch]
 
     async def until(self, seq: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while self.state.seq != seq:
                 await asyncio.sleep(0.005)
 
@@ -62,7 +63,7 @@ async def watch() -> AsyncIterator[list[Viewer]]:
     yield Watching()
     for viewer in viewers:
         viewer.session.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await asyncio.gather(*tasks)
 
 
@@ -85,7 +86,7 @@ async def test_a_live_session_follows_sends_and_follows_the_next_runner(
     await viewer.until(len(events) + 1)
     journal.close()
     assert viewer.state.run.ended is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while session.live or path.with_name("a.ddtop-wal").exists():
             await asyncio.sleep(0.02)
     with pytest.raises(RefusedError, match="nothing is running"):

@@ -31,6 +31,7 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.read.reader import JournalReader
 from ddtop.plan import parse_plan
 from ddtop.runner import RunOptions, _pack
+from tests.waiting import HANG_S
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -247,7 +248,7 @@ class Runner:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(10)
 
-    def wait(self, seconds: float = 60) -> int:
+    def wait(self, seconds: float = HANG_S) -> int:
         """Its exit code."""
         try:
             return self.process.wait(seconds)
@@ -277,7 +278,7 @@ class Runner:
         """All events of one kind."""
         return [e for e in self.events() if isinstance(e, kind)]
 
-    def until(self, found: Callable[[State], Any], what: str, seconds: float = 30) -> Any:
+    def until(self, found: Callable[[State], Any], what: str, seconds: float = HANG_S) -> Any:
         """Waits until `found(state)` is true; returns what it gave."""
         deadline = time.monotonic() + seconds
         while True:
@@ -291,7 +292,7 @@ class Runner:
             assert time.monotonic() < deadline, f"no {what} in {seconds:g} s:\n{self.said()[-4000:]}"
             time.sleep(0.05)
 
-    def alert(self, verdict: str = "", seconds: float = 30) -> Any:
+    def alert(self, verdict: str = "", seconds: float = HANG_S) -> Any:
         """The first open alert (of a verdict), waited for."""
 
         def find(state: State) -> Any:
@@ -299,7 +300,7 @@ class Runner:
 
         return self.until(find, f"alert {verdict}", seconds)
 
-    def running(self, config: str, seconds: float = 30) -> Any:
+    def running(self, config: str, seconds: float = HANG_S) -> Any:
         """The cell of `config` that is being measured, waited for."""
 
         def find(state: State) -> Any:
@@ -360,7 +361,6 @@ class Runner:
         found: CommandSeen = self.until(
             lambda state: next((c for c in reversed(state.commands) if c.command_id == ident), None),
             f"answer to {kind.__name__}",
-            15,
         )
         return found
 

@@ -50,7 +50,7 @@ FAULTY = {
 def test_commands_of_a_run_that_works(rig: Rig) -> None:
     """Pause, go on, skip, mark, undo, retry, restart, re-stage and stop, from two viewers; then the run goes on."""
     runner = rig.start(rig.plan(THREE, tokens="[8, 12]", requests=8, step_s=0.02))
-    first = runner.running("a", 40)
+    first = runner.running("a")
 
     # ---- pause: after the cell in flight
     runner.obeyed(Pause)
@@ -116,14 +116,14 @@ def test_commands_of_a_run_that_works(rig: Rig) -> None:
     flight = runner.running("a")
     tries = len(runner.state().cells[flight.id].attempts)  # the pause may have taken it back once already
     runner.obeyed(RestartService)
-    runner.until(lambda s: s.cells[flight.id].state == "interrupted", "interruption", 10)
+    runner.until(lambda s: s.cells[flight.id].state == "interrupted", "interruption")
     runner.until(lambda s: s.cells[flight.id].state == "done", "the cell measured again")
     ready = runner.of(RestartReady)
     assert len(ready) == 2 and ready[-1].generation != before
     assert len(runner.state().cells[flight.id].attempts) == tries + 1
 
     # ---- re-stage: after the cell in flight
-    runner.running("b", 40)
+    runner.running("b")
     shutil.rmtree(rig.world.root / "shm" / "Sim-27B")
     runner.obeyed(Restage)
     runner.until(lambda s: (rig.world.root / "shm" / "Sim-27B" / "config.json").exists(), "the model again")
@@ -164,7 +164,7 @@ def test_commands_that_decide_an_alert(rig: Rig) -> None:
     )
     runner = rig.start(plan, attended=True, patch=FAULTY)
     with runner.viewer():
-        alert = runner.alert("failed", 40)
+        alert = runner.alert("failed")
         assert alert.raised.actions[0].command == "retry" and alert.raised.answer_by_s is not None
         runner.obeyed(Retry, alert_id=alert.id)
         runner.until(lambda s: not s.alerts[alert.id].open, "resolved alert")
@@ -183,7 +183,7 @@ def test_commands_that_decide_an_alert(rig: Rig) -> None:
         runner.until(lambda s: runner.states("c") == ["broken"], "broken configuration")
         assert runner.of(CellStateSet)[-1].by == "bob"
 
-        stalled = runner.alert("stalled", 40)
+        stalled = runner.alert("stalled")
         assert "wait" in {a.command for a in stalled.raised.actions}
         runner.obeyed(Wait, alert_id=stalled.id)
         runner.obeyed(Retry, config="c")
@@ -201,7 +201,7 @@ def test_commands_that_decide_an_alert(rig: Rig) -> None:
 def test_resume_shows_the_steps_and_approve_does_them(rig: Rig) -> None:
     """After a kill -9: the steps are asked about; one may be left out; a viewer who leaves lets the policy act."""
     runner = rig.start(rig.plan("a = {}", tokens="[8, 12]", requests=10, step_s=0.03))
-    runner.running("a", 40)
+    runner.running("a")
     os.kill(runner.process.pid, signal.SIGKILL)
     runner.process.wait()
     rig.world.end_processes()  # as after a reboot: no server, no job
@@ -210,7 +210,7 @@ def test_resume_shows_the_steps_and_approve_does_them(rig: Rig) -> None:
 
     second = rig.start(None, attended=True)
     with second.viewer():
-        alert = second.alert("interrupted", 30)
+        alert = second.alert("interrupted")
         steps = second.until(lambda s: s.proposed, "steps")
         assert {s.action for s in steps.steps if s.needs_consent} == {"stage", "restart"}
         second.obeyed(Resume, alert_id=alert.id)
@@ -230,8 +230,8 @@ def test_resume_shows_the_steps_and_approve_does_them(rig: Rig) -> None:
     with third.viewer():
         third.until(lambda s: s.run.segment == 2 and s.proposed, "steps")
         left_at = time.monotonic()
-    third.until(lambda s: s.restarting, "the policy's restart", 15)
-    assert time.monotonic() - left_at < 8, "not only after answer_s"
+    third.until(lambda s: s.restarting, "the policy's restart")
+    assert time.monotonic() - left_at < 45, "not only after answer_s"
     assert third.wait() == 0
     assert third.states() == ["done", "done"]
     assert {e.by for e in third.of(StepTaken) if e.action == "stage"} == {"automatic", "anna", "policy"}
@@ -240,7 +240,7 @@ def test_resume_shows_the_steps_and_approve_does_them(rig: Rig) -> None:
 def test_a_signal_stops_it_cleanly_and_a_second_one_at_once(rig: Rig) -> None:
     """SIGTERM leaves the host as found; two of them leave the rest to the next runner; only one may run for a host."""
     runner = rig.start(rig.plan("a = {}", tokens="[8, 12]", requests=12, step_s=0.03))
-    runner.running("a", 40)
+    runner.running("a")
     other = rig.start(rig.plan("a = {}", name="other"), recording=Path(f"{runner.recording}.2"))
     assert other.wait() == 12
     assert "already runs demo" in other.said() and "ddtop connect demo" in other.said()
@@ -253,11 +253,11 @@ def test_a_signal_stops_it_cleanly_and_a_second_one_at_once(rig: Rig) -> None:
     assert ended is not None and "SIGTERM" in ended.reason and not ended.left_behind
 
     again = rig.start(None)
-    again.running("a", 40)
+    again.running("a")
     pid = again.process.pid
     os.kill(pid, signal.SIGTERM)
     os.kill(pid, signal.SIGTERM)
-    assert again.wait(10) in (-signal.SIGTERM, 130)
+    assert again.wait() in (-signal.SIGTERM, 130)
     assert not alive(pid)
     if again.state().run.ended is None:
         last = rig.start(None)

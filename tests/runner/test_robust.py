@@ -24,6 +24,7 @@ from ddtop.sweep.commands import CommandHandler
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.requests import Requests
 from tests.runner.rig import Rig, Runner, alive, cmdline
+from tests.waiting import HANG_S
 
 GET_FLAGS, SET_FLAGS, IMMUTABLE = 0x80086601, 0x40086602, 0x10
 """FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_IMMUTABLE_FL of linux/fs.h."""
@@ -79,9 +80,9 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_committed(rig: Rig,
         return rig.start(text, recording=recording)
 
     runner = start(plan)
-    runner.until(one_done_one_running, "the second cell", 60)
+    runner.until(one_done_one_running, "the second cell")
     disk.fill()
-    assert runner.wait(40) == 12
+    assert runner.wait() == 12
     said = runner.said()
     assert "Traceback" not in said, said
     assert "the run was ended: the disk is full" in said and "run.ddtop" in said, said
@@ -90,11 +91,11 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_committed(rig: Rig,
     assert runner.states()[0] == "done"
 
     refused = start(None)
-    assert refused.wait(40) == 12 and "Traceback" not in refused.said(), "still no room"
+    assert refused.wait() == 12 and "Traceback" not in refused.said(), "still no room"
 
     (disk.folder / "filler").unlink()
     again = start(None)
-    assert again.wait(60) == 0
+    assert again.wait() == 0
     assert again.states() == ["done"] * 3
     first = again.state().plan_cells[0]
     assert len(first.attempts) == 1, "not measured again"
@@ -102,7 +103,7 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_committed(rig: Rig,
 
     disk.remount("ro")
     later = start(None)
-    assert later.wait(40) == 12
+    assert later.wait() == 12
     assert "Traceback" not in later.said() and "run.ddtop" in later.said()
     assert re.search(r"read.only|may not be written|cannot be (made|written)", later.said()), later.said()
 
@@ -111,20 +112,20 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_committed(rig: Rig,
 @pytest.mark.stories  # the full disk's twin: what it shows beyond that is a real EPERM
 def test_a_recording_made_read_only_under_the_runner(rig: Rig) -> None:
     runner = rig.start(rig.plan("a = {}", tokens="[8, 16]", requests=8, step_s=0.03))
-    runner.until(one_done_one_running, "the second cell", 60)
+    runner.until(one_done_one_running, "the second cell")
     wal = runner.recording.with_name(runner.recording.name + "-wal")
     try:
         set_immutable(wal, True)
     except OSError as error:
         pytest.skip(f"this file system has no immutable files: {error}")
     try:
-        assert runner.wait(40) == 12
+        assert runner.wait() == 12
     finally:
         set_immutable(wal, False)
     assert "Traceback" not in runner.said(), runner.said()
     assert "the run was ended:" in runner.said() and rig.engines() == []
     again = rig.start(None)
-    assert again.wait(60) == 0 and again.states() == ["done", "done"]
+    assert again.wait() == 0 and again.states() == ["done", "done"]
     assert len(again.state().plan_cells[0].attempts) == 1
 
 
@@ -143,30 +144,30 @@ def set_immutable(path: Path, on: bool) -> None:
 def test_the_link_breaks_in_every_way(rig: Rig) -> None:
     """Agent killed; SSH server killed and back, another Python there; then back with another key, which is final."""
     runner = rig.start(rig.plan("a = {}", tokens="[8, 12, 16, 20, 24, 28]", requests=11, step_s=0.02))
-    runner.running("a", 40)
+    runner.running("a")
 
     (agent,) = agents(rig)
     os.kill(agent, signal.SIGKILL)
-    alert = runner.alert("lost-host", 20)
-    runner.until(lambda s: not s.alerts[alert.id].open, "connected again", 20)
+    alert = runner.alert("lost-host")
+    runner.until(lambda s: not s.alerts[alert.id].open, "connected again")
     assert not alive(agent)
 
     rig.kill_server()
-    second = runner.alert("lost-host", 20)
+    second = runner.alert("lost-host")
     python = rig.world.bin / "python3"
     python.write_text(f'#!/bin/sh\nexec "{other_python()}" "$@"\n')
     rig.serve(rig.ssh_port)
-    runner.until(lambda s: not s.alerts[second.id].open, "connected again", 30)
+    runner.until(lambda s: not s.alerts[second.id].open, "connected again")
     assert len(runner.of(ev.HostConnected)) == 3
-    done = runner.until(lambda s: [c.id for c in s.plan_cells if c.state == "done"], "a finished cell", 30)
+    done = runner.until(lambda s: [c.id for c in s.plan_cells if c.state == "done"], "a finished cell")
 
     rig.kill_server()
-    runner.until(lambda s: len(s.alerts) == 3, "the third loss", 20)
+    runner.until(lambda s: len(s.alerts) == 3, "the third loss")
     key = asyncssh.generate_private_key("ssh-ed25519", comment="another")
     key.write_private_key(str(rig.world.host_key))
     key.write_public_key(str(rig.world.host_key.with_suffix(".pub")))
     rig.serve(rig.ssh_port)
-    assert runner.wait(40) == 11
+    assert runner.wait() == 11
     ended = runner.state().run.ended
     assert ended is not None and ended.outcome == "host-lost"
     for words in (ended.reason, runner.said()):
@@ -183,7 +184,7 @@ def test_the_link_breaks_in_every_way(rig: Rig) -> None:
     rig.world.known_hosts.write_text(f"[127.0.0.1]:{rig.ssh_port} {public[0]} {public[1]}\n")
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     again = rig.start(None)
-    assert again.wait(60) == 0
+    assert again.wait() == 0
     assert again.states() == ["done"] * 6
     measured = [e.cell_id for e in again.of(ev.CellMeasured)]
     assert [measured.count(i) for i in done] == [1] * len(done)
@@ -221,9 +222,9 @@ def test_a_flood_of_log_lines_is_kept_whole(rig: Rig) -> None:
     env = f'SIM_LOG_RATE = "{rate}", SIM_LOG_FOR_S = "{seconds}", SIM_LOG_LONG_B = "{1 << 20}"'
     runner = rig.start(rig.plan(f"a = {{ env = {{ {env} }} }}", tokens="[8, 12]", requests=10, step_s=0.02))
     began = time.monotonic()
-    runner.until(lambda s: s.restarts and s.restarts[0].outcome == "ready", "ready", 60)
+    runner.until(lambda s: s.restarts and s.restarts[0].outcome == "ready", "ready")
     peak, cpu_s = 0.0, 0.0
-    while runner.process.poll() is None and time.monotonic() - began < 90:
+    while runner.process.poll() is None and time.monotonic() - began < HANG_S:
         with contextlib.suppress(OSError, TypeError):
             peak, cpu_s = usage(runner.process.pid)
         time.sleep(0.1)

@@ -20,6 +20,7 @@ from ddtop.journal.read.reader import JournalReader
 from ddtop.plan import parse_plan
 from ddtop.runner import RunOptions, _pack, _unpack, run, spawn_runner
 from tests.stories.harness import plan_text
+from tests.waiting import HANG_S
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ def events_of(path: Path) -> list:
         return [event for _, event in reader.since()]
 
 
-def wait_for(path: Path, kind: type, timeout_s: float = 30) -> list:
+def wait_for(path: Path, kind: type, timeout_s: float = HANG_S) -> list:
     deadline = time.monotonic() + timeout_s
     while True:
         found = events_of(path)
@@ -42,7 +43,7 @@ def wait_for(path: Path, kind: type, timeout_s: float = 30) -> list:
         time.sleep(0.1)
 
 
-def gone(pid: int, timeout_s: float = 20) -> None:
+def gone(pid: int, timeout_s: float = HANG_S) -> None:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         try:
@@ -154,7 +155,7 @@ def test_options_survive_the_way_to_the_process(tmp_path: Path) -> None:
 def test_the_runner_never_loads_textual() -> None:
     code = "import sys, ddtop.runner, ddtop.sweep.controller; print([m for m in sys.modules if m.startswith(('textual', 'plotext'))])"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=True
     )
     assert done.stdout.strip() == "[]"
 
@@ -185,5 +186,5 @@ def test_a_closed_terminal_costs_the_run_nothing(tmp_path: Path) -> None:
     config.write_text("Host *\n  ProxyCommand /bin/false\n")
     options = RunOptions(host="nowhere.invalid", plan=plan, record=tmp_path / "x.ddtop", ssh_config=config)
     code = "import os, sys; os.close(1); os.close(2); from ddtop.runner import _unpack, run; os._exit(run(_unpack(sys.argv[1])))"
-    done = subprocess.run([sys.executable, "-c", code, _pack(options)], timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code, _pack(options)], timeout=HANG_S, check=False)
     assert done.returncode == 11

@@ -19,6 +19,7 @@ from ddtop.sweep.recovery.restore import original_states, remember_original, res
 from ddtop.sweep.shared.context import SweepContext
 from tests.agent.helpers import agent, state_dir
 from tests.sweep.test_controller import make_sweep
+from tests.waiting import HANG_S
 
 __all__ = ["state_dir"]
 
@@ -40,7 +41,7 @@ def deck_on(events: list[Any], state: State | None = None) -> SweepContext:
 
 async def first_line(host: AgentHost) -> str:
     path = Path((await host.call("proc-show", name="srv"))["log"])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while not (text := path.read_text()):
             await asyncio.sleep(0.05)
     return text.strip()
