@@ -32,9 +32,8 @@ class Terminal:
         def own_terminal() -> None:
             os.setsid()
             ioctl(0, termios.TIOCSCTTY, 0)
-            signal.signal(
-                signal.SIGHUP, signal.SIG_DFL
-            )  # as a shell starts it, also where nohup started the tests
+            # As a shell starts it, also where nohup started the tests.
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
         self.process = subprocess.Popen(
             argv,

@@ -21,6 +21,7 @@ import pytest
 from ddtop import events as ev
 from ddtop.journal.write.writer import JournalWriter
 from tests.dashboard import story
+from tests.waiting import HANG_S
 
 PROGRAM = """
 import sys
@@ -40,7 +41,16 @@ class Terminal:
         self.master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.process = subprocess.Popen(
-            argv, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True, close_fds=True
+            argv,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=env,
+            start_new_session=True,
+            close_fds=True,
+            preexec_fn=lambda: signal.signal(
+                signal.SIGHUP, signal.SIG_DFL
+            ),  # nohup may have started the tests
         )
         os.close(slave)
         self.raw = b""
@@ -148,7 +158,7 @@ def test_closing_the_terminal_ends_the_dashboard_and_nothing_else(
     screen, writer, _ = terminal
     assert screen.read_for(20, until=b"REC") is not None
     os.killpg(screen.process.pid, signal.SIGHUP)
-    screen.process.wait(5)
+    screen.process.wait(HANG_S)
     now = time.time()
     writer.append(ev.SweepPaused(at_s=now, mono_s=1.0, host=story.HOST, by="someone"))
     writer.flush()
