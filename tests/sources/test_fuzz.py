@@ -17,7 +17,7 @@ from ddtop.engines.log.server_args import is_complete, parse_server_args
 from ddtop.services.causes import load_causes
 from ddtop.services.journald.entries import parse_journal_json
 from ddtop.services.unit.diagnosis import diagnose_unit
-from ddtop.services.unit.systemctl_show import parse_units, span_s, stamp_s
+from ddtop.services.unit.systemctl_show import parse_units, span_s
 from ddtop.sources.figures.diagnosis import log_metrics
 from ddtop.sources.kernel.log_lines import parse_kernel_line
 from ddtop.sources.log.diagnosis import diagnose_log
@@ -91,7 +91,6 @@ def test_shows(pairs: list[tuple[str, str]], noise: str) -> None:
     text = "\n".join(f"{k}={v}" for k, v in pairs) + "\n" + noise
     parse_units(text)
     span_s(noise)
-    stamp_s(noise)
     assert (
         diagnose_unit({"input.show": text.encode(), "input.journal": noise.encode()})["cause"]
         in load_causes().by_slug

@@ -9,13 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 _LINE = re.compile(r"^\s*(?P<k>[A-Z][A-Za-z0-9]{1,60})=(?P<v>.*)$")
 _UNSET = {"", "[not set]", "n/a", "(null)", "[no data]", "18446744073709551615"}
-_STAMP = re.compile(
-    r"(?:[A-Za-z]{2,4}\.? )?(?P<d>\d{4}-\d\d-\d\d) (?P<t>\d\d:\d\d:\d\d)(?:\.(?P<f>\d{1,9}))?(?: (?P<z>[A-Za-z+\-:\d]{1,8}))?$"
-)
 _SPAN = re.compile(r"(?P<n>[\d.]+) ?(?P<u>us|µs|ms|s|sec|min|month|h|hr|d|day|w|y)?(?:\s|$)")
 _UNITS = {
     "us": 1e-6,
@@ -97,8 +93,6 @@ class UnitProps:
 
     exec_main_code    ``exited``, ``killed``, ``dumped`` or None (nothing ended yet)
     exec_main_status  exit code, or signal number when killed or dumped
-    *_us              microseconds of CLOCK_MONOTONIC (``…Monotonic`` properties)
-    timeout_stop_s    TimeoutStopUSec in seconds; None for infinity or unknown
     """
 
     id: str | None = None
@@ -117,18 +111,8 @@ class UnitProps:
     need_daemon_reload: bool | None = None
     condition_result: bool | None = None
     condition_at: str | None = None
-    unit_file_state: str | None = None
-    fragment_path: str | None = None
     active_enter: str | None = None
     exec_main_exit: str | None = None
-    exec_main_start_us: int | None = None
-    state_change_us: int | None = None
-    inactive_exit_us: int | None = None
-    timeout_stop_s: float | None = None
-    timeout_start_s: float | None = None
-    type: str | None = None
-    restart: str | None = None
-    status_text: str | None = None
     raw: Mapping[str, str] | None = None
 
 
@@ -214,30 +198,6 @@ def span_s(text: str | None) -> float | None:
     return sum(n * _UNITS[u] for n, u in parts) if parts else None
 
 
-def stamp_s(text: str | None) -> float | None:
-    """systemd time stamp (`Mon 2026-11-30 06:39:03 UTC`, or `@` + seconds) → seconds since 1970.
-
-    A zone other than UTC is not known by its abbreviation; then only differences between stamps of one host mean
-    something. None for nothing.
-    """
-    if not text or text.strip() in _UNSET:
-        return None
-    text = text.strip()
-    if text.startswith("@"):
-        try:
-            return float(text[1:])
-        except ValueError:
-            return None
-    match = _STAMP.match(text)
-    if match is None:
-        return None
-    try:
-        when = datetime.strptime(f"{match['d']} {match['t']}", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    return when.timestamp() + (float(f"0.{match['f']}") if match["f"] else 0.0)
-
-
 def unit_props(raw: Mapping[str, str]) -> UnitProps:
     """Raw strings of one unit → typed properties. What is missing or cannot be read is None."""
     code = _set(raw, "ExecMainCode")
@@ -259,18 +219,8 @@ def unit_props(raw: Mapping[str, str]) -> UnitProps:
         need_daemon_reload=_bool(raw, "NeedDaemonReload"),
         condition_result=_bool(raw, "ConditionResult"),
         condition_at=_set(raw, "ConditionTimestamp"),
-        unit_file_state=_set(raw, "UnitFileState"),
-        fragment_path=_set(raw, "FragmentPath"),
         active_enter=_set(raw, "ActiveEnterTimestamp"),
         exec_main_exit=_set(raw, "ExecMainExitTimestamp"),
-        exec_main_start_us=_int(raw, "ExecMainStartTimestampMonotonic") or None,
-        state_change_us=_int(raw, "StateChangeTimestampMonotonic") or None,
-        inactive_exit_us=_int(raw, "InactiveExitTimestampMonotonic") or None,
-        timeout_stop_s=span_s(raw.get("TimeoutStopUSec")),
-        timeout_start_s=span_s(raw.get("TimeoutStartUSec")),
-        type=_set(raw, "Type"),
-        restart=_set(raw, "Restart"),
-        status_text=_set(raw, "StatusText"),
         raw=dict(raw),
     )
 
