@@ -91,13 +91,13 @@ def _begun(state: State, job: str) -> list[CellView]:
 
 
 def interrupt_begun(ctx: SweepContext, job: str, why: str) -> None:
-    """Cells that the job had begun and not finished are interrupted."""
+    """Interrupts the cells that the job had begun and not finished."""
     for cell in _begun(ctx.state, job):
         number = cell.attempts[-1].number
         ctx.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason=why, attempt=number)
 
 
 def return_begun(ctx: SweepContext, job: str) -> None:
-    """A cell that the job began before the order to stop reached it is planned again, as if it had not begun."""
+    """Plans a cell again that the job began before the order to stop reached it, as if it had not begun."""
     for cell in _begun(ctx.state, job):
         ctx.emit(CellStateSet, cell_id=cell.id, state="planned", reason="the job was stopped before it")

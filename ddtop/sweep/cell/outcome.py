@@ -189,7 +189,7 @@ def _settle_invalid(
     number: int,
     answer_by_s: float | None,
 ) -> Committed:
-    """Raises the alert of an INVALID result and does what the policy says about it."""
+    """Raises the alert of an INVALID result and settles the cell as the policy decides."""
     no_tokens = "no-tokens" in judged.reasons
     side = judged.fault or "not-server"
     decision = decide_cell(ctx.policy, side, no_tokens, tried_before(cell, number, side))

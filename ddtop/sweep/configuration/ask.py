@@ -1,4 +1,4 @@
-"""Asking the people who watch: a question waits for a decision as long as the policy says, then the policy decides."""
+"""Asking the viewers: a question waits for a decision as long as `[policy] answer_s`, then the policy decides."""
 
 from __future__ import annotations
 

@@ -87,4 +87,4 @@ LEAVE_S = 120.0
 """Everything at the end of a run, a reconnect included."""
 PROBE_S = 10.0
 OVERRIDE_EXPIRY_S = 7 * 86400.0
-"""An override whose run left it behind may be removed by anyone after this time."""
+"""After this time any run may remove an override that its run left behind."""

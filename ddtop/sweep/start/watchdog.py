@@ -129,15 +129,9 @@ def _call_failed(r: StartReadings, now: float) -> Judgement | None:
     c = r.call
     if c.returned_at is None or c.rc in (0, None):
         if c.timed_out:
-            why = Evidence(
-                source="job", text=f"{c.what} did not return in its time limit. {c.error[-300:]}".strip()
-            )
-            return _with_cause(
-                r,
-                "never-began",
-                why,
-                ("reconfigure-timeout", "unknown", f"{c.what} did not return in its time limit"),
-            )
+            late = f"{c.what} did not return in its time limit"
+            why = Evidence(source="job", text=f"{late}. {c.error[-300:]}".strip())
+            return _with_cause(r, "never-began", why, ("reconfigure-timeout", "unknown", late))
         return None
     text = c.error.strip().splitlines()[-1][:300] if c.error.strip() else f"exit code {c.rc}"
     why = Evidence(
@@ -198,13 +192,11 @@ def _failed(r: StartReadings, now: float) -> Judgement | None:
         return None
     if r.gone_since is not None and now - r.gone_since < SETTLE_S:
         return None
-    why = Evidence(
-        source=u.told_by, text=f"{u.active}/{u.sub}, Result={u.result}, {u.exit_code or 'no exit code'}"
-    )
     if r.phase in ("stopping", "stopped") and r.call.returned_at is None:
         return None
-    how = exit_words(u)
-    return _with_cause(r, "failed", why, (exit_slug(u), "unknown", f"{r.unit_name} {how}"))
+    how = f"{u.active}/{u.sub}, Result={u.result}, {u.exit_code or 'no exit code'}"
+    why = Evidence(source=u.told_by, text=how)
+    return _with_cause(r, "failed", why, (exit_slug(u), "unknown", f"{r.unit_name} {exit_words(u)}"))
 
 
 def _never_began(r: StartReadings, now: float) -> Judgement | None:

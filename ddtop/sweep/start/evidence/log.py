@@ -108,7 +108,7 @@ class StartLog:
         return (reset_gap(progress) if before.current != after.current else progress), after
 
     def mark_of(self, generation: str | None) -> MarkReading | None:
-        """The ready mark as the gate wants it: with the full name of the generation that gave it."""
+        """The ready mark for the gate, with the full id of the generation that gave it."""
         if self.mark is None or generation is None:
             return self.mark
         part = generation.partition("/")[0]
