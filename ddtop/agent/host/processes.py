@@ -168,7 +168,7 @@ async def send_signal(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     if signum is None:
         raise OpError("bad-request", f"there is no signal {name}")
     if start_ticks(pid) != int(args["start_ticks"]):
-        raise OpError("not-found", f"process {pid} has ended; its number belongs to another process now")
+        raise OpError("not-found", f"process {pid} has ended (its number may belong to another process now)")
     try:
         os.kill(pid, signum)
     except OSError as error:

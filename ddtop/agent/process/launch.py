@@ -220,4 +220,4 @@ def _setsid(argv: List[str], cwd: str, log: str) -> None:
             check=False,
         )
     if done.returncode != 0:
-        raise OpError("failed", f"could not start {argv[0]}")
+        raise OpError("failed", f"could not start {argv[0]}", f"read {log} on the host")
