@@ -145,10 +145,9 @@ _INSPECTORS: dict[str, Callable[[Mapping[str, bytes]], dict[str, Any]]] = {
 def inspect_files(kind: str | None, files: Mapping[str, bytes]) -> dict[str, Any]:
     """The verdict on one file or on several that belong together.
 
-    `files`: name → content. `input.*` is judged; `input2.*` … add fields with `_input2` behind their names;
-    other
-    names give what stands beside it (`cmd.txt`, `rc.txt`, `meta.toml` …). `kind` None: guessed.
-    Raises NotJudgedError when it is not of that kind or says nothing, UsageError for an unknown kind.
+    `files`: name → content. `input.*` is judged; `input2.*` … add fields with `_input2` behind their names; other
+    names give what stands beside it (`cmd.txt`, `rc.txt`, `meta.toml` …). `kind` None: guessed. Raises
+    NotJudgedError when it is not of that kind or says nothing, UsageError for an unknown kind.
     """
     if kind is not None and kind not in _INSPECTORS:
         raise UsageError(f"inspect knows no kind {kind!r}", do="use one of: " + " ".join(KINDS))

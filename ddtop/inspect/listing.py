@@ -33,8 +33,7 @@ _STAT_SIZE = re.compile(r"^\s{0,4}Size: (?P<size>\d{1,18})\s{1,20}Blocks: (?P<bl
 
 
 def parse_listing(text: str) -> list[Entry]:
-    """Entries of `find -printf "%y %s %p -> %l"` (with or without %b), `ls -l`, `ls -lR`, size-and-path
-    lines, or
+    """Entries of `find -printf "%y %s %p -> %l"` (with or without %b), `ls -l`, `ls -lR`, size-and-path lines, or
     stat(1). Lines that are none of these are passed over."""
     out: list[Entry] = []
     folder = ""

@@ -29,8 +29,7 @@ _PATH_IN_ERROR = re.compile(r"['\"‘’`](?P<p>[^'\"‘’`\n]{1,1000})['\"‘�
 
 
 def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
-    """The verdict on a model: of a directory of this machine (a path), or of files that describe one (a
-    mapping
+    """The verdict on a model: of a directory of this machine (a path), or of files that describe one (a mapping
     from name to content: listings, an index, df, error texts, a probe's text, small model files themselves).
 
     Raises NotJudgedError when nothing in it describes a model.

@@ -37,11 +37,9 @@ def diagnose_ssh(
 ) -> dict[str, Any]:
     """What ddtop makes of an ssh config for `host`, or of what ssh or asyncssh said.
 
-    `files`: name → content. `*.config` are configs (and files that they include, by name), `query.txt` the
-    host;
+    `files`: name → content. `*.config` are configs (and files that they include, by name), `query.txt` the host;
     other files are texts, exceptions, captured output. Without files: the user's own config for `host`.
-    `own_config` allows `Match exec` commands to run; of others' files only `true`, `false` and `test -X
-    PATH` are
+    `own_config` allows `Match exec` commands to run; of others' files only `true`, `false` and `test -X PATH` are
     answered. Raises NotJudgedError when there is nothing about SSH in it.
     """
     if not files:

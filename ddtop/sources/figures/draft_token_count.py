@@ -16,8 +16,8 @@ def _interval(
     """Draft tokens that a pair (accept len, accept rate) allows, as intervals: old definition, new
     definition.
 
-    old: rate = len / n (≤ 0.5.10, bonus token included); new: rate = (len - 1) / (n - 1) (0.5.23).
-    Both figures are printed with two decimals.
+    old: rate = len / n (≤ 0.5.10, bonus token included); new: rate = (len - 1) / (n - 1) (0.5.23). Both figures are
+    printed with two decimals.
     """
     if rate <= digits or length <= 0:
         return None
@@ -37,8 +37,7 @@ def draft_tokens(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """How many draft tokens a server used, from its accept lengths and rates; {} where the figures do not
     tell.
 
-    One number that explains all lines under one definition is the answer. Lines that no single definition
-    explains
+    One number that explains all lines under one definition is the answer. Lines that no single definition explains
     come from servers whose rates cannot be compared; each is then explained by itself.
     """
     distinct = list(dict.fromkeys(pairs))[:MAX_PAIRS]

@@ -1,10 +1,8 @@
 """Turn the bytes of a log, in whatever form it was fetched, into numbered lines worth reading.
 
-A 50 MB log is mostly the same few lines with other numbers. Lines are grouped by what is left without
-digits; of each
-group the first and last ones are read, of groups that may matter (errors, statistics) more. So the cost
-follows the
-number of different lines, not their count.
+A 50 MB log is mostly the same few lines with other numbers. Lines are grouped by what is left without digits; of
+each group the first and last ones are read, of groups that may matter (errors, statistics) more. So the cost
+follows the number of different lines, not their count.
 """
 
 from __future__ import annotations

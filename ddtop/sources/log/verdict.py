@@ -43,8 +43,7 @@ class Judgement:
 def first_cause(scan: ScanSnapshot) -> tuple[Hit | None, Raised | None]:
     """The cause that a colleague would name: kernel and host before engine, a cause before its consequences.
 
-    Among engine causes the first one in the order of the log decides: that is the first failing rank's first
-    cause.
+    Among engine causes the first one in the order of the log decides: that is the first failing rank's first cause.
     An exception that no signature knows outranks a consequence (a peer that only waited), not a known cause.
     """
     failing = [h for h in scan.hits if h.role in ("cause", "consequence") and h.slug]
