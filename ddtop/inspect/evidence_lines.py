@@ -1,4 +1,4 @@
-"""Evidence for inspectors whose answer is made of numbers: the lines that the numbers were read from."""
+"""Evidence for verdicts that rest on numbers: the lines from which the numbers were read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def number_lines(files: Mapping[str, bytes], *, last: int = 3) -> list[dict[str,
 
 
 def last_events(data: bytes, *, last: int = 2) -> list[dict[str, Any]]:
-    """The last lines of a response that are not blank: how it ended is what most verdicts rest on."""
+    """The last lines of a response that are not blank: most verdicts rest on how it ended."""
     tail = data[-200_000:]
     before = data.count(b"\n", 0, len(data) - len(tail))
     rows = [(before + at, line) for at, line in enumerate(tail.splitlines(), 1) if line.strip()]
@@ -41,6 +41,6 @@ def last_events(data: bytes, *, last: int = 2) -> list[dict[str, Any]]:
 
 
 def head_lines(data: bytes, *, first: int = 3) -> list[dict[str, Any]]:
-    """The first lines of a result file that are not blank: they show what tool and form it is."""
+    """The first lines of a result file that are not blank: they show which tool wrote it, and in which form."""
     rows = [(at, line) for at, line in enumerate(data[:65_536].splitlines(), 1) if line.strip()]
     return [evidence(text_of(line[:400]), at) for at, line in rows[:first]] or [evidence("the file is empty")]

@@ -1,5 +1,4 @@
-"""What kind of file is this? By its form, looking at the first part only: a 50 MB log is guessed in
-milliseconds."""
+"""The kind of a file by its form. Only the first 64 KiB are read: a 50 MB log takes milliseconds."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ _INPUT = re.compile(r"^input(?P<n>\d{0,3})(?:\.|$)")
 
 
 def text_of(data: bytes) -> str:
-    """Bytes as text, whatever they are: UTF-8 (a BOM is dropped), UTF-16 with a BOM, else with replacement
-    marks."""
+    """Bytes as text: UTF-8 (a BOM is dropped), or UTF-16 with a BOM. Invalid bytes become replacement marks."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
     return data.decode("utf-8-sig", "replace")
@@ -85,7 +84,7 @@ def result(
 
 
 def is_ssh_config(text: str) -> bool:
-    """Whether a text is an ssh config: Host, Match or Include lines, and an option that people set."""
+    """Whether a text is an SSH config: Host, Match or Include lines, and one of the usual options."""
     rows = [
         line.strip() for line in text.splitlines()[:300] if line.strip() and not line.strip().startswith("#")
     ]
@@ -110,4 +109,4 @@ def is_ssh_config(text: str) -> bool:
 
 
 class NotJudgedError(Exception):
-    """The input is not of the kind, or too little to say anything; `str()` says which, for people."""
+    """The input is of another kind, or too little for a verdict; `str()` says which."""

@@ -48,7 +48,7 @@ _HEAD = {"verdict", "cause", "severity", "advice", "evidence", "schema", "kind"}
 
 
 def _finish(kind: str, got: Mapping[str, Any]) -> dict[str, Any]:
-    """Put an inspector's answer into the common shape; None stands for absent and is left out."""
+    """An inspector's result in the common shape; fields that are None are left out."""
     rest = {key: value for key, value in got.items() if key not in _HEAD}
     proof = [item if isinstance(item, Mapping) else {"text": str(item)} for item in got.get("evidence") or ()]
     return result(
@@ -57,7 +57,7 @@ def _finish(kind: str, got: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _function(module: str, name: str) -> Callable[..., dict[str, Any]]:
-    """An inspector of another room, imported when it is asked for: `ddtop --help` stays instant."""
+    """An inspector of another room, imported when it is needed: `ddtop --help` stays instant."""
     found: Callable[..., dict[str, Any]] = getattr(importlib.import_module(module), name)
     return found
 
@@ -155,13 +155,13 @@ def inspect_files(kind: str | None, files: Mapping[str, bytes]) -> dict[str, Any
         raise NotJudgedError("the input is empty")
     chosen = kind or guess_kind(files)
     if chosen is None:
-        raise NotJudgedError("nothing in it says what it is; name the kind: " + " ".join(KINDS))
+        raise NotJudgedError("its kind is unknown: name one of " + " ".join(KINDS))
     if chosen in _STREAMS:
         files = join_reads(files)
     try:
         return _finish("log" if chosen == "metrics" else chosen, _INSPECTORS[chosen](files))
     except ValueError as error:
-        raise NotJudgedError(str(error) or f"this is no {chosen} input") from error
+        raise NotJudgedError(str(error) or f"it cannot be read as {chosen}") from error
 
 
 def inspect_file(kind: str | None, source: Path | str | bytes, *, name: str = "input") -> dict[str, Any]:

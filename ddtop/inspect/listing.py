@@ -1,4 +1,4 @@
-"""Listings of files as people make them: find, ls, stat."""
+"""Read listings of files: find, ls, tree, du, stat."""
 
 from __future__ import annotations
 

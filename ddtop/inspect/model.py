@@ -46,7 +46,7 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
     if not any(is_weight(e.path) for e in entries) and (named := _of_names(texts)) is not None:
         return named
     if not entries and not any(_ENOSPC.search(t) for t in texts.values()):
-        raise NotJudgedError("no listing, no model file and no probe text in it")
+        raise NotJudgedError("it holds no listing, no model file and no probe output")
     index = next((i for n, d in files.items() if n.endswith(".index.json") and (i := read_index(d))), None)
     if index is None:
         index = _index_of_blobs(entries, files)
@@ -80,7 +80,7 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
             cause="copy-in-progress",
             severity="info",
             percent=int(progress["pct"] or progress["fetch"]) if progress else None,
-            advice="A copy is running: wait for it, do not start the server.",
+            advice="A copy is running. Wait until it has ended before you start the server.",
         )
     got["evidence"] = [*got["evidence"], *proof]
     return _shape(got)
@@ -93,10 +93,8 @@ def _of_names(texts: Mapping[str, str]) -> dict[str, Any] | None:
         return None
     got = judge([Entry(name, size=1 << 20) for name in names])
     if got["cause"] != "shard-missing":
-        raise NotJudgedError(
-            "names without sizes: that all are there does not say that they are whole (use ls -l)"
-        )
-    text = f"{got['present_shards']} of {got['expected_shards']} shards are named; no sizes are given"
+        raise NotJudgedError("names without sizes do not show whether the files are complete: use ls -l")
+    text = f"{got['present_shards']} of {got['expected_shards']} shards are listed, without sizes"
     got["evidence"] = [got["evidence"][0], {"text": text}]
     return _shape({k: v for k, v in got.items() if k not in {"present_bytes", "ok", "resumable_bytes"}})
 
@@ -256,7 +254,7 @@ def _from_probe(text: str) -> dict[str, Any]:
             "complete",
             "model-still-staged",
             "info",
-            "The model is where it was: restart the service.",
+            "The model is still staged. Restart the service.",
             proof,
             rebooted=rebooted,
             model_in_shm=True,
@@ -272,7 +270,7 @@ def _from_probe(text: str) -> dict[str, Any]:
         "restage-needed",
         "tmpfs-lost-by-reboot" if rebooted else "model-absent",
         "warn",
-        f"{advice}, then start the service, wait until it is ready, and resume at the interrupted cell.",
+        f"{advice}. Then start the service, wait until it is ready, and resume at the interrupted cell.",
         proof,
         rebooted=rebooted,
         model_in_shm=False,

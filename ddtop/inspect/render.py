@@ -1,4 +1,4 @@
-"""A verdict as a good colleague would put it: what it is, why, what to do, and the numbers."""
+"""A verdict for people, as text for a terminal: what it is, the evidence, what to do, and all that was read."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _WHAT = {
     "results": "the result",
     "ssh": "the SSH connection",
 }
-_TONE = {"info": "fine", "warn": "look at it", "error": "needs you", "critical": "stop and act"}
+_URGENCY = {"warn": "check it", "error": "action needed", "critical": "act now"}
 _HEAD = {"schema", "kind", "verdict", "cause", "severity", "advice", "evidence", "meaning"}
 _SAYS = {
-    # verdict → what one says of it; {is} and {has} follow the number of the subject
+    # verdict → the sentence's verb; {is} and {has} follow the number of the subject
     "failed": "failed",
     "stalled": "{has} stalled",
     "ok": "{is} in order",
     "success": "{is} in order",
     "error": "{does} not work",
-    "partial": "{is} not the whole story",
+    "partial": "could be read only in part",
     "degraded": "{is} degraded",
     "wrong-config": "{has} the wrong configuration",
     "not-started": "{has} not started",
@@ -37,8 +37,7 @@ WIDTH = 100
 
 
 def to_json(result: Mapping[str, Any]) -> str:
-    """The result as strict JSON (no NaN or Infinity: a number that is none is left out), one readable
-    document."""
+    """The result as strict JSON, indented. NaN and Infinity are left out, as is all that is unknown."""
     return json.dumps(_clean(dict(result)), ensure_ascii=False, indent=1, default=str)
 
 
@@ -55,47 +54,47 @@ def _clean(value: Any) -> Any:
 
 
 def render_text(result: Mapping[str, Any]) -> str:
-    """Verdict and cause, the evidence with its line numbers, what to do, then the fields, for a terminal."""
+    """Verdict and cause, the evidence with its line numbers, what to do, then the other fields."""
     lines = [_head(result)]
     proof = [item for item in result.get("evidence") or () if str(item.get("text", "")).strip()]
     proof = [item for at, item in enumerate(proof) if item not in proof[:at]]
     if proof:
-        lines += ["", "Because"]
+        lines += ["", "Evidence"]
         lines += [_proof(item) for item in proof[:8]]
         if len(proof) > 8:
             lines.append(f"  … and {len(proof) - 8} more")
     if result.get("advice"):
         lines += [
             "",
-            "Do",
+            "What to do",
             textwrap.fill(str(result["advice"]), WIDTH, initial_indent="  ", subsequent_indent="  "),
         ]
     if result.get("means"):
         lines += [
             "",
-            "That means",
+            "Meaning",
             textwrap.fill(str(result["means"]), WIDTH, initial_indent="  ", subsequent_indent="  "),
         ]
     fields = {
         k: v for k, v in result.items() if k not in _HEAD and k != "means" and v not in (None, [], {}, ())
     }
     if fields:
-        lines += ["", "Read"]
+        lines += ["", "Details"]
         lines += _fields(fields)
     return "\n".join(lines)
 
 
 def _head(result: Mapping[str, Any]) -> str:
-    """`The server failed: GPU memory ran out while CUDA graphs were captured.`, and the same in the words of JSON."""
+    """`The server failed: GPU memory ran out while CUDA graphs were captured.`, and the fields of the JSON it is from."""
     kind, verdict, cause = str(result.get("kind", "")), str(result["verdict"]), str(result["cause"])
     phrase = _SAYS.get(verdict, "{is} " + verdict.replace("-", " "))
     for one, many in (("is", "are"), ("has", "have"), ("does", "do"), ("needs", "need")):
         phrase = phrase.replace("{" + one + "}", many if kind == "gpu" else one)
     why = str(result.get("meaning") or cause.replace("-", " ")).rstrip(".")
-    tone = _TONE.get(str(result["severity"]), "")
+    urgency = _URGENCY.get(str(result["severity"]), "")
     head = f"{_WHAT.get(kind, 'it')} {phrase}: {why}."
     said = textwrap.fill(head[:1].upper() + head[1:], WIDTH, break_on_hyphens=False)
-    return f"{said}\n[{verdict} · {cause} · {result['severity']}{': ' + tone if tone else ''}]"
+    return f"{said}\n[{verdict} · {cause} · {result['severity']}{': ' + urgency if urgency else ''}]"
 
 
 def _proof(item: Mapping[str, Any]) -> str:
@@ -109,7 +108,7 @@ def _proof(item: Mapping[str, Any]) -> str:
 
 
 def _printable(text: str) -> str:
-    """Control characters made visible: a log must not move the cursor of whoever reads the verdict."""
+    """The text with control characters as escapes: a log must not move the cursor of the terminal."""
     return "".join(c if c.isprintable() else {"\t": " "}.get(c, f"\\x{ord(c):02x}") for c in text)
 
 

@@ -35,7 +35,7 @@ def diagnose_ssh(
     local_user: str | None = None,
     own_config: bool = False,
 ) -> dict[str, Any]:
-    """What ddtop makes of an ssh config for `host`, or of what ssh or asyncssh said.
+    """The verdict on an SSH config for `host`, or on messages of ssh or asyncssh.
 
     `files`: name → content. `*.config` are configs (and files that they include, by name), `query.txt` the host;
     other files are texts, exceptions, captured output. Without files: the user's own config for `host`.
@@ -44,7 +44,7 @@ def diagnose_ssh(
     """
     if not files:
         if not host:
-            raise NotJudgedError("give a host name, or a file")
+            raise NotJudgedError("give a host name or a file")
         return _of_target(_resolve(host, None, None, run_exec, local_user), {})
     query = host or text_of(files.get("query.txt", b"")).strip() or None
     configs = {n: d for n, d in files.items() if n.endswith((".config", "ssh_config")) or n in {"config"}}
@@ -145,7 +145,7 @@ def _of_configs(
                     [evidence(error.what.replace(folder + "/", ""), file=name)],
                 )
     if not results:
-        raise NotJudgedError("no Host in the config: give the host name")
+        raise NotJudgedError("the config names no Host: give the host name")
     return _join_configs(results, texts)
 
 
@@ -281,8 +281,8 @@ def config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
             "config-option-unknown",
             "warn",
             (
-                f"ssh refuses this file because of: {names}. ddtop passes over it, so what was meant by it does not act: "
-                "correct the word, or name it in IgnoreUnknown."
+                f"ssh refuses this file because of an unknown option: {names}. ddtop ignores the option. Correct its "
+                "spelling, or add it to IgnoreUnknown."
             ),
         )
     if target.nested_jump:
@@ -291,9 +291,8 @@ def config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
             "nested-proxyjump-unsupported",
             "warn",
             (
-                "asyncssh resolves only the first level of a nested ProxyJump; ddtop therefore connects hop by "
-                "hop itself, "
-                f"over {' > '.join(target.route)}. For other tools name all hops in one ProxyJump list."
+                "asyncssh resolves only the first level of a nested ProxyJump, so ddtop connects hop by hop: "
+                f"{' > '.join(target.route)}. For other asyncssh programs, list all hops in one ProxyJump."
             ),
         )
     if target.missing_identity_files:
@@ -302,9 +301,8 @@ def config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
             "identity-file-missing-tolerated",
             "warn",
             (
-                "The named key file does not exist; ddtop leaves it out as ssh does, and goes on with the agent "
-                "and other "
-                "keys. Correct the path if that key was meant."
+                "An IdentityFile does not exist. ddtop ignores it, as ssh does, and tries the SSH agent and the other "
+                "keys. Correct the path if you need that key."
             ),
         )
     if "host-key-not-checked" in slugs or "host-key-accept-new" in slugs:
@@ -320,9 +318,8 @@ def config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
             "proxycommand",
             "info",
             (
-                f"ddtop connects via ProxyCommand {target.proxy_command[0]}; there is no port to try by TCP, so "
-                f"whether "
-                "the host is up can only be asked through it."
+                f"ddtop connects through ProxyCommand {target.proxy_command[0]}. It cannot test the host's port by TCP: "
+                "only the proxy can reach it."
             ),
         )
     if "remotecommand-ignored" in slugs or "requesttty-ignored" in slugs:
@@ -330,23 +327,22 @@ def config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
             "ok",
             "remotecommand-ignored",
             "info",
-            "ddtop runs its own command, without a terminal: nothing to do.",
+            "ddtop runs its own command, without a terminal. Nothing to do.",
         )
     if target.proxy_jump:
         included = bool(target.proxy_from) and any(
             Path(str(target.proxy_from)) == Path(i) for i in target.included
         )
         name = "proxyjump-from-include" if included else "proxyjump"
-        return "ok", name, "info", f"ddtop goes over {' > '.join(target.route)}."
+        return "ok", name, "info", f"ddtop connects over {' > '.join(target.route)}. Nothing to do."
     if "match-exec-not-run" in slugs:
         return (
             "partial",
             "match-exec-not-run",
             "warn",
             (
-                "The config decides by a command, which is not run for a file of others: look at it, and "
-                "inspect the host "
-                "with your own config (`ddtop inspect ssh HOST`)."
+                "A Match exec command in this file was not run, because the file is not your own config. Run "
+                "`ddtop inspect ssh HOST` to resolve the host by your config."
             ),
         )
     if target.used_match:
@@ -354,6 +350,6 @@ def config_cause(target: SshTarget, folder: str) -> tuple[str, str, str, str]:
             "ok",
             "match-supported",
             "info",
-            "Match blocks act as in ssh; exec commands run once per connect.",
+            "Match blocks work as in ssh; exec commands run once per connection. Nothing to do.",
         )
-    return "ok", "config-resolved", "info", "The config resolves as in ssh: nothing to do."
+    return "ok", "config-resolved", "info", "The config resolves as in ssh. Nothing to do."

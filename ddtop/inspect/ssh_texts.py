@@ -18,7 +18,7 @@ def is_speech(name: str) -> bool:
 
 
 def judge_texts(files: Mapping[str, bytes], texts: Mapping[str, str], meta: str) -> dict[str, Any]:
-    """The verdict on texts and captured output; `meta` says what was true of known_hosts, where told."""
+    """The verdict on texts and captured output; `meta` is meta.toml: what is known of known_hosts."""
     framed = next(((n, f) for n, t in texts.items() if not is_speech(n) and (f := read_frame(t))), None)
     framed = framed or next(
         ((n, f) for n, t in texts.items() if "banner" not in n and (f := read_frame(t))), None
@@ -40,7 +40,7 @@ def judge_texts(files: Mapping[str, bytes], texts: Mapping[str, str], meta: str)
     if not groups and broken is None and bare is not None and texts[bare].strip():
         return _unframed(bare, texts[bare])
     if not groups:
-        raise NotJudgedError("nothing about an SSH connection in it")
+        raise NotJudgedError("it says nothing about an SSH connection")
     first, *others = groups
     out = _group_result(
         groups[first], "\n".join(t for n, t in texts.items() if (input_number(n) or 1) == first)
@@ -69,8 +69,8 @@ def _unframed(name: str, text: str) -> dict[str, Any]:
         "partial",
         "output-unframed",
         "warn",
-        "The output has no marks around the answer, so shell noise cannot be told from it: frame it, as "
-        "ddtop does.",
+        "No marks frame the command's output, so it cannot be separated from what the login shell prints. Print a mark "
+        "before and after it, as ddtop does.",
         [evidence(line, at, name) for at, line in rows[:4]],
         payload=answer[1] if answer else None,
         noise_lines=len(noise),
@@ -177,7 +177,7 @@ def _of_frame(
             "partial",
             "output-cut-off",
             "error",
-            "The end mark is missing: the output was cut, so what is there is no answer. Ask again.",
+            "The end mark is missing: the output was cut off. Run the command again.",
             proof,
             **fields,
         )
@@ -187,17 +187,17 @@ def _of_frame(
             "error",
             "command-failed",
             "error",
-            f"The command itself ended with {frame.rc}: read its output.",
+            f"The connection works; the command ended with exit code {frame.rc}. Read its output.",
             proof,
             **fields,
         )
-    noise = "The login shell prints text, " if frame.noise else "No text around it, "
+    noise = "The login shell prints text; ddtop ignores it. " if frame.noise else ""
     return result(
         "ssh",
         "ok",
         "output-framed",
         "info",
-        noise + "and the answer was taken from between its marks: nothing to do.",
+        noise + "The output between the marks is complete. Nothing to do.",
         proof,
         **fields,
     )

@@ -96,8 +96,8 @@ def test_json_is_strict_and_text_reads(folder: Path) -> None:
     words = next(line for line in text.splitlines() if line.startswith("["))
     assert (
         f"[{got['verdict']} · {got['cause']} · {got['severity']}" in words
-        and "Because" in text
-        and "Do" in text
+        and "\nEvidence\n" in text
+        and "\nWhat to do\n" in text
     )
     assert all(ch.isprintable() or ch == "\n" for ch in text)
 
