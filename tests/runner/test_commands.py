@@ -100,7 +100,7 @@ def test_commands_of_a_run_that_works(rig: Rig) -> None:
     # ---- two viewers at once
     with runner.viewer("anna"), runner.viewer("bob"):
         runner.until(lambda s: s.viewers == 2, "two viewers")
-    runner.until(lambda s: s.viewers == 0, "nobody")
+    runner.until(lambda s: s.viewers == 0, "no viewer")
 
     # ---- go on, by either word
     assert runner.states("b") == ["planned", "planned"] and runner.states("a")[1] == "planned", (
@@ -137,7 +137,7 @@ def test_commands_of_a_run_that_works(rig: Rig) -> None:
     assert len(rig.engines()) == 1
     assert "running" not in runner.states()
 
-    # ---- nobody is there to obey
+    # ---- no runner is there to obey
     with pytest.raises(RefusedError) as caught:
         append_command(runner.recording, Pause(id="x", viewer="anna", at_s=time.time()))
     assert "nothing is running" in str(caught.value) and "ddtop connect" in str(caught.value)

@@ -48,7 +48,7 @@ def test_each_kind_of_cause_without_a_person(rig: Rig) -> None:
     )
     assert {a.kind for a in raised.values()} == {"transient", "config", "bug"}
     assert all(a.answer_by_s is None and a.policy for a in raised.values()), (
-        "nobody is asked; what is done is said"
+        "without a viewer nothing is asked; what is done is recorded"
     )
     assert {e.alert_id for e in runner.of(AlertResolved)} == set(raised)
     broken = next(c for c in runner.state().plan_cells if c.state == "broken")
@@ -89,7 +89,7 @@ def test_zero_tokens_breaks_and_a_new_engine_version_reopens(rig: Rig) -> None:
 
 
 def test_an_alert_without_a_decision_is_decided_by_the_policy(rig: Rig) -> None:
-    """A dashboard is open and nobody answers: the policy after answer_s; nobody there any more: the policy at once."""
+    """A dashboard is open and no decision comes: the policy after answer_s; the dashboard closes: the policy at once."""
     plan = rig.plan(
         'a = { env = { SIM_FAIL_FIRST_START = "nccl-watchdog" } }\n'
         'b = { env = { SIM_FAIL_FIRST_START = "cublas", SIM_FAIL_STARTS = "3" } }\n'

@@ -242,7 +242,7 @@ class World:
         self.tell()
 
     def _port_taken(self, unit: Unit, invocation: str) -> None:
-        """A stranger takes the port in the moment in which the server dies of that."""
+        """A foreign process takes the port in the moment in which the server exits for that reason."""
         self.foreign_on_port = True
         self._crash(
             unit,

@@ -49,7 +49,7 @@ CASES = [
         "listener",
         "pending",
     ),
-    ("nobody listens", {"listeners": ()}, "listener", "pending"),
+    ("no listener", {"listeners": ()}, "listener", "pending"),
     ("foreign owner", {"listeners": (FOREIGN,)}, "listener", "no"),
     ("two servers", {"listeners": (MINE, FOREIGN)}, "listener", "no"),
     ("two of ours on one address", {"listeners": (MINE, replace(MINE, pid=10))}, "listener", "no"),

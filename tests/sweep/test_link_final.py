@@ -1,4 +1,4 @@
-"""A loss that trying again cannot cure: the run ends at once where nobody looks, else after a person's time to cure it."""
+"""A loss that trying again cannot mend: the run ends at once without a viewer, else after the time a viewer has for it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_when_it_is_over(attended: bool, after_s: float, over: bool) -> No
     link = Link(ctx, Refusing(), ())  # type: ignore[arg-type]  # as much of a connector as a link needs
     assert not link.has_given_up(attended, 60.0)
     with pytest.raises(HostUnreachableError):
-        await link.run()  # never reached: the caller's to say
+        await link.run()  # never reached: the caller reports it
 
     link._lost("cut")  # it had been reached
     task = asyncio.create_task(link.run())
@@ -54,7 +54,7 @@ async def test_when_it_is_over(attended: bool, after_s: float, over: bool) -> No
     assert alerts[-1].policy == "the run ends: trying again cannot help"
 
 
-def test_a_new_runner_is_not_paused_by_the_old_ones_pause() -> None:
+def test_a_pause_ends_with_its_runner() -> None:
     started = ev.RunStarted(at_s=1.0, mono_s=1.0, run_id="r", name="x", mode="sweep", segment=0)
     paused = ev.SweepPaused(at_s=2.0, mono_s=2.0, by="anna")
     assert fold([started, paused]).paused is not None

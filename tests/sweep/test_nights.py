@@ -119,7 +119,7 @@ def settle(night: Night) -> None:
     night.rig.give(kind, **night.chance.choice([{"config": config}, {"cell_id": f"{config}1"}]))
 
 
-def wish(night: Night) -> None:
+def request(night: Night) -> None:
     night.rig.give(night.chance.choice([ev.Undo, ev.RestartService, ev.Restage, ev.StopRun, ev.Resume]))
 
 
@@ -140,8 +140,8 @@ THINGS: list[Callable[[Night], None]] = [
     pause,
     settle,
     settle,
-    wish,
-    wish,
+    request,
+    request,
     answer,
     answer,
 ]
@@ -170,7 +170,7 @@ def test_a_bad_night(seed: int) -> None:
 
 
 def assert_none_measured_twice(rig: Rig, told: list[str]) -> None:
-    """Unless somebody has asked for it."""
+    """Unless a viewer asked for it."""
     done: set[str] = set()
     for event in rig.events:
         if isinstance(event, ev.CellMeasured):

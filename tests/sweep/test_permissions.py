@@ -44,7 +44,7 @@ def run_by(**changes: Any) -> Any:
         (run_by(), frozenset({"systemd", "user-units", "jobs"}), ["override of s.service"]),
         (run_by(user=True), frozenset({"systemd", "user-units", "jobs"}), []),
         (run_by(user=True), frozenset({"systemd", "jobs"}), ["own manager end"]),
-        # Whether a polkit rule lets him restart it as it is, or a script of his may, is found out by trying.
+        # Whether a polkit rule allows the restart, or the script may do it, shows when it is tried.
         (run_by(argv=(), env={}), frozenset({"systemd", "jobs"}), []),
         (run_by(kind="command", configure=("/x",)), frozenset({"systemd", "jobs"}), []),
         (run_by(kind="process"), frozenset({"jobs"}), []),

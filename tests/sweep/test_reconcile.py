@@ -148,7 +148,7 @@ TABLE = [
         ["go-on"],
     ),
     (
-        "somebody else's container",
+        "a foreign container",
         remembered(),
         probed(
             containers={"s.service": "c1d@t@"},
@@ -245,7 +245,7 @@ def test_what_costs_nothing_needs_no_consent() -> None:
             if step.action in ("stage", "restart", "ask"):
                 assert step.needs_consent
     first = reconcile(remembered(), probed(units=DEAD, model=GONE), SWEEP, run_id="r", resumed=False)
-    assert not any(s.needs_consent for s in first), "who starts a run has just said that he wants it"
+    assert not any(s.needs_consent for s in first), "the person who starts a run has just ordered it"
 
 
 def test_a_broken_cell_is_not_run_again() -> None:

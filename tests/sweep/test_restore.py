@@ -1,4 +1,4 @@
-"""What a unit was before the run, and putting it back: over several segments, deaths in between, and edited plans."""
+"""A unit's state before the run, and putting it back: over several segments, killed runners and edited plans."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def own(unit: Unit) -> bool:
 
 
 def test_what_was_put_back_belongs_to_its_owner_again() -> None:
-    """Between two segments of one run the owner starts his server: at the end of the second it must run."""
+    """Between two segments of one run the owner starts the server: at the end of the second it must run."""
     rig = Rig()
     rig.world.faults = {"--context-length 8192": "crash"}
     assert rig.run().word == "some-failed"

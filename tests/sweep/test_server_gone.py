@@ -1,4 +1,4 @@
-"""A server that went away while nobody looked: what its job could not measure is no verdict on the configuration."""
+"""A server that ended while no runner watched: what its job could not measure is no verdict on the configuration."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ ALARMS = [
         "port-in-use",
     ),
     (
-        "died of a port nobody is seen on",
+        "exited for a port on which no listener is seen",
         replace(BASE, unit=FAILED, cause=PORT),
         9.0,
         "failed",
