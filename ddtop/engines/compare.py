@@ -11,7 +11,7 @@ from ddtop.engines.base import ArgMismatch
 IGNORED = frozenset(
     {"api_key", "log_level", "log_level_http", "log_requests", "log_requests_level", "enable_metrics"}
 )
-"""Arguments that change nothing measured, or that a server rightly does not tell."""
+"""Arguments that change nothing measured, or that a server does not report, for good reason."""
 
 Override = Callable[[str, Any, Any, Mapping[str, Any]], str]
 

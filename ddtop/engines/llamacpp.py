@@ -78,7 +78,7 @@ class LlamaCpp:
     def resolved_args(
         self, server_info: str | bytes | Mapping[str, Any] | None, argv: Sequence[str]
     ) -> dict[str, Any]:
-        """The command line, with the model path and the slots that `/props` tells put over it."""
+        """The command line, with the model path and the slots that `/props` reports."""
         args = folded_argv(argv, LAUNCHERS, TABLE)
         info = base.as_json(server_info)
         if isinstance(info, Mapping):

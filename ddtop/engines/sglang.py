@@ -97,7 +97,7 @@ class SGLang:
     def compare_args(
         self, wanted_argv: Sequence[str], resolved: Mapping[str, Any], cmdline: Sequence[str] = ()
     ) -> tuple[base.ArgMismatch, ...]:
-        """See `Engine.compare_args`. The launch command that 0.5.23 tells over HTTP serves as the command line."""
+        """See `Engine.compare_args`. The launch command that 0.5.23 reports over HTTP serves as the command line."""
         launched = resolved.get("launch_command")
         argv = list(cmdline) or (split_command(launched) if isinstance(launched, str | list) else [])
         return compare(

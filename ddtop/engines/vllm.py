@@ -76,7 +76,7 @@ class VLLM:
     def resolved_args(
         self, server_info: str | bytes | Mapping[str, Any] | None, argv: Sequence[str]
     ) -> dict[str, Any]:
-        """The command line (vLLM tells its configuration over HTTP only in development mode), over that account."""
+        """The command line over what `/server_info` reports, which vLLM does only in development mode."""
         info = base.as_json(server_info)
         args: dict[str, Any] = {}
         config = info.get("vllm_config", info) if isinstance(info, Mapping) else None

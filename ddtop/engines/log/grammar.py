@@ -32,7 +32,7 @@ _NCCL_PATCH = re.compile(r"^[\d.]+\d")
 
 @dataclass(frozen=True, slots=True)
 class LogFact:
-    """One thing a line told.
+    """One thing a line says.
 
     kind      ``phase`` (a mark of a phase), ``progress`` (a bar), ``args``, ``decode``, ``prefill``, ``stats``,
               ``spec``, ``timing``, or ``note`` (true, but no progress)
@@ -260,7 +260,7 @@ def engine_scores(text: str) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def guess_engine(text: str) -> str | None:
-    """The engine whose log this is, by the lines that look like its own; None when nothing tells.
+    """The engine whose log this is, by the lines that look like its own; None when none does.
 
     SGLang imports parts of vLLM, so a line in vLLM's form alone is weak evidence.
     """

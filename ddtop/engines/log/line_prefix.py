@@ -90,7 +90,7 @@ def pieces(line: str) -> list[str]:
 
 
 def split_prefix(text: str) -> Line:
-    """Take all prefixes off one piece of a line and say what they told."""
+    """Take all prefixes off one piece of a line and return what they say."""
     time: str | None = None
     rank = proc = level = source = unit = ""
     pid: int | None = None
@@ -113,7 +113,7 @@ def split_prefix(text: str) -> Line:
     elif match := _SGLANG_BARE.match(rest):  # the time cut off by whoever copied the log
         rank, prefixed = match["rank"], True
         rest = rest[match.end() :]
-    for _ in range(2):  # a worker of Ray speaks through the engine's process
+    for _ in range(2):  # a Ray worker's line comes through the engine's process
         match = _VLLM_PROC.match(rest)
         if match is None:
             break
@@ -144,7 +144,7 @@ def split_prefix(text: str) -> Line:
 
 
 def vllm_rank(proc: str, extra: str = "") -> str:
-    """The rank a vLLM process name tells: `Worker_TP3` → `TP3`, `VllmWorker rank=1` → `rank1`, else ``""``."""
+    """The rank in a vLLM process name: `Worker_TP3` → `TP3`, `VllmWorker rank=1` → `rank1`, else ``""``."""
     if match := re.search(r"rank=(\d+)", extra):
         return f"rank{match[1]}"
     ranks: list[str] = re.findall(r"(?:(?<=_)|(?<=-))(?:DP|TP|PP|EP)\d+", proc)

@@ -1,4 +1,4 @@
-"""The phases of a server's log: the one list of their names, and the texts that tell a phase. Pure.
+"""The phases of a server's log: the one list of their names, and the texts that show a phase. Pure.
 
 Lines that mark a phase are in phases.toml; here are the titles of progress bars, the frames of tracebacks and the ready
 mark. Nothing else names a phase from text.
@@ -101,12 +101,12 @@ _FRAMES = (
 
 
 def phase_of_bar(title: str) -> str:
-    """The phase that a progress bar's title tells; ``""`` where it tells none."""
+    """The phase that a progress bar's title shows; ``""`` where it shows none."""
     return next((phase for phase, rule in _BARS if rule.search(title)), "")
 
 
 def phase_of_frame(where: str) -> str:
-    """The phase in which a traceback's frame ran, by its `file function` or its code; ``""`` where they do not tell."""
+    """The phase in which a traceback's frame ran, by its `file function` or its code; ``""`` where they show none."""
     return next((phase for phase, rule in _FRAMES if rule.search(where)), "")
 
 

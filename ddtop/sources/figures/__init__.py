@@ -1,1 +1,1 @@
-"""Figures a server tells, in its log or when it is asked."""
+"""Throughput, acceptance length and the like, from a server's log or its responses."""

@@ -63,7 +63,7 @@ def log_metrics(data: bytes | Mapping[str, bytes], *, engine: str | None = None)
     `accept_len_mean`, `accept_rate`, `draft_tokens_inferred`, `ranks`, `gen_tps_sum_over_ranks`, `input_tps`;
     vLLM `gen_tps`, `kv_usage_pct`, `accept_len`, `accept_len_weighted`, `per_pos`, `drafts`, `spec_tokens`, `window_s`;
     llama.cpp one value (or a list, one per request) of `prompt_tps`, `gen_tps`, `accept_len`, `accept_rate`, …
-    Lengths include the bonus token. What the log does not tell is absent, never 0.
+    Lengths include the bonus token. What is not logged is absent, never 0.
     """
     name = "input.log"
     if isinstance(data, Mapping):

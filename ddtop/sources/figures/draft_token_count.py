@@ -34,8 +34,7 @@ def _whole_in(low: float, high: float, *, least: int) -> list[int]:
 
 
 def draft_tokens(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """How many draft tokens a server used, from its accept lengths and rates; {} where the figures do not
-    tell.
+    """How many draft tokens a server used, by its acceptance lengths and rates; {} where they do not show it.
 
     One number that explains all lines under one definition is the answer. Lines that no single definition explains
     come from servers whose rates cannot be compared; each is then explained by itself.

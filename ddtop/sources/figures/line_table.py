@@ -39,7 +39,7 @@ MAX_FORMS = 20_000
 
 @dataclass(slots=True)
 class RunLine:
-    """What one line of a running server told; the fields are those of `LogFact` of the same names."""
+    """What one line of a running server says; the fields are those of `LogFact` of the same names."""
 
     kind: str
     event: str

@@ -94,16 +94,13 @@ def _one(name: str, data: bytes, engine: str | None, silence_s: float | None) ->
 def diagnose_log(files: Mapping[str, bytes] | bytes, *, engine: str | None = None) -> dict[str, Any]:
     """Diagnose one log, or several given together.
 
-    files   the log's bytes; or a mapping of file name → bytes, where `input.*` (or the first one) is the log
-    that is
-            judged, `input2.*` … are further logs whose fields come with the suffix `_input2` …, a `*.toml`
-            beside
-            them may say `silence_after_last_line_s`, and other texts are looked at for `blob data` lines only
+    files   the log's bytes; or file name → bytes: `input.*` (or the first one) is judged, the fields of `input2.*` …
+            get the suffix `_input2` …, a `*.toml` may give `silence_after_last_line_s`, and other texts are searched
+            for `blob data` lines only
     engine  ``sglang``, ``vllm``, ``llamacpp``; None = guess from the lines
-    Returns verdict (starting ready stalled failed degraded), cause, severity, evidence (file, line, text),
-    advice,
-    retryable, remedy where there is one, phase, and every number the log told. What it did not tell is
-    absent.
+
+    Returns verdict (starting ready stalled failed degraded), cause, severity, evidence (file, line, text), advice,
+    retryable, remedy where there is one, phase, and every number in the log. What is not logged is absent.
     """
     named = {"input.log": files} if isinstance(files, bytes | bytearray | memoryview) else dict(files)
     named = {name: bytes(data) for name, data in named.items()}

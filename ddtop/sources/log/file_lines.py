@@ -1,4 +1,4 @@
-"""Turn the bytes of a log, in whatever form it was fetched, into numbered lines worth reading.
+"""Turn the bytes of a log, in any form in which it is fetched, into the numbered lines to scan.
 
 A 50 MB log is mostly the same few lines with other numbers. Lines are grouped by what is left without digits; of
 each group the first and last ones are read, of groups that may matter (errors, statistics) more. So the cost

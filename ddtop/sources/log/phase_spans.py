@@ -1,4 +1,4 @@
-"""The phases of one start as its log tells them: when each began, its progress bars, and what counts as progress."""
+"""The phases of one start as its log shows them: when each began, its progress bars, and what counts as progress."""
 
 from __future__ import annotations
 

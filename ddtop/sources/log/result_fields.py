@@ -1,4 +1,4 @@
-"""The numbers a log told, under the names of the answers of `diagnose_log`. Absent when not told, never 0."""
+"""The numbers of a log, as fields of the result of `diagnose_log`. A number that is not logged is absent, never 0."""
 
 from __future__ import annotations
 

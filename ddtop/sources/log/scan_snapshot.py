@@ -94,7 +94,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class ScanSnapshot:
-    """What the log has told up to now. All times are host times of the lines, None where lines had none."""
+    """What the log has shown up to now. All times are host times of the lines, None where lines had none."""
 
     engine: str | None
     lines: int

@@ -66,7 +66,7 @@ class LogScanner:
     def feed(self, entry: LogEntry, *, times: int = 1) -> tuple[LogFact | Hit, ...]:
         """Take one line. `times` > 1: the same line (numbers aside) came that often in a row.
 
-        Returns what the line told: facts of the grammar and hits of the catalogue. Never raises.
+        Returns what the line says: facts of the grammar and hits of the catalogue. Never raises.
         """
         if not entry.number:
             entry = replace(entry, number=self._number + 1)
@@ -219,7 +219,7 @@ class LogScanner:
         )
 
     def _phase_of(self, signature: str, usual: tuple[str, ...]) -> str:
-        """Where a signature's process probably was, when neither its line nor a traceback tells."""
+        """Where a signature's process probably was, when neither its line nor a traceback shows it."""
         now = "run" if self._spans.phase in ("ready", "http", "sched") else self._spans.phase
         known = [p for p in usual if p not in ("any", "start", "stage")]
         if len(known) != 1:

@@ -1,4 +1,4 @@
-"""What answered requests in a log tell of a server whose start is not in it. Pure."""
+"""The state of a server by the requests it has answered, where its start is not in the log. Pure."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ FOLLOW_UPS = re.compile(
     r"ConnectionRefusedError|EOFError|ChildProcessError|StopIteration|StopAsyncIteration)|ProcessExitedException|"
     r"ProcessRaisedException|zmq\.error|ClientDisconnect|InvalidStateError"
 )
-"""Exceptions that only tell that somebody else ended."""
+"""Exceptions of a process whose peer or parent has ended: consequences, never causes."""
 
 
 @dataclass(frozen=True, slots=True)

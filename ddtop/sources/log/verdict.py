@@ -41,7 +41,7 @@ class Judgement:
 
 
 def first_cause(scan: ScanSnapshot) -> tuple[Hit | None, Raised | None]:
-    """The cause that a colleague would name: kernel and host before engine, a cause before its consequences.
+    """The first cause of a failure: kernel and host before engine, a cause before its consequences.
 
     Among engine causes the first one in the order of the log decides: that is the first failing rank's first cause.
     An exception that no signature knows outranks a consequence (a peer that only waited), not a known cause.
@@ -92,7 +92,7 @@ def _traceback_of(scan: ScanSnapshot, hit: Hit) -> Raised | None:
 def judge(scan: ScanSnapshot, *, silence_s: float | None = None, unit_over: bool = False) -> Judgement:
     """The verdict over a scanned log.
 
-    silence_s  seconds since the last line, where known (a file alone cannot tell that a log has stopped)
+    silence_s  seconds since the last line, where known (a file alone does not show that a log has stopped)
     unit_over  the process is known to be gone, so an open traceback will not be completed
     """
     failed = _failure(scan)
