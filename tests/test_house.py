@@ -85,6 +85,17 @@ def test_the_walks_name_files_that_exist() -> None:
     assert not missing
 
 
+def test_the_walks_name_functions_that_exist() -> None:
+    """A name in backticks on a line of a walk is in the file that the line begins with."""
+    seen = 0
+    for line in section("Four walks").splitlines():
+        file = re.search(r"[\w/]+\.py", line)
+        for name in re.findall(r"`([\w.]+)`", line) if file and not line.startswith("|") else ():
+            seen += 1
+            assert name.rpartition(".")[2] in (PACKAGE / file[0]).read_text(), line
+    assert seen > 5
+
+
 def test_the_glossary_has_the_words_of_the_events() -> None:
     """Each outcome, kind of cause and part of the gate stands there as it is recorded."""
     text = (ROOT / "docs" / "glossary.md").read_text()
