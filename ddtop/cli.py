@@ -129,7 +129,7 @@ def report(
         str | None, typer.Option("--baseline", help="Configuration to compare with; by default the plan's.")
     ] = None,
 ) -> None:
-    """Print the results of recordings, or write them as HTML with plots."""
+    """Print results as tables, or write HTML with plots."""
     from ddtop.commands import recordings as room
 
     typer.echo(room.report(recordings, html=html, md=md, csv=csv, as_json=json_out, baseline=baseline))
@@ -145,7 +145,7 @@ def runs(
     ] = None,
     json_out: JsonFlag = False,
 ) -> None:
-    """List recordings and running sweeps; `runs export RUN FILE` copies one."""
+    """List recordings and active runs, or copy one."""
     from ddtop.commands import recordings as room
 
     match words or []:
@@ -258,7 +258,7 @@ def bench(
     ] = 600.0,
     json_out: JsonFlag = False,
 ) -> None:
-    """Measure any endpoint from here, without a plan, a host or a tokenizer."""
+    """Measure any endpoint from this machine, without a plan."""
     from ddtop.commands import bench as room
 
     options: dict[str, Any] = {
@@ -309,7 +309,7 @@ def inspect(
     ],
     json_out: JsonFlag = False,
 ) -> None:
-    """Diagnose a file without a host: verdict, cause, evidence, advice."""
+    """Diagnose a log or another file, without a host."""
     from ddtop.inspect import main_inspect
 
     if len(words) not in (1, 2):

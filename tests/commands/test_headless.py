@@ -45,7 +45,7 @@ def test_the_demo_without_a_screen(tmp_path: Path) -> None:
     said = done.err
     assert "SIMULATED" in said
     assert "NOT STARTING?" in said and "nccl-collective-timeout" in said
-    assert "6 done, 0 failed, 0 broken, 0 skipped, 0 open" in said
+    assert "6 done, 0 failed, 0 broken, 0 skipped, 0 left" in said
     assert "cannot be read" not in said, "a process that was never started is no trouble"
     assert "gate ?" not in said, "an owner that has just gone is not unknown"
     state = read_state(recording)
@@ -138,7 +138,7 @@ def test_stop_puts_the_host_of_a_dead_run_back(ddtop: Cli, demo_host: DemoHost, 
     plan = read_state(file).run.plan_toml
 
     kept = ddtop("stop", file, "--leave-running", "--ssh-config", demo_host.ssh_config)
-    assert kept.rc == 12 and "dead" in kept.err
+    assert kept.rc == 12 and "died" in kept.err
     done = ddtop("stop", file, "--ssh-config", demo_host.ssh_config)
     assert done.rc == 0 and "as it was found" in done.out, done.err
     assert not demo_host.engines()

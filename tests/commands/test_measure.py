@@ -104,10 +104,10 @@ def test_odd_lists_of_models(body: object) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["notaurl::"], "no URL"),
-        (["ftp://x/"], "no URL"),
-        (["http://:80"], "no URL"),
-        (["http://h:99999"], "no URL"),
+        (["notaurl::"], "not the URL"),
+        (["ftp://x/"], "not the URL"),
+        (["http://:80"], "not the URL"),
+        (["http://h:99999"], "not the URL"),
         (["127.0.0.1", "-c", "0"], "--concurrency"),
         (["127.0.0.1", "-n", "-1"], "--requests"),
         (["127.0.0.1", "--endpoint", "tea"], "--endpoint"),
