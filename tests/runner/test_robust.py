@@ -105,7 +105,9 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_committed(rig: Rig,
     later = start(None)
     assert later.wait() == 12
     assert "Traceback" not in later.said() and "run.ddtop" in later.said()
-    assert re.search(r"read.only|may not be written|cannot be (made|written)", later.said()), later.said()
+    assert re.search(r"read.only|may not be written|cannot be (made|written|created)", later.said()), (
+        later.said()
+    )
 
 
 @needs_root
