@@ -10,3 +10,18 @@ def many(count: int, word: str) -> str:
     ('1 token', '0 cells')
     """
     return f"{count:,} {word}" + ("" if count == 1 else "s")
+
+
+def duration(seconds: float) -> str:
+    """A span of time in its two largest units; hours up to two days.
+
+    >>> [duration(s) for s in (3.9, 252, 8000, 273600)]
+    ['3s', '4m12s', '2h13m', '3d04h']
+    """
+    whole = max(0, int(seconds))
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if hours >= 48:
+        return f"{days}d{hours % 24:02}h"
+    if hours:
+        return f"{hours}h{minutes % 60:02}m"
+    return f"{minutes}m{whole % 60:02}s" if minutes else f"{whole}s"

@@ -9,6 +9,7 @@ from typing import Any
 from ddtop.errors import plain
 from ddtop.sources.gpu.sample import GpuSample, sample_dict
 from ddtop.sources.gpu.smi.query_csv import parse_query_csv
+from ddtop.words import duration
 
 SCHEMA = 1
 GIB = 1 << 30
@@ -72,17 +73,6 @@ def probe_text(host: str, target: str, probe: Mapping[str, Any], rtt_ms: float |
                 continue
             lines.append(f"{section:9} not read: {value['error']}")
     return plain("\n".join(lines))
-
-
-def duration(seconds: float) -> str:
-    """`2h13m`, `4m12s`, `9s`."""
-    whole = int(seconds)
-    days, hours, minutes = whole // 86400, whole % 86400 // 3600, whole % 3600 // 60
-    if days:
-        return f"{days}d{hours:02}h"
-    if hours:
-        return f"{hours}h{minutes:02}m"
-    return f"{minutes}m{whole % 60:02}s" if minutes else f"{whole}s"
 
 
 def _gpu_lines(probe: Mapping[str, Any]) -> list[str]:

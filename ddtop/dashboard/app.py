@@ -138,7 +138,7 @@ class DashboardApp(Dashboard):
         self.set_keymap({name: key_faults.normal(key) for name, key in self._wanted_keys.items()})
         wrong = key_faults.key_faults(self._wanted_keys)
         if wrong:
-            self.say("\n".join(["These lines of [keys] do not work:", *wrong]), "warning", 12)
+            self.say("\n".join(["These lines of [keys] in the settings do not work:", *wrong]), "warning", 12)
 
     def _say_theme_faults(self) -> None:
         if self._themes.bad:
@@ -163,7 +163,7 @@ class DashboardApp(Dashboard):
             watched.error = str(error)
             self.say(str(error), "error", 20)
         except Exception as error:
-            watched.error = f"the recording cannot be read on: {error}"
+            watched.error = f"the rest of the recording cannot be read: {error}"
             self.fault(error, "following the recording")
         self._dirty = True
 
@@ -274,7 +274,7 @@ class DashboardApp(Dashboard):
             await watched.session.send(command)
         except DdtopError as error:
             self.pending.sent.pop(command.id, None)
-            self.no_runner(watched, f"not sent: {label}. {error}")
+            self.no_runner(watched, f"Not sent: {label}. {error}")
         except Exception as error:
             self.pending.sent.pop(command.id, None)
             self.fault(error, f"sending {label}")
@@ -286,7 +286,7 @@ class DashboardApp(Dashboard):
         facts = [
             ("host", watched.name),
             ("recording", str(watched.session.path)),
-            ("what", "no runner holds this recording, so nobody could obey"),
+            ("why", "nothing is running this sweep"),
             ("command", f"ddtop connect {watched.name}, in the background"),
         ]
 
@@ -294,7 +294,7 @@ class DashboardApp(Dashboard):
             if yes:
                 self.run_worker(self._start_runner(watched), group="runner", exit_on_error=False)
 
-        self.push_screen(ConfirmScreen("Start a runner?", facts, "start it"), answered)
+        self.push_screen(ConfirmScreen("Start a runner?", facts, "start a runner"), answered)
 
     async def _start_runner(self, watched: Watched) -> None:
         if self.start_runner is None:

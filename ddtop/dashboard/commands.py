@@ -1,6 +1,6 @@
 """Commands on their way: made, sent, and what became of each.
 
-A command is obeyed, refused or too late, and the person hears which; one that nobody answers is said too.
+A command is accepted, refused or too late, and a toast says which; also where no reply comes.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class Pending:
         if seen.outcome == "obeyed":
             return Said(f"✓ {ours.label}{why}", "information", seen.command, "obeyed")
         if seen.outcome == "late":
-            text = f"too late: {ours.label}{why}. Nothing was done; press the key again."
+            text = f"Too late: {ours.label}{why}. Nothing was done. Press the key again."
             return Said(text, "warning", seen.command, "late")
-        return Said(f"refused: {ours.label}{why}", "error", seen.command, "refused")
+        return Said(f"Refused: {ours.label}{why}", "error", seen.command, "refused")
 
     def overdue(self, now_s: float) -> list[Said]:
         """What to say about commands that nobody answered in time; each is said once."""
@@ -93,6 +93,6 @@ class Pending:
         for key, ours in list(self.sent.items()):
             if now_s > ours.command.at_s + ours.command.deadline_s + GRACE_S:
                 del self.sent[key]
-                text = f"no answer to: {ours.label}. The runner may be gone; is it still there? (ddtop runs)"
+                text = f"No reply to: {ours.label}. The runner may have ended; check with: ddtop runs"
                 out.append(Said(text, "warning", str(type(ours.command).__struct_config__.tag), "unanswered"))
         return out

@@ -17,19 +17,19 @@ def bind(key: str, action: str, description: str, identity: str, *, show: bool =
 
 
 APP: list[Binding] = [
-    bind("question_mark", "view.help", "Help: the keys valid now", "help"),
-    bind("q", "view.leave", "Leave; the sweep goes on", "leave"),
+    bind("question_mark", "view.help", "Help: the available keys", "help"),
+    bind("q", "view.leave", "Leave the dashboard; the sweep goes on", "leave"),
     bind("S", "sweep.stop_run", "Stop the run", "stop-run"),
     bind("space", "sweep.pause", "Pause the sweep, or go on", "pause"),
     bind("r", "sweep.advised", "The alert's advised action", "advised"),
     bind("s", "sweep.restage", "Re-stage the model", "restage"),
     bind("R", "sweep.restart_service", "Restart the service", "restart-service"),
     bind("x", "sweep.skip", "Skip the cell or configuration", "skip"),
-    bind("t", "sweep.try_again", "Try the cell or configuration again", "try-again"),
-    bind("b", "sweep.broken", "Mark as broken, or take the mark away", "broken"),
+    bind("t", "sweep.try_again", "Retry the cell or configuration", "try-again"),
+    bind("b", "sweep.broken", "Mark as broken, or remove the mark", "broken"),
     bind("w", "sweep.wait", "Give a stalled start more time", "wait"),
     bind("u", "sweep.undo", "Undo the last skip, mark or retry", "undo"),
-    bind("l", "view.log", "The log, whole", "log"),
+    bind("l", "view.log", "The whole log", "log"),
     bind("p", "view.previous_log", "Log of the previous start, and back", "previous-log"),
     bind("slash", "view.filter", "Filter the log", "filter"),
     bind("n", "view.hit(1)", "Next hit", "next-hit"),
@@ -40,10 +40,10 @@ APP: list[Binding] = [
     bind("plus", "view.turn_tp(1)", "Next TP", "next-tp"),
     bind("minus", "view.turn_tp(-1)", "Previous TP", "previous-tp"),
     bind("h", "view.hosts", "Hosts", "hosts"),
-    bind("H", "view.history", "What happened so far", "history"),
-    bind("P", "view.plan", "The plan: what will run, what is left", "plan"),
+    bind("H", "view.history", "History: what happened so far", "history"),
+    bind("P", "view.plan", "Plan: what ran, what is left", "plan"),
     bind("T", "view.theme", "Next theme", "theme"),
-    bind("y", "view.copy", "Copy what is in view", "copy"),
+    bind("y", "view.copy", "Copy what is on the screen", "copy"),
     bind("f12", "view.screenshot_svg", "Screenshot as SVG", "screenshot"),
     *[
         bind(str(n), f"view.number({n})", f"Host or pane {n}", f"number-{n}", show=False)
@@ -53,7 +53,7 @@ APP: list[Binding] = [
 
 REPLAY: list[Binding] = [
     bind("left_square_bracket", "replay.step(-1)", "Step back", "replay-back"),
-    bind("right_square_bracket", "replay.step(1)", "Step on", "replay-step"),
+    bind("right_square_bracket", "replay.step(1)", "Step forward", "replay-step"),
     bind("left_curly_bracket", "replay.alert(-1)", "Previous alert", "replay-previous-alert"),
     bind("right_curly_bracket", "replay.alert(1)", "Next alert", "replay-next-alert"),
     bind("less_than_sign", "replay.speed(-1)", "Slower", "replay-slower"),
@@ -83,7 +83,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("When something is wrong", ("advised", "restage", "restart-service", "wait", "undo")),
     ("The sweep", ("pause", "skip", "try-again", "broken", "stop-run")),
     (
-        "Looking",
+        "Views",
         ("open", "results", "baseline", "metric", "next-tp", "previous-tp", "plan", "history", "hosts"),
     ),
     (
@@ -127,7 +127,7 @@ SHORT = {
     "hosts": "Hosts",
     "history": "History",
     "skip": "Skip",
-    "try-again": "Try again",
+    "try-again": "Retry",
     "broken": "Broken",
     "undo": "Undo",
     "leave": "Leave",

@@ -73,7 +73,7 @@ class Filter:
 
 
 class FilterError(ValueError):
-    """An expression that is none; the message says where it breaks."""
+    """An invalid regular expression; the message says where it breaks."""
 
 
 def parse_filter(text: str, base: Filter) -> Filter:
@@ -102,7 +102,7 @@ def compile_filter(wanted: Filter) -> tuple[re.Pattern[str] | None, re.Pattern[s
         try:
             return re.compile(text if wanted.regex else re.escape(text), re.IGNORECASE)
         except re.error as error:
-            raise FilterError(f"`{text}` is no expression: {error}") from error
+            raise FilterError(f"`{text}` is not a regular expression: {error}") from error
 
     return compiled(wanted.include), compiled(wanted.exclude)
 

@@ -39,8 +39,8 @@ def run_dashboard(
     for stream, name in ((sys.stdin, "input"), (sys.stdout, "output"), (sys.stderr, "error")):
         if not stream.isatty():
             print(
-                f"ddtop: the dashboard needs a terminal, and standard {name} is none.\n"
-                "  do:    use --record FILE for a run without a screen",
+                f"ddtop: the dashboard needs a terminal, and standard {name} is not a terminal.\n"
+                "  do:    use --record FILE for a run without a dashboard",
                 file=sys.stderr,
             )
             return 2

@@ -86,7 +86,7 @@ def parse_theme(text: str) -> Theme:
         raise ThemeError(f"not TOML: {error}") from error
     for key in REQUIRED:
         if not isinstance(table.get(key), str):
-            raise ThemeError(f"`{key}` is missing or not a text")
+            raise ThemeError(f"`{key}` is missing or not a string")
     unknown = set(table) - {*COLOURS, "name", "dark", "variables"}
     if unknown:
         raise ThemeError(f"unknown key `{sorted(unknown)[0]}`; allowed: name, dark, {', '.join(COLOURS)}")

@@ -134,7 +134,7 @@ class Watched:
             return []
         name = run.run_id or path.stem
         if run.ended is not None or not self.session.live:
-            how = run.ended.outcome if run.ended is not None else "no runner holds it"
+            how = run.ended.outcome if run.ended is not None else "no runner"
             return [f"{self.name}: the run {name} has ended ({how}).", f"  results:   ddtop report {path}"]
         return [
             f"{self.name}: the run {name} goes on without this dashboard.",

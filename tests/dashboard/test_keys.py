@@ -65,7 +65,7 @@ async def test_r_on_resume_asks_for_steps_and_enter_approves_those_left_in(open_
         (asked,) = session.commands()
         assert isinstance(asked, ev.Resume)
         assert asked.alert_id == "a2"
-        assert "asking the runner" in screen_text(app)
+        assert "The runner is looking at the host" in screen_text(app)
         script.out.clear()
         story.proposed(script)
         session.put(*script.out)
@@ -177,9 +177,9 @@ async def test_a_key_that_only_the_alert_names_works(open_app: Open) -> None:
 @pytest.mark.parametrize(
     ("outcome", "reason", "said"),
     [
-        ("obeyed", "", "✓ pause after the cell in flight"),
-        ("refused", "the run has ended", "refused: pause after the cell in flight: the run has ended"),
-        ("late", "", "too late"),
+        ("obeyed", "", "✓ pause after the running cell"),
+        ("refused", "the run has ended", "Refused: pause after the running cell: the run has ended"),
+        ("late", "", "Too late"),
     ],
 )
 async def test_the_answer_to_a_command_is_a_toast(
@@ -290,9 +290,9 @@ async def test_steps_that_are_being_done_are_shown_as_such_and_cannot_be_left_ou
         await pilot.press("r", "space")
         await settle(pilot)
         shown = screen_text(app)
-        assert "Steps under way" in shown
-        assert "▶ doing it 1." in shown
-        assert "· to come 2." in shown
+        assert "Steps running" in shown
+        assert "▶ running 1." in shown
+        assert "· waiting 2." in shown
         assert "left out" not in shown
         await pilot.press("enter")
         await settle(pilot)

@@ -59,7 +59,7 @@ def test_a_filter_is_read_as_typed(text: str, include: str, exclude: str, regex:
 
 
 def test_a_broken_expression_is_an_error_in_words() -> None:
-    with pytest.raises(FilterError, match="is no expression"):
+    with pytest.raises(FilterError, match="is not a regular expression"):
         parse_filter("~(", Filter())
 
 

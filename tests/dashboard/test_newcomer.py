@@ -217,17 +217,17 @@ async def test_what_is_wrong_with_a_time_is_said_whole(open_app: Open) -> None:
         shown = await steady(pilot)
         assert "2026-11-30" in shown
         assert shown.count("14:03") == 3
-        assert "enter go" in shown
+        assert "enter OK" in shown
 
 
 def test_keys_of_the_settings_that_do_not_work_are_named() -> None:
     assert key_faults({"pause": "f5", "skip": "ctrl+x", "sort": "o", "help": "?", "log-level": "L"}) == []
     (typo,) = key_faults({"puase": "f5"})
-    assert typo == "puase: there is no such action; did you mean `pause`?"
+    assert typo == "puase: unknown action; did you mean `pause`?"
     (strange,) = key_faults({"pause": "nosuchkey"})
-    assert "`nosuchkey` is no key" in strange
+    assert "`nosuchkey` is not a key" in strange
     (twice,) = key_faults({"pause": "x"})
-    assert twice == "pause: `x` is the key of skip too; give that one another"
+    assert twice == "pause: `x` is also the key of skip; give skip another key"
     assert key_faults({"pause": "x", "skip": "space"}) == []
 
 

@@ -196,7 +196,7 @@ def test_slow_is_said_calmly_and_quiet_with_its_limit() -> None:
     )
     script.now += 400
     shown = "\n".join(texts(restart_lines(fold(script.out), script.now, 80, 9)))
-    assert "slower than usual, still moving" in shown
+    assert "slower than usual, still making progress" in shown
     assert "quiet 1m10s of 1m30s" in shown
 
 
@@ -208,8 +208,8 @@ def test_nothing_soothing_is_said_while_an_alert_is_open() -> None:
     calm = "\n".join(texts(restart_lines(fold(script.out), script.now, 80, 9)))
     script.add(ev.AlertRaised, **story.alert_fields(script.now))
     troubled = "\n".join(texts(restart_lines(fold(script.out), script.now, 80, 9)))
-    assert "still moving" in calm
-    assert "still moving" not in troubled
+    assert "still making progress" in calm
+    assert "still making progress" not in troubled
 
 
 def test_a_start_that_failed_does_not_go_on_while_a_person_is_asked() -> None:
@@ -487,7 +487,7 @@ def test_a_host_without_a_plan_shows_what_was_found_and_what_cannot_be_seen() ->
     assert "/m/Q" in shown
     assert "480 GB free of 540 GB tmpfs" in shown
     assert "! model incomplete" in shown
-    assert "cannot be read by this login: port owners" in shown
+    assert "Unknown, because this login may not read it: port owners" in shown
     assert "? x cannot be read" in shown
     assert "ddtop plan new --from h" in shown
     short = texts(found_lines(state, 12.0, 40, 4))
@@ -518,9 +518,9 @@ def test_a_cell_shows_where_its_answers_part_from_the_baselines() -> None:
         },
     }
     shown = [plain(row) for row in cell_lines(state, cell, matrix(state), 100)]
-    at = next(n for n, row in enumerate(shown) if row.startswith("Answers · beside "))
+    at = next(n for n, row in enumerate(shown) if row.startswith("Responses · compared with "))
     assert "50% of 6 outputs equal the baseline's" in shown[at + 1]
-    assert shown[at + 2].strip() == "they part at character 60 (median)"
+    assert shown[at + 2].strip() == "first difference at character 60 (median)"
     assert shown[at + 3].strip() == "request 2 from character 60"
     assert shown[at + 4].split() == ["baseline", "return", "a", "+", "b"]
     assert shown[at + 5].split() == [cell.spec.config, "return", "None"]

@@ -113,7 +113,7 @@ async def test_a_broken_expression_is_said_and_changes_nothing(open_app: Open) -
     async with open_app(session, now=now) as (app, pilot):
         await pilot.press("slash", *"~(", "enter")
         await settle(pilot)
-        assert any("is no expression" in note.message for note in app._notifications)
+        assert any("is not a regular expression" in note.message for note in app._notifications)
 
 
 async def test_p_shows_the_log_of_the_previous_start(open_app: Open) -> None:
@@ -231,7 +231,7 @@ async def test_results_sort_and_take_another_baseline(open_app: Open) -> None:
         await pilot.press("O", "home", "B")
         await settle(pilot)
         assert app.here.baseline == "b15"
-        assert "against b15" in screen_text(app)
+        assert "baseline b15" in screen_text(app)
 
 
 async def test_t_p_can_be_turned_and_metrics_changed(open_app: Open) -> None:
@@ -371,4 +371,4 @@ async def test_an_empty_start_points_to_the_one_before(open_app: Open) -> None:
         assert "first word" in screen_text(app)
         await pilot.press("slash", *"zzz", "enter")
         await settle(pilot)
-        assert "no line matches" in screen_text(app)
+        assert "No line matches the filter" in screen_text(app)

@@ -1,4 +1,4 @@
-"""What is wrong with the `[keys]` of the settings: an action that there is not, a key that there is not, a key twice."""
+"""What is wrong with the `[keys]` of the settings: an unknown action, an unknown key, a key used twice."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def key_faults(wanted: Mapping[str, str]) -> list[str]:
     for action, text in wanted.items():
         if action not in known:
             near = difflib.get_close_matches(action, known, 1)
-            out.append(
-                f"{action}: there is no such action" + (f"; did you mean `{near[0]}`?" if near else "")
-            )
+            out.append(f"{action}: unknown action" + (f"; did you mean `{near[0]}`?" if near else ""))
             continue
         strange = [key for key in _split(text) if not is_key(key)]
         if strange:
-            out.append(f"{action}: `{strange[0]}` is no key. Write x, f5, ctrl+x or question_mark")
+            out.append(f"{action}: `{strange[0]}` is not a key. Write x, f5, ctrl+x or question_mark.")
         app = {b.id for b in keys.APP}
         for other in keys.APP:
             taken = set(_split(text)) & set(_split(wanted.get(other.id or "", other.key)))
             if action in app and other.id and other.id != action and taken:
-                out.append(f"{action}: `{taken.pop()}` is the key of {other.id} too; give that one another")
+                out.append(
+                    f"{action}: `{taken.pop()}` is also the key of {other.id}; give {other.id} another key"
+                )
     return out
 
 

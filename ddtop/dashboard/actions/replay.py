@@ -64,7 +64,7 @@ class ReplayActions:
         def take(text: str) -> str | None:
             target = parse_time(text, self.app.here.now_s(), self.app.here.state.run.started_at_s)
             if target is None:
-                return f"`{text}` is no time. {GO_TO_HINT}"
+                return f"`{text}` is not a time. Examples: {GO_TO_HINT}"
             replay.seek(target)
             self.app.touch()
             return None

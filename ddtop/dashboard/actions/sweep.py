@@ -93,7 +93,7 @@ class SweepActions:
         """`r`: start a runner where it died, look at proposed steps, else the alert's first advised action."""
         here, state = self.app.here, self.app.here.state
         if here.orphaned:
-            self.app.no_runner(here, "No runner holds this recording: nothing goes on until one is started.")
+            self.app.no_runner(here, "Nothing is running this sweep. Start a runner to go on.")
             return
         if self.app.here.plan is not None:
             self.app.push_screen(StepsScreen())
@@ -105,7 +105,7 @@ class SweepActions:
         elif state.run.ended is not None or state.paused is not None:
             self._propose(make(Resume, self.app.viewer, time.time()), "resume")
         else:
-            self.app.say("Nothing asks for an answer now.")
+            self.app.say("Nothing needs an answer now.")
 
     def _act(self, alert: AlertView, action: Action) -> None:
         """Do an alert's action: steps where the run proposes them, else shown as a step first."""
@@ -143,7 +143,7 @@ class SweepActions:
             self._act(alert, offered)
             return
         target = stage.progress.target if stage is not None else "the plan's model directory"
-        reason = "asked by hand: what is whole stays, what is missing or damaged is copied again"
+        reason = "you asked for it: complete files stay, missing or damaged ones are copied again"
         step = Step(
             id="own", action="stage", title=f"re-stage {target}", reason=reason, detail=self._where(None)
         )
@@ -156,26 +156,26 @@ class SweepActions:
         """`w`: give a stalled start more time."""
         alert = self.alert
         if alert is None:
-            self.app.say("There is no stalled start to wait for.")
+            self.app.say("No start is stalled, so there is nothing to wait for.")
             return
         self.app.command(Wait, "wait longer", alert_id=alert.id)
 
     # ----------------------------------------------------------------------------------- pause and stop
 
     def action_pause(self) -> None:
-        """`space`: pause after the cell in flight, or go on; in a replay stop its time, or let it run."""
+        """`space`: pause after the running cell, or go on; in a replay stop its time, or let it run."""
         if self.app.here.replay:
             self.app.replay.toggle()
         elif self.app.here.state.paused is not None:
             self.app.command(GoOn, "go on")
         else:
-            self.app.command(Pause, "pause after the cell in flight")
+            self.app.command(Pause, "pause after the running cell")
 
     def action_stop_run(self) -> None:
         """`S`: stop the run, after a question that names what will be touched."""
         here = self.app.here
         if here.state.run.ended is not None:
-            self.app.say("The run has ended: there is nothing to stop.")
+            self.app.say("The run has ended, so there is nothing to stop.")
             return
         unit = self._unit(here)
         facts = [
@@ -185,10 +185,10 @@ class SweepActions:
             ("command", f"ddtop stop {here.state.run.run_id or here.session.path.stem}"),
             (
                 "then",
-                "the cell in flight ends as interrupted; results stay; the unit gets its former state back",
+                "the running cell ends as interrupted; results are kept; the unit gets back the state it had before the run",
             ),
         ]
-        keep = ("k", "stop, keep the server running", self._stop_keeping)
+        keep = ("k", "stop the run, leave the server running", self._stop_keeping)
         self.app.push_screen(ConfirmScreen("Stop the run?", facts, "stop the run", other=keep), self._stop)
 
     def _stop(self, yes: bool | None) -> None:
@@ -212,13 +212,13 @@ class SweepActions:
         )
         facts = [("host", here.name), ("unit", unit), ("command", command)]
         if here.busy:
-            facts.append(("costs", f"the cell in flight of {here.busy} is run again"))
+            facts.append(("costs", f"the running cell of {here.busy} is measured again"))
 
         def answered(yes: bool | None) -> None:
             if yes:
                 self.app.command(RestartService, f"restart {unit_name(unit)}", unit=unit)
 
-        self.app.push_screen(ConfirmScreen("Restart the service?", facts, "restart it"), answered)
+        self.app.push_screen(ConfirmScreen("Restart the service?", facts, "restart the service"), answered)
 
     def _unit(self, here: Watched) -> str | None:
         restart = here.state.restart
@@ -236,7 +236,7 @@ class SweepActions:
         """(what it is called, arguments) of the cell or configuration under the cursor."""
         config, _ = self.app.here.selected()
         if config is None:
-            self.app.say("There is no sweep here: no plan was given.", "warning")
+            self.app.say("This host has no sweep: no plan was given.", "warning")
             return None
         cell = self.app.here.selected_cell()
         if cell is None:
@@ -246,23 +246,23 @@ class SweepActions:
         return name, {"cell_id": cell.id}
 
     def action_skip(self) -> None:
-        """`x`: skip what the alert is about, else what is under the cursor; `u` takes it back."""
+        """`x`: skip what the alert is about, else what is under the cursor; `u` undoes it."""
         if self.offered("x"):
             return
         target = self._target()
         if target is not None:
-            self.app.command(Skip, f"skip {target[0]} (u takes it back)", **target[1])
+            self.app.command(Skip, f"skip {target[0]} (u undoes it)", **target[1])
 
     def action_try_again(self) -> None:
-        """`t`: run it again, whatever became of it."""
+        """`t`: run it again, whatever its state is."""
         if self.offered("t"):
             return
         target = self._target()
         if target is not None:
-            self.app.command(Retry, f"try {target[0]} again", **target[1])
+            self.app.command(Retry, f"retry {target[0]}", **target[1])
 
     def action_broken(self) -> None:
-        """`b`: mark as broken, or take the mark away."""
+        """`b`: mark as broken, or remove the mark."""
         if self.offered("b"):
             return
         target = self._target()
@@ -275,7 +275,7 @@ class SweepActions:
         else:
             cells = [c for c in self.app.here.state.plan_cells if c.spec.config == config]
             marked = bool(cells) and all(c.state == "broken" for c in cells)
-        label = f"take the mark `broken` from {target[0]}" if marked else f"mark {target[0]} as broken"
+        label = f"mark {target[0]} as not broken" if marked else f"mark {target[0]} as broken"
         self.app.command(MarkBroken, label, broken=not marked, **target[1])
 
     def offered(self, key: str) -> bool:
@@ -290,5 +290,5 @@ class SweepActions:
         return True
 
     def action_undo(self) -> None:
-        """`u`: take back this viewer's last skip, mark or retry."""
+        """`u`: undo this viewer's last skip, mark or retry."""
         self.app.command(Undo, "undo")

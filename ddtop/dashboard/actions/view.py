@@ -6,12 +6,12 @@ import re
 import time
 from pathlib import Path
 
-from ddtop.dashboard.draw.text import many
 from ddtop.dashboard.interface import Dashboard
 from ddtop.dashboard.screens.base import DdScreen
 from ddtop.dashboard.screens.dashboard import DashboardScreen
 from ddtop.dashboard.screens.logpane import LogPane
 from ddtop.journal.read.select import advised_action, advised_alert
+from ddtop.words import many
 
 _PLAN_ONLY = {"results", "baseline", "metric", "turn_tp", "plan"}
 """Actions that mean nothing on a host that is only watched."""
@@ -86,7 +86,9 @@ class ViewActions:
         if cell is None:
             config, _ = self.app.here.selected()
             self.app.say(
-                "There is no cell here." if config is None else f"{config}: choose one of its cells (→)."
+                "No cell is selected."
+                if config is None
+                else f"{config} is a configuration. Choose one of its cells with →."
             )
             return
         self.show(CellScreen(cell.id))
@@ -140,7 +142,9 @@ class ViewActions:
         pane = self.log_pane
         if pane is not None and not pane.view.step_hit(1 if step > 0 else -1):
             self.app.say(
-                "Nothing is looked for: / sets a filter." if not pane.filter.searching else "No line matches."
+                "No filter is set. Press / to set one."
+                if not pane.filter.searching
+                else "No line matches the filter."
             )
         self.app.touch()
 
@@ -165,7 +169,7 @@ class ViewActions:
         if config is None:
             return
         here.baseline = None if config == here.state.run.baseline else config
-        self.app.say(f"compared against {config}")
+        self.app.say(f"Baseline: {config}")
         self.app.touch()
 
     # ------------------------------------------------------------------------------------------- rest
@@ -174,17 +178,17 @@ class ViewActions:
         names = self.app.theme_names or sorted(self.app.available_themes)
         at = names.index(self.app.theme) if self.app.theme in names else -1
         self.app.theme = names[(at + 1) % len(names)]
-        self.app.say(f"theme {self.app.theme}", timeout=2)
+        self.app.say(f"Theme: {self.app.theme}", timeout=2)
         self.app.touch()
 
     def action_copy(self) -> None:
         top = self.top
         text = top.copy_text() if top is not None else ""
         if not text:
-            self.app.say("There is nothing to copy here.")
+            self.app.say("Nothing here can be copied.")
             return
         self.app.copy_to_clipboard(text)
-        self.app.say(f"copied {many(text.count(chr(10)) + 1, 'line')}", timeout=2)
+        self.app.say(f"Copied {many(text.count(chr(10)) + 1, 'line')}", timeout=2)
 
     def action_screenshot_svg(self) -> None:
         """`f12`: the screen as an SVG file in the present folder."""
@@ -197,7 +201,7 @@ class ViewActions:
         except OSError as error:
             self.app.say(f"The screenshot cannot be written to {path}: {error.strerror or error}", "error")
             return
-        self.app.say(f"screenshot: {path}", timeout=8)
+        self.app.say(f"Screenshot: {path}", timeout=8)
 
     def action_leave(self) -> None:
         """`q`: leave. The sweep goes on; the words printed then say how to come back and how to stop it."""
@@ -222,6 +226,6 @@ class ViewActions:
             return "Resume"
         if identity == "pause":
             if (replay := self.app.replay.playback) is not None:
-                return "Stand still" if replay.playing else "Play"
+                return "Pause" if replay.playing else "Play"
             return "Go on" if state.paused is not None else "Pause"
         return None

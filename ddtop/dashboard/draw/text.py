@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from ddtop import words
+
 UNKNOWN = "–"
 
 CELL_GLYPH = {
@@ -34,20 +36,8 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def duration(seconds: float | None) -> str:
-    """`3s`, `4m12s`, `2h13m`, `3d04h`."""
-    if seconds is None:
-        return UNKNOWN
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}m{rest:02d}s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours}h{minutes:02d}m"
-    days, hours = divmod(hours, 24)
-    return f"{days}d{hours:02d}h"
+    """`3s`, `4m12s`, `2h13m`, `3d04h`; UNKNOWN for None."""
+    return UNKNOWN if seconds is None else words.duration(seconds)
 
 
 def size(count: float | None) -> str:
@@ -94,11 +84,6 @@ def day_clock(at_s: float | None) -> str:
     return UNKNOWN if at_s is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
 
 
-def tokens(count: int) -> str:
-    """A number of tokens in short: 0, 256, `8k`."""
-    return f"{count // 1024}k" if count >= 1024 and count % 1024 == 0 and count > 4096 else str(count)
-
-
 def bar(fraction: float | None, width: int) -> tuple[str, str]:
     """(filled, empty) parts of a bar of `width` cells, exact to an eighth of a cell."""
     if fraction is None:
@@ -122,11 +107,6 @@ def sparkline(values: Sequence[float | None], top: float | None) -> str:
         else:
             out.append(SPARKS[min(7, max(0, int(value / ceiling * 7.999)))])
     return "".join(out)
-
-
-def many(count: int, word: str) -> str:
-    """A number with its word: `1 cell`, `6 cells`."""
-    return f"{count} {word}" + ("" if count == 1 else "s")
 
 
 def unit_name(unit: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ddtop.dashboard.draw.paint import Line, Span, crop, line, pad, spread, wrap_text
 from ddtop.dashboard.draw.text import duration
 from ddtop.dashboard.panels.steps import asking, under_way_line
@@ -9,8 +11,12 @@ from ddtop.events import StepsPlanned
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView
 from ddtop.journal.read.select import advised_alert
+from ddtop.words import many
 
 CALM_VERDICTS = {"slow"}
+
+RETRIES = re.compile(r"\b(again|retry)\b")
+"""Words of a policy's decision that mean a retry (`sweep/shared/policy.py`)."""
 
 
 def alert_lines(
@@ -78,7 +84,7 @@ def keys_line(alert: AlertView, state: State) -> Line:
 
 
 def _countdown(state: State, alert: AlertView, now_s: float, width: int, plan: StepsPlanned | None) -> Line:
-    """What stands at the right: steps under way, else the time until the policy decides, else the alert's age."""
+    """What stands at the right: steps under way, else the time until the policy acts, else the alert's age."""
     answer_by = alert.raised.answer_by_s
     if plan is not None:
         if not asking(state, now_s):
@@ -90,17 +96,18 @@ def _countdown(state: State, alert: AlertView, now_s: float, width: int, plan: S
         return (*crop(line((words, "label")), max(20, width // 2)), *line((f" · {age} ago ", "dim")))
     if answer_by is None or answer_by <= now_s:
         return line((f"{duration(now_s - alert.at_s)} ago ", "dim"))
-    what = alert.raised.policy or "the plan's policy decides"
+    what = alert.raised.policy
     left = duration(answer_by - now_s)
-    return line((f"{what} in {left} " if width >= 100 else f"policy in {left} ", "warn"))
+    if width >= 100 and what:
+        return line((f"auto: {what} in {left} ", "warn"))
+    return line((f"{'auto-retry' if RETRIES.search(what or '') else 'auto-decision'} in {left} ", "warn"))
 
 
 def _proposal(state: State, plan: StepsPlanned, now_s: float, width: int) -> list[Line]:
-    keys = line(("  r ", "key"), ("look ", "text"))
+    keys = line(("  r ", "key"), ("review ", "text"))
     if not asking(state, now_s):
         return [spread(line(" ", *under_way_line(state, plan)), keys, width)]
-    number = len(plan.steps)
-    head = line((" ? ", "warn"), (f"{number} step{'s' if number != 1 else ''} proposed", "value"))
+    head = line((" ? ", "warn"), (f"{many(len(plan.steps), 'step')} proposed", "value"))
     why = line(("  " + plan.why, "label"))
     left = duration(max(0.0, (plan.answer_by_s or now_s) - now_s))
-    return [spread((*head, *why), (*keys, *line((f"  policy in {left} ", "warn"))), width)]
+    return [spread((*head, *why), (*keys, *line((f"  auto-decision in {left} ", "warn"))), width)]

@@ -1,4 +1,4 @@
-"""Everything about one cell: what was asked, what came of it, its latency, power and attempts."""
+"""Everything about one cell: its workload, result, latency, power and attempts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 from ddtop.dashboard.draw.metrics import COLUMNS
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
-from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, bar, clock, duration, sparkline, tokens, whole
+from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, bar, clock, duration, sparkline, whole
 from ddtop.dashboard.panels.gpus import bucketed
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AttemptView, CellView
-from ddtop.journal.read.select import Matrix, metric_value, remaining
+from ddtop.journal.read.select import Matrix, metric_value, remaining, short_count
+from ddtop.words import many
 
 QUANTILES = ("p50", "p90", "p99", "max")
 DISTRIBUTIONS = (
@@ -29,7 +30,7 @@ def cell_title(cell: CellView) -> str:
     spec = cell.spec
     parts = [spec.config, f"tp{spec.tp}", f"{spec.workload}@{spec.output_tokens}"]
     if spec.context:
-        parts.append(f"{tokens(spec.context)} ctx")
+        parts.append(f"{short_count(spec.context)} ctx")
     parts.append(f"concurrency {spec.concurrency}")
     if spec.repeat:
         parts.append(f"repeat {spec.repeat}")
@@ -40,12 +41,12 @@ def cell_lines(state: State, cell: CellView, shown: Matrix, width: int) -> list[
     """All of it, as lines."""
     out = [_state_line(cell)]
     out.extend(_reason_lines(cell, width))
-    out.extend(_asked_lines(state, cell))
+    out.extend(_workload_lines(state, cell))
     if cell.metrics:
         out.extend([(), *_result_lines(cell, shown)])
         out.extend(_distribution_lines(cell.metrics, width))
         out.extend(_quality_lines(cell.metrics, width))
-        out.extend(_answer_lines(state, cell, width))
+        out.extend(_response_lines(state, cell, width))
     out.extend(_power_lines(state, cell, width))
     out.extend(_attempt_lines(cell, width))
     out.extend(_server_lines(cell, width))
@@ -71,21 +72,19 @@ def _state_line(cell: CellView) -> Line:
     return line(*parts)
 
 
-def _asked_lines(state: State, cell: CellView) -> list[Line]:
-    """What the cell asks for, and when it comes where it still has to run."""
+def _workload_lines(state: State, cell: CellView) -> list[Line]:
+    """The cell's workload, and when it runs where it has not run yet."""
     spec = cell.spec
     facts = [
-        ("workload", f"{spec.workload}, {spec.output_tokens} output tokens a request"),
-        ("context", f"{spec.context} tokens before the prompt" if spec.context else "none before the prompt"),
-        ("concurrency", f"{spec.concurrency} stream{'s' if spec.concurrency > 1 else ''}"),
+        ("prompts", f"{spec.workload}, {many(spec.output_tokens, 'output token')} per request"),
+        ("context", f"{many(spec.context, 'token')} before the prompt" if spec.context else "none"),
+        ("concurrency", many(spec.concurrency, "request") + " at a time"),
     ]
     if cell.state in ("planned", "interrupted"):
         left = [c.id for c in remaining(state)]
         before = left.index(cell.id) if cell.id in left else 0
-        facts.append(
-            ("comes", f"after {before} other cell{'s' if before != 1 else ''}" if before else "next")
-        )
-    out: list[Line] = [(), line(("Asked", "title"))]
+        facts.append(("runs", f"after {many(before, 'other cell')}" if before else "next"))
+    out: list[Line] = [(), line(("Workload", "title"))]
     out.extend(line((f"  {name:<12}", "label"), (value, "text")) for name, value in facts)
     return out
 
@@ -182,20 +181,22 @@ def _quality_lines(metrics: dict[str, Any], width: int) -> list[Line]:
     return [(), line(("How it was measured", "title")), *out] if out else []
 
 
-def _answer_lines(state: State, cell: CellView, width: int) -> list[Line]:
-    """The answers beside the baseline's to the same prompts, and where they part."""
+def _response_lines(state: State, cell: CellView, width: int) -> list[Line]:
+    """The responses compared with the baseline's to the same prompts, and where they differ."""
     accuracy = cell.metrics.get("accuracy")
     if not isinstance(accuracy, dict):
         return []
     base = state.cells.get(str(accuracy.get("baseline")))
-    head = f"Answers · beside {cell_title(base)}" if base is not None else "Answers"
+    head = f"Responses · compared with {cell_title(base)}" if base is not None else "Responses"
     role = "warn" if "answers-differ" in cell.reasons else "text"
     out: list[Line] = [(), line((head, "title"))]
     out.extend(
         line("  ", (row, role)) for row in wrap_text(str(accuracy.get("why", "")), max(20, width - 2), 3)
     )
     if (at := accuracy.get("first_divergence_chars")) is not None:
-        out.append(line(("  they part at character ", "label"), (f"{at}", "value"), (" (median)", "dim")))
+        out.append(
+            line(("  first difference at character ", "label"), (f"{at}", "value"), (" (median)", "dim"))
+        )
     for found in accuracy.get("differences") or ():
         where = f"request {found['request']} from character {found['at']}"
         out.append(line("  ", (where, "label")))

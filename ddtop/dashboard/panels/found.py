@@ -1,6 +1,6 @@
-"""What ddtop found on a host by itself: servers, units, model, disks, and what it may not see.
+"""What the probe found on a host: servers, units, model, disks, and what it may not see.
 
-The answer of the probe is shown as it came; a section that failed says so, one that is absent is left out.
+The probe's reply is shown as it is; a section that failed says so, one that is absent is left out.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ACTIVE_ROLE = {
 
 UNKNOWN_WORDS = {
     "gpm": "GPU activity counters (gpm)",
-    "ports": "who listens (ports)",
+    "ports": "owners of ports (ports)",
     "journal": "the system's log (journal)",
     "kernel-log": "the kernel's log",
-    "processes": "processes of others",
+    "processes": "other users' processes",
 }
 """What the agent could not read, in words; its own word stays beside it where one may look it up."""
 
@@ -33,7 +33,7 @@ UNKNOWN_WORDS = {
 def found_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
     """Lines for a run without a plan, the most useful first."""
     if not state.probe and not state.services:
-        return [line(("no plan: nothing to sweep, only watching", "dim"))]
+        return [line(("No plan: this host is only watched.", "dim"))]
     out: list[Line] = []
     if state.probe_at_s is not None:
         out.append(line(("probed ", "dim"), (f"{duration(now_s - state.probe_at_s)} ago", "dim")))
@@ -42,7 +42,7 @@ def found_lines(state: State, now_s: float, width: int, height: int) -> list[Lin
     out.extend(place_lines(state))
     out.extend(unknown_lines(state))
     host = state.host.name or "HOST"
-    out.extend([(), line(("a plan adds the sweep: ", "label"), (f"ddtop plan new --from {host}", "value"))])
+    out.extend([(), line(("To measure, make a plan: ", "label"), (f"ddtop plan new --from {host}", "value"))])
     if len(out) > height:
         out = [*out[: height - 1], out[-1]]
     return [crop(row, width) for row in out]
@@ -54,7 +54,7 @@ def server_lines(state: State) -> list[Line]:
     if not isinstance(servers, list):
         return _failed("servers", servers)
     if not servers:
-        return [line(("no serving process is running", "label"))]
+        return [line(("No server process is running.", "label"))]
     out: list[Line] = []
     for server in _tables(servers):
         unit = server.get("unit")
@@ -126,7 +126,7 @@ def unknown_lines(state: State) -> list[Line]:
     return [
         line(
             ("? ", "warn"),
-            ("cannot be read by this login: ", "label"),
+            ("Unknown, because this login may not read it: ", "label"),
             (", ".join(UNKNOWN_WORDS.get(str(name), str(name)) for name in unknown), "warn"),
         )
     ]

@@ -39,8 +39,8 @@ def gpu_lines(state: State, now_s: float, width: int, height: int) -> list[Line]
 
 def _nothing(state: State) -> list[Line]:
     if state.host.link == "connected":
-        return [line(("no GPU reading yet", "dim"))]
-    return [line(("no GPU reading: not connected", "dim"))]
+        return [line(("No GPU reading yet.", "dim"))]
+    return [line(("No GPU reading: not connected.", "dim"))]
 
 
 def gpu_row(view: GpuView, now_s: float, width: int) -> Line:

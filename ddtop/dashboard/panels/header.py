@@ -110,7 +110,7 @@ def service_part(state: State, now_s: float) -> tuple[Line, Line]:
     restart = state.restart
     unit = restart.unit if restart is not None else next(iter(state.services), "")
     if not unit or state.run.ended is not None:
-        # After the end nobody looks any more, and the service was put back: what was last seen is not how it is.
+        # After the end the host is not read any more, and the service was restored: the last reading is out of date.
         return (), ()
     name = line((unit_name(unit), "label"))
     status = state.services[unit].status if unit in state.services else None
@@ -153,7 +153,7 @@ def _run_parts(state: State, now_s: float) -> list[tuple[str, Line]]:
         parts.append(("", line(("· ‖ PAUSED", "warn"))))
     elif tally.remaining:
         eta = sweep_eta(state, now_s)
-        text = "· ETA not known yet" if eta.total_s is None else f"· ETA {duration(eta.total_s)}"
+        text = "· ETA unknown" if eta.total_s is None else f"· ETA {duration(eta.total_s)}"
         parts.append(("eta", line((text, "dim"))))
     return parts
 

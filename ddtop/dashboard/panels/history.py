@@ -84,9 +84,9 @@ def _restart(restart: RestartView) -> Line:
     if restart.outcome == "interrupted":
         return line(("‖ ", "warn"), (place, "value"), ("  interrupted", "label"))
     if restart.stuck is not None:
-        why = f"  not started after {duration(restart.failed_after_s)}; not decided yet"
+        why = f"  not started after {duration(restart.failed_after_s)}; waiting for a decision"
         return line(("✗ ", "bad"), (place, "value"), (why, "label"))
-    return line(("▶ ", "run"), (place, "value"), ("  under way", "label"))
+    return line(("▶ ", "run"), (place, "value"), ("  running", "label"))
 
 
 STEP_MARK = {
@@ -98,7 +98,7 @@ STEP_MARK = {
 
 
 def _by(who: str) -> str:
-    return "by itself" if who == "automatic" else f"by {who}"
+    return "automatic" if who == "automatic" else f"by {who}"
 
 
 def _steps(state: State) -> list[Entry]:
@@ -112,6 +112,10 @@ def _steps(state: State) -> list[Entry]:
     return out
 
 
+OUTCOME_WORD = {"obeyed": "accepted", "refused": "refused", "late": "too late"}
+"""What became of a command, in words."""
+
+
 def _commands(state: State) -> list[Entry]:
     out: list[Entry] = []
     for seen in state.commands:
@@ -121,7 +125,7 @@ def _commands(state: State) -> list[Entry]:
         text = line(
             mark,
             (f"{seen.command} {args}".strip(), "value"),
-            (f"  {seen.outcome}{why} · {seen.viewer}", "label"),
+            (f"  {OUTCOME_WORD[seen.outcome]}{why} · {seen.viewer}", "label"),
         )
         out.append((seen.at_s, f"command {seen.command_id}", text, []))
     return out
@@ -138,7 +142,9 @@ def _notes(state: State) -> list[Entry]:
         text = line(("✗ ", "bad"), (f"kernel: {name}", "bad"), (f"  {fault.text}", "text"))
         hit = state.cells.get(fault.cell_id or "")
         below = (
-            [f"hit {hit.spec.config} {hit.spec.workload}@{hit.spec.output_tokens}"] if hit is not None else []
+            [f"during {hit.spec.config} {hit.spec.workload}@{hit.spec.output_tokens}"]
+            if hit is not None
+            else []
         )
         out.append(
             (fault.at_s, f"kernel {number}", text, [*below, *([fault.advice] if fault.advice else [])])

@@ -66,7 +66,7 @@ def _gpus(state: State, now_s: float, width: int) -> Line:
 
 def _sweep(state: State, now_s: float) -> Line:
     if not state.plan_cells:
-        return line(("   only watched: no plan", "dim"))
+        return line(("   no plan: only watched", "dim"))
     tally = counts(state.plan_cells)
     filled, empty = bar(tally.ended / tally.total if tally.total else None, 12)
     eta = sweep_eta(state, now_s)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ddtop.dashboard.draw.paint import Item, Line, line
-from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, duration, many, rate, tokens
+from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, duration, rate
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.eta import sweep_eta
-from ddtop.journal.read.select import counts, metric_value
+from ddtop.journal.read.select import counts, metric_value, short_count
+from ddtop.words import many
 
 FACTS = ("done", "running", "planned", "failed", "broken", "skipped", "interrupted")
 
@@ -15,7 +16,7 @@ FACTS = ("done", "running", "planned", "failed", "broken", "skipped", "interrupt
 def plan_head(state: State, now_s: float) -> list[Line]:
     """Counts, what is left and how long it takes."""
     if not state.plan_cells:
-        return [line(("no plan: this host is only watched", "dim")), ()]
+        return [line(("No plan: this host is only watched.", "dim")), ()]
     tally = counts(state.plan_cells)
     parts: list[tuple[str, str]] = [(f"{many(tally.total, 'cell')}  ", "value")]
     for name in FACTS:
@@ -24,10 +25,10 @@ def plan_head(state: State, now_s: float) -> list[Line]:
             parts.append((f"{CELL_GLYPH[name]} {number} {name}  ", CELL_ROLE[name]))
     left = sweep_eta(state, now_s)
     if left.cells:
-        time_left = f"about {duration(left.total_s)}" if left.total_s is not None else "time not known yet"
+        time_left = f"about {duration(left.total_s)}" if left.total_s is not None else "time unknown"
         text = f"left: {many(left.cells, 'cell')}, {many(left.restarts, 'restart')}, {time_left}"
     else:
-        text = "nothing is left to run"
+        text = "Nothing is left to run."
     return [line(*parts), line((text, "label")), ()]
 
 
@@ -46,7 +47,7 @@ def plan_items(state: State) -> list[Item]:
             Item(
                 line(
                     (
-                        f"{many(len(hidden), 'cell')} of an earlier form of the plan; the results are kept",
+                        f"{many(len(hidden), 'cell')} from an earlier version of the plan; the results are kept",
                         "dim",
                     )
                 )
@@ -78,9 +79,9 @@ def cell_line(cell: CellView) -> Line:
     """One cell with its state, result and reason."""
     spec = cell.spec
     what = f"{spec.workload}@{spec.output_tokens}"
-    rest = f"{tokens(spec.context)} ctx" if spec.context else ""
+    rest = f"{short_count(spec.context)} ctx" if spec.context else ""
     value = metric_value(cell.metrics, "output_tok_s") if cell.state == "done" else None
-    tries = f" · {len(cell.attempts)} tries" if len(cell.attempts) > 1 else ""
+    tries = f" · {len(cell.attempts)} attempts" if len(cell.attempts) > 1 else ""
     why = cell.reason or cell.spec.skip_reason or ", ".join(cell.reasons)
     mark = f" {cell.validity}" if cell.validity not in (None, "VALID") else ""
     return line(

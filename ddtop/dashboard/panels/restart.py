@@ -49,13 +49,13 @@ def restart_lines(state: State, now_s: float, width: int, height: int) -> list[L
     restart = state.restart
     if restart is None:
         if not rows:
-            rows.append(line(("no restart in this run yet", "dim")))
+            rows.append(line(("No restart in this run yet.", "dim")))
         return rows[:height]
     mine = [a.raised for a in state.open_alerts if a.raised.attempt_id == restart.attempt_id]
     troubled = any(a.raised.attempt_id is None for a in state.open_alerts)
     rows.append(summary_line(restart, now_s, width, mine[-1] if mine else None, troubled))
-    seen = [view for view in restart.phases.values() if _worth_a_word(view)]
-    rows.extend(flow([_phase(view, now_s, restart) for view in seen] + _to_come(restart), width))
+    seen = [view for view in restart.phases.values() if _shown(view)]
+    rows.extend(flow([_phase(view, now_s, restart) for view in seen] + _open_phases(restart), width))
     detail = _detail(restart, width)
     if detail:
         rows.append(detail)
@@ -69,7 +69,7 @@ def summary_line(
 ) -> Line:
     """How the restart stands, for how long, and how long such a start takes.
 
-    `alert` is the open one about it, `troubled` says that there is another: then nothing soothing is said.
+    `alert` is the open one about it, `troubled` says that there is another: then a slow start is not called normal.
     """
     if restart.outcome == "ready":
         took = restart.ready_s if restart.ready_s is not None else restart.seconds
@@ -91,11 +91,11 @@ def summary_line(
     expected = f" of about {duration(restart.expected_s)}" if restart.expected_s is not None else ""
     spans = line(("▶ starting", "run"), (f" {duration(spent)}{expected}", "label"))
     if alert is None and not troubled and restart.expected_s is not None and spent > 1.2 * restart.expected_s:
-        spans = (*spans, Span(" · slower than usual, still moving", "dim"))
+        spans = (*spans, Span(" · slower than usual, still making progress", "dim"))
     return crop(spans, width)
 
 
-def _worth_a_word(view: PhaseView) -> bool:
+def _shown(view: PhaseView) -> bool:
     """False for phases that are but a moment: stopped, and ready, which the first line says."""
     return view.phase != "ready" and (view.phase != "stopped" or view.elapsed_s >= 1)
 
@@ -123,7 +123,7 @@ def _phase(view: PhaseView, now_s: float, restart: RestartView) -> Line:
     return line(*parts)
 
 
-def _to_come(restart: RestartView) -> list[Line]:
+def _open_phases(restart: RestartView) -> list[Line]:
     if restart.outcome != "running" or restart.stuck is not None:
         return []
     seen = set(restart.phases)
@@ -212,7 +212,7 @@ def stage_lines(stage: StageView, now_s: float, width: int) -> list[Line]:
         parts.append((f" · ETA {duration(progress.eta_s)}", "label"))
     age = now_s - stage.at_s
     if age > 15:
-        parts.append((f" · no news for {duration(age)}", "warn"))
+        parts.append((f" · no progress reported for {duration(age)}", "warn"))
     rows = [crop(line(*parts), width)]
     origin = f" ← {progress.source}" if progress.source else ""
     rows.append(crop(line((f"  {progress.target}{origin}", "dim")), width))

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from ddtop.dashboard.draw.metrics import ACCEPT, COLUMNS, J_TOKEN, TOK_S, Metric
 from ddtop.dashboard.draw.paint import Item, Line, fit_text, line
-from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, UNKNOWN, times, tokens
+from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, UNKNOWN, times
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.select import short_count
 
 _BUDGET = re.compile(r"(\d+)$")
 
@@ -43,19 +44,19 @@ def baseline_values(state: State, baseline: str | None) -> dict[tuple[object, ..
     for cell in state.plan_cells:
         value = TOK_S.value(cell.metrics)
         if cell.spec.config == baseline and value is not None and cell.validity != "INVALID":
-            found.setdefault(asked(cell), []).append(value)
+            found.setdefault(point(cell), []).append(value)
     return {key: sum(values) / len(values) for key, values in found.items()}
 
 
-def asked(cell: CellView) -> tuple[object, ...]:
-    """What is asked of every configuration alike."""
+def point(cell: CellView) -> tuple[object, ...]:
+    """What a cell measures, whatever its configuration: the key for comparing it with the baseline."""
     spec = cell.spec
     return (spec.tp, spec.workload, spec.output_tokens, spec.context, spec.concurrency)
 
 
 def speedup(cell: CellView, base: dict[tuple[object, ...], float]) -> float | None:
     """tok/s against the baseline's in the same place."""
-    value, against = TOK_S.value(cell.metrics), base.get(asked(cell))
+    value, against = TOK_S.value(cell.metrics), base.get(point(cell))
     if value is None or not against or cell.validity == "INVALID" or cell.state == "broken":
         return None
     return value / against
@@ -93,7 +94,7 @@ def results_head(width: int, sort: Sort, baseline: str | None) -> list[Line]:
     """Column names, the sorted one marked."""
     arrow = "▲" if sort.reverse else "▼"
     name = name_width(width)
-    spans = [(f"  {'configuration':<{name}}{'asked':<{name}}{'ctx':>5}{'c':>5} ", "label")]
+    spans = [(f"  {'configuration':<{name}}{'workload':<{name}}{'ctx':>5}{'c':>5} ", "label")]
     for metric in columns_for(width):
         label = metric.label + (arrow if metric.key == sort.by else "")
         spans.append((fit_text(label, 11, right=True), "key" if metric.key == sort.by else "label"))
@@ -117,7 +118,7 @@ def _row(cell: CellView, base: dict[tuple[object, ...], float], width: int, base
         (f"{glyph} ", "warn" if glyph == "?" else CELL_ROLE[cell.state]),
         (fit_text(f"{spec.config} tp{spec.tp}", name), "accent" if spec.config == baseline else "value"),
         (fit_text(f"{spec.workload}@{spec.output_tokens}", name), "text"),
-        (f"{tokens(spec.context) if spec.context else UNKNOWN:>5}{spec.concurrency:>5} ", "dim"),
+        (f"{short_count(spec.context) if spec.context else UNKNOWN:>5}{spec.concurrency:>5} ", "dim"),
     ]
     if cell.state in ("done", "broken", "failed") and cell.metrics:
         role = "value" if cell.validity == "VALID" else "warn" if cell.validity == "SUSPECT" else "dim"
@@ -182,7 +183,9 @@ def plots(state: State, tp: int | None, like: CellView | None = None) -> list[Pl
     ]
     place = f" · tp{tp}" if tp is not None else ""
     if model is not None:
-        place += f" · c{model.concurrency}" + (f" · {tokens(model.context)} ctx" if model.context else "")
+        place += f" · c{model.concurrency}" + (
+            f" · {short_count(model.context)} ctx" if model.context else ""
+        )
     return [
         Plot(
             f"throughput by budget{place}",

@@ -13,7 +13,7 @@ from ddtop.journal.fold.state import State
 StepState = Literal["started", "done", "failed", "left-out"]
 
 MARK: dict[StepState, tuple[str, str]] = {
-    "started": ("▶ doing it", "run"),
+    "started": ("▶ running", "run"),
     "done": ("✓ done", "ok"),
     "failed": ("✗ failed", "bad"),
     "left-out": ("– left out", "dim"),
@@ -58,10 +58,10 @@ def steps_lines(
         gone = step.id in left_out
         if states is not None:
             state = states.get(step.id)
-            box, role = MARK[state] if state is not None else ("· to come", "dim")
+            box, role = MARK[state] if state is not None else ("· waiting", "dim")
         else:
             box, role = ("[ ] left out", "dim") if gone else ("[x]", "ok")
-        ask = "  needs your consent" if step.needs_consent and states is None else ""
+        ask = "  needs approval" if step.needs_consent and states is None else ""
         head = line(
             ("› " if number == cursor else "  ", "key"),
             (f"{box} ", role),
@@ -77,10 +77,10 @@ def steps_lines(
 
 
 def countdown_line(answer_by_s: float | None, now_s: float) -> Line:
-    """When the policy decides if nobody does."""
+    """When the policy decides if you do not."""
     if answer_by_s is None:
-        return line(("these need no consent and are done at once", "dim"))
+        return line(("These steps need no approval and start at once.", "dim"))
     left = max(0.0, answer_by_s - now_s)
     if left <= 0:
-        return line(("the policy decides now", "warn"))
-    return line(("without an answer the policy decides in ", "label"), (duration(left), "warn"))
+        return line(("The policy decides now.", "warn"))
+    return line(("If you do not answer, the policy decides in ", "label"), (duration(left), "warn"))

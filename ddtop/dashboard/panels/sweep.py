@@ -1,4 +1,4 @@
-"""The sweep matrix: configurations × what was asked of them, with the speed-up against the baseline."""
+"""The sweep matrix: configurations × workloads, with the speed-up against the baseline."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def matrix_lines(
 ) -> list[Line]:
     """Header, rows in sight and a line about the cell under the cursor. `busy` is the configuration at work."""
     if not matrix.rows:
-        return [line(("no plan: nothing to sweep, only watching", "dim"))]
+        return [line(("No plan: this host is only watched.", "dim"))]
     place = cursor or Cursor(0, 0)
     view = layout(matrix, width, place)
     header = header_lines(matrix, view, width)
@@ -236,7 +236,7 @@ def detail_line(matrix: Matrix, cursor: Cursor) -> Line:
 def sweep_title(state: State, matrix: Matrix, metric_label: str, others: list[int]) -> str:
     """Title of the panel: TP shown (and that there are others), metric, baseline."""
     if not matrix.rows:
-        return "Found here" if state.probe or state.services else "Sweep"
+        return "Found on this host" if state.probe or state.services else "Sweep"
     tp = f"tp{matrix.tp}" + (f" of {','.join(str(o) for o in others)}" if len(others) > 1 else "")
     against = f" (× {matrix.baseline})" if matrix.baseline else ""
     return f"Sweep · {tp} · {metric_label}{against}"

@@ -13,6 +13,7 @@ from ddtop.dashboard.panels.cell import cell_lines, cell_title, excerpt_bounds, 
 from ddtop.dashboard.screens.base import DdScreen, set_title
 from ddtop.dashboard.widgets.listpanel import ListPanel
 from ddtop.journal.fold.views import CellView
+from ddtop.words import many
 
 EXCERPT = 400
 """Lines of the log excerpt at most."""
@@ -66,17 +67,15 @@ class CellScreen(DdScreen):
         facts, excerpt = self.query_one("#facts", ListPanel), self.query_one("#excerpt", ListPanel)
         cell = self.cell
         if cell is None:
-            facts.show((), [Item(line(("this cell is not in the recording", "dim")))])
+            facts.show((), [Item(line(("This cell is not in the recording.", "dim")))])
             return
         here = self.here
         set_title(facts, cell_title(cell))
         width = max(20, facts.size.width - 4)
         facts.show((), [Item(row) for row in cell_lines(here.state, cell, here.matrix(), width)])
         items = self._excerpt(cell)
-        set_title(
-            excerpt, "Log of the cell", f"{len(items)} line{'s' if len(items) != 1 else ''}" if items else ""
-        )
-        excerpt.show((), items or [Item(line(("no log line lies within this cell", "dim")))])
+        set_title(excerpt, "Log of the cell", many(len(items), "line") if items else "")
+        excerpt.show((), items or [Item(line(("No log line falls into the time of this cell.", "dim")))])
 
     def _excerpt(self, cell: CellView) -> list[Item]:
         bounds = excerpt_bounds(cell)

@@ -1,4 +1,4 @@
-"""Help: the keys that are valid now, in groups, and what the glyphs mean."""
+"""Help: the available keys, in groups, and what the glyphs mean."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ddtop.dashboard.screens.base import DdModal, set_title
 from ddtop.dashboard.widgets.listpanel import ListPanel
 
 LEGEND = (
-    ("?", "warn", "after a number: SUSPECT, kept but marked; enter says why"),
-    ("(≈)", "dim", "not different from the baseline: the spreads of the repeats overlap"),
-    ("~", "dim", "before a speed-up: another engine version than the baseline's"),
-    ("░", "track", "power bar: watts against the enforced limit; the strip after it is its history"),
+    ("?", "warn", "after a number: SUSPECT, the result is kept but doubtful; enter shows why"),
+    ("(≈)", "dim", "no difference from the baseline: the intervals of the repeats overlap"),
+    ("~", "dim", "before a speed-up: measured with another engine version than the baseline"),
+    ("░", "track", "power bar: watts of the power limit; the curve after it is its history"),
 )
 
 
@@ -38,7 +38,7 @@ class HelpScreen(DdModal):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
-            set_title(box, "Keys valid now", "esc closes · ctrl+p every action by name")
+            set_title(box, "Available keys", "esc closes · ctrl+p finds an action by name")
             yield ListPanel(id="keys")
 
     def opened(self) -> None:

@@ -1,4 +1,4 @@
-"""What happened while nobody looked: alerts, restarts, steps, commands and notes, the newest first."""
+"""What happened so far: alerts, restarts, steps, commands and notes, the newest first."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class HistoryScreen(DdScreen):
 
     def draw(self) -> None:
         panel = self.query_one(ListPanel)
-        set_title(panel, f"What happened · {self.here.name}", "newest first")
+        set_title(panel, f"History · {self.here.name}", "newest first")
         items = history_items(self.here.state, max(40, panel.size.width - 4))
-        panel.show((), items or [Item(line(("nothing worth a line happened yet", "dim")))])
+        panel.show((), items or [Item(line(("Nothing has happened yet.", "dim")))])
 
     def on_list_panel_opened(self, event: ListPanel.Opened) -> None:
         kind, _, rest = event.key.partition(" ")
         identity, _, number = rest.partition(" ")
         alert = self.here.state.alerts.get(identity) if kind in ("alert", "evidence") else None
         if alert is None:
-            self.dd.say("Only an alert's evidence can be opened in the log.")
+            self.dd.say("Only alerts and their evidence open in the log.")
             return
         proof = alert.raised.evidence
         chosen = proof[int(number) : int(number) + 1] if kind == "evidence" and number.isdigit() else proof

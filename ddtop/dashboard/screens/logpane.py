@@ -16,9 +16,10 @@ from ddtop.dashboard.log_window import LEVELS, Filter, FilterError, LogBuffer, p
 from ddtop.dashboard.screens.base import set_title
 from ddtop.dashboard.widgets.logview import LogView
 from ddtop.journal.fold.state import State
+from ddtop.words import many
 
 START_WORD = {"this": "this start", "previous": "previous start", "all": "all starts"}
-HELP_LINE = "words · !hide · ~regex · enter keeps it, esc ends it"
+HELP_LINE = "text to find · !text to hide · ~regex · enter applies, esc clears"
 
 
 class KeyedLogView(Guarded, LogView):
@@ -28,7 +29,7 @@ class KeyedLogView(Guarded, LogView):
 
     def action_error(self, step: Literal[1, -1]) -> None:
         if not self.step_error(step):
-            self.app.notify("no error above" if step == -1 else "no error below", markup=False)
+            self.app.notify("No error above." if step == -1 else "No error below.", markup=False)
 
     def action_follow(self) -> None:
         self.follow()
@@ -152,4 +153,4 @@ def log_subtitle(view: LogView) -> str:
     if view.following:
         return ""
     behind = view.behind
-    return f"▼ {behind} lines below · f follows" if behind else ""
+    return f"▼ {many(behind, 'line')} below · f follows" if behind else ""

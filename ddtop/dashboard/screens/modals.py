@@ -1,4 +1,4 @@
-"""Boxes over a screen: to confirm what cannot be taken back, and to ask for one line of text."""
+"""Boxes over a screen: to confirm what cannot be undone, and to ask for one line of text."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ConfirmScreen(DdModal):
         hands = [("enter ", "key"), (f"{self.verb}   ", "text")]
         if self.other is not None:
             hands += [(f"{self.other[0]} ", "key"), (f"{self.other[1]}   ", "text")]
-        out.append(line(*hands, ("esc ", "key"), ("leave it", "text")))
+        out.append(line(*hands, ("esc ", "key"), ("cancel", "text")))
         return out
 
     def on_mount(self) -> None:
@@ -92,7 +92,7 @@ class AskScreen(DdModal):
     def _lines(self, width: int, _height: int) -> Sequence[Line]:
         text, role = (self._wrong, "bad") if self._wrong else (self.hint, "dim")
         below = [line((row, role)) for row in wrap_text(text, width, 4)]
-        return [*below, line(("enter ", "key"), "go   ", ("esc ", "key"), "leave it")]
+        return [*below, line(("enter ", "key"), "OK   ", ("esc ", "key"), "cancel")]
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

@@ -28,7 +28,7 @@ class ResultsScreen(DdScreen):
     BINDINGS = [
         keys.BACK,
         keys.bind("o", "sort", "Sort by the next column", "sort"),
-        keys.bind("O", "reverse", "Sort the other way round", "sort-reverse"),
+        keys.bind("O", "reverse", "Reverse the order", "sort-reverse"),
     ]
     HINTS = (
         "back",
@@ -86,12 +86,12 @@ class ResultsScreen(DdScreen):
         panel = self.query_one(ListPanel)
         width = max(40, panel.size.width - 2)
         order = sort_label(self.sort.by) + (" reversed" if self.sort.reverse else "")
-        set_title(panel, f"Results · sorted by {order} · against {self.baseline or 'no baseline'}", "v plots")
+        set_title(panel, f"Results · sorted by {order} · baseline {self.baseline or 'none'}", "v plots")
         panel.set_class(self.plotting and not self.both, "-off")
         panel.show(
             results_head(width, self.sort, self.baseline),
             results_items(self.here.state, self.sort, self.baseline, width)
-            or [Item(line(("no plan, so no results", "dim")))],
+            or [Item(line(("No plan, so no results.", "dim")))],
         )
         self._draw_plots()
 

@@ -15,11 +15,12 @@ from ddtop.dashboard.panels.steps import asking, countdown_line, steps_lines, ta
 from ddtop.dashboard.screens.base import DdModal, set_title
 from ddtop.dashboard.widgets.panel import Panel
 from ddtop.events import Approve, Command, Step, StepsPlanned
+from ddtop.words import many
 
 ASK_S = 15.0
 """How long the box waits for steps that were asked for, before it says that none came."""
 OBEYED_S = 3.0
-"""The same, once the run said that it obeyed: what needs no steps has none."""
+"""The same, once the run accepted the command: a command that needs no steps proposes none."""
 
 
 class StepsScreen(DdModal):
@@ -27,7 +28,7 @@ class StepsScreen(DdModal):
 
     BINDINGS = [
         keys.bind("enter", "do", "Do them", "steps-do"),
-        keys.bind("space", "leave_out", "Leave out, or take in", "steps-toggle"),
+        keys.bind("space", "leave_out", "Leave out, or include", "steps-toggle"),
         keys.bind("down,j", "move(1)", "Down", "steps-down"),
         keys.bind("up,k", "move(-1)", "Up", "steps-up"),
     ]
@@ -81,7 +82,7 @@ class StepsScreen(DdModal):
         host = self.here.name
         name = self._own[1].capitalize() if self._own is not None else "Proposed steps"
         if plan is not None and not self.asking:
-            name = "Steps under way"
+            name = "Steps running"
         set_title(self.query_one(".box"), f"{name} · {host}")
         for panel in self.query(Panel):
             panel.redraw()
@@ -94,7 +95,7 @@ class StepsScreen(DdModal):
         waited = time.monotonic() - self._since
         if said is None:
             if waited > ASK_S:
-                self.dd.say("No steps were proposed; the alert and the log say how things stand.", "warning")
+                self.dd.say("The runner proposed no steps. See the alert and the log.", "warning")
             return waited <= ASK_S
         return said.outcome == "obeyed" and waited <= OBEYED_S
 
@@ -102,7 +103,7 @@ class StepsScreen(DdModal):
         if self.plan is not None:
             return [line((row, "text")) for row in wrap_text(self.plan.why, width, 3)]
         if self._own is None:
-            return [line(("◌ asking the runner to look at the host …", "run"))]
+            return [line(("◌ The runner is looking at the host …", "run"))]
         return [line(("This will be done:", "dim"))]
 
     def _steps(self, width: int, _height: int) -> Sequence[Line]:
@@ -111,17 +112,17 @@ class StepsScreen(DdModal):
         return steps_lines(self.steps, self._left_out, cursor, width, states)
 
     def _hands(self, _width: int, _height: int) -> Sequence[Line]:
-        leave = (("esc ", "key"), ("leave it", "text"))
+        cancel = (("esc ", "key"), ("cancel", "text"))
         if self._own is not None:
-            return [(), line(("enter ", "key"), ("do it   ", "text"), *leave)]
+            return [(), line(("enter ", "key"), ("do it   ", "text"), *cancel)]
         if self.plan is None:
-            return [(), line(*leave)]
+            return [(), line(*cancel)]
         if not self.asking:
             return [(), line(("enter ", "key"), ("close", "text"))]
         chosen = len(self.steps) - len(self._left_out)
         do = (("enter ", "key"), (f"do {chosen} of {len(self.steps)}   ", "text"))
-        toggle = (("space ", "key"), ("leave out / take in   ", "text"))
-        return [(), countdown_line(self.plan.answer_by_s, self.here.now_s()), line(*do, *toggle, *leave)]
+        toggle = (("space ", "key"), ("leave out or include   ", "text"))
+        return [(), countdown_line(self.plan.answer_by_s, self.here.now_s()), line(*do, *toggle, *cancel)]
 
     # ------------------------------------------------------------------------------------------- hands
 
@@ -150,6 +151,6 @@ class StepsScreen(DdModal):
             return
         chosen = len(plan.steps) - len(self._left_out)
         left_out = tuple(step.id for step in plan.steps if step.id in self._left_out)
-        self.dd.command(Approve, f"do {chosen} steps", plan_id=plan.plan_id, leave_out=left_out)
+        self.dd.command(Approve, f"do {many(chosen, 'step')}", plan_id=plan.plan_id, leave_out=left_out)
         self._plan_id = None
         self.dismiss(True)

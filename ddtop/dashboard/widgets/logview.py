@@ -216,10 +216,10 @@ class LogView(ScrollView, can_focus=True):
     def _why_empty(self) -> str:
         wanted = self.index.filter
         if wanted.searching or wanted.exclude or wanted.level != "debug":
-            return "no line matches"
+            return "No line matches the filter."
         if wanted.start == "this":
-            return "no line of this start yet · p shows the start before it"
-        return "no line of that start is kept here"
+            return "No line of this start yet. Press p for the previous start."
+        return "No line of the previous start is kept here."
 
     def _role_styles(self) -> dict[str, RichStyle]:
         if not self._ink:
