@@ -69,9 +69,16 @@ class Cli:
         )
 
 
+@pytest.fixture(autouse=True)
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Places of this test's own, also for what runs within pytest: a lock in a person's own place would be met by others."""
+    monkeypatch.setenv("DDTOP_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
 @pytest.fixture
-def ddtop(tmp_path: Path) -> Cli:
-    return Cli(tmp_path / "home")
+def ddtop(own_places: Path) -> Cli:
+    return Cli(own_places)
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,7 @@ def test_a_real_sshd(ddtop: Cli, tmp_path: Path) -> None:
 def unknown_key(ddtop: Cli, server: Sshd) -> None:
     done = ddtop("connect", "box", "--once", "--ssh-config", server.config(known=""))
     assert done.rc == 11 and "SHA256:" in done.err and "ssh " in done.err, done.err
-    assert "not known" in done.err and "ssh-keygen -R" not in done.err, done.err
+    assert "not in known_hosts" in done.err and "ssh-keygen -R" not in done.err, done.err
 
 
 def changed_key(ddtop: Cli, server: Sshd, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def wrong_key(ddtop: Cli, server: Sshd, tmp_path: Path) -> None:
         (["connect", "local", "--json"], "--once or --record"),
         (["connect", "local"], "needs a terminal"),
         (["connect", "local", "--plan", "/no/plan.toml", "--record", "/no"], "cannot be read"),
-        (["connect", "", "--once"], "no host name"),
+        (["connect", "", "--once"], "is not a host name"),
         (["demo"], "needs a terminal"),
         (["replay", "nothing"], "no recording `nothing`"),
         (["no-such-command"], "No such command"),
