@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from ddtop.hosts.ssh.error_texts import find_hits
+from ddtop.hosts.ssh.error_texts import speaks_of_ssh
 from ddtop.hosts.ssh.probe_frame import read_frame
 from ddtop.inspect.inputs import is_ssh_config, text_of
 from ddtop.inspect.listing import parse_listing
@@ -132,7 +132,7 @@ def guess_text(data: bytes) -> str | None:
         text,
         re.I,
     )
-    if find_hits(text[:20_000]) and not engine:
+    if speaks_of_ssh(text[:20_000]) and not engine:
         return "ssh"
     if _UNIT_WORDS.search(text) and not engine:
         return "unit"

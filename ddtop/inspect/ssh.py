@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from ddtop.hosts.ssh.error_texts import find_hits
 from ddtop.hosts.ssh.match_exec import ExecRule, harmless_exec, run_exec
 from ddtop.hosts.ssh.resolve import resolve_target
 from ddtop.hosts.ssh.target import SshTarget
+from ddtop.hosts.ssh.text_verdict import best_cause, names_in
 from ddtop.inspect.inputs import NotJudgedError, evidence, input_number, is_ssh_config, result, text_of
 from ddtop.inspect.ssh_texts import is_speech, judge_texts
 
@@ -193,19 +195,25 @@ def _with_texts(out: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]
         out["ssh_rc"] = 255
     out["evidence"] = [*out["evidence"], *[evidence(h.text, h.line, n) for n, h in hits[:6]]]
     if grave and out["verdict"] == "ok":
-        cause = grave[0][1].cause
-        out.update(
-            verdict=cause.verdict,
-            cause=cause.cause,
-            severity=cause.severity,
-            advice=fill(
-                cause.do,
-                alias=out.get("query", "HOST"),
-                host=out.get("hostname", "HOST"),
-                port=str(out.get("port", "PORT")),
-                ssh=f"`ssh {out.get('query', 'HOST')} true`",
-            ),
-        )
+        said = "\n".join(texts.values())
+        cause = best_cause([h for _, h in grave], said)
+        if cause.verdict != "ok":
+            context = {
+                "key": shlex.quote(str(out.get("identity_file") or "")) if out.get("identity_file") else "",
+                **names_in(said, [h for _, h in grave]),
+                "alias": str(out.get("query") or ""),
+                "host": str(out.get("hostname") or ""),
+                "port": str(out.get("port") or ""),
+                "user": str(out.get("user") or ""),
+                "ssh": f"`ssh {out['query']} true`" if out.get("query") else "",
+            }
+            out.update(
+                verdict=cause.verdict,
+                cause=cause.cause,
+                severity=cause.severity,
+                advice=fill(cause.do, **context),
+                means=fill(cause.means, **context),
+            )
     for name, text in texts.items():
         if name.endswith(".stdout") and (n := input_number(name)):
             out[f"line_end_input{n}" if n > 1 else "line_end"] = "CRLF" if "\r\n" in text else "LF"

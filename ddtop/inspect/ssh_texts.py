@@ -9,6 +9,7 @@ from typing import Any
 from ddtop.hosts.ssh.causes import CAUSES, fill
 from ddtop.hosts.ssh.error_texts import Hit, find_hits, key_facts
 from ddtop.hosts.ssh.probe_frame import read_frame
+from ddtop.hosts.ssh.text_verdict import best_cause, names_in
 from ddtop.inspect.inputs import NotJudgedError, evidence, input_number, result
 
 
@@ -98,43 +99,41 @@ def _told_apart(hit: Hit, name: str, meta: str) -> Hit:
     return hit
 
 
-_WEIGHT = (
-    "client-decode-error",
-    "host-key-changed",
-    "host-key-revoked",
-    "key-needs-passphrase-or-agent",
-    "host-key-unknown",
-    "key-file-permissions",
-    "key-format-invalid",
-    "agent-refused",
-    "key-wrong-passphrase",
-    "too-many-auth-failures",
-    "permission-denied",
-    "forwarding-prohibited",
+_STATUS = re.compile(
+    r"(?:echo \$\?\s*\n\s*|^\s*(?:rc|exit(?: ?code| ?status)?)\s*[:=]\s*|exited with (?:code |status )?)(?P<rc>\d{1,3})\s*$",
+    re.MULTILINE | re.IGNORECASE,
 )
 
 
 def _group_result(group: list[tuple[str, Hit]], text: str) -> dict[str, Any]:
-    """The verdict of one input's telling lines. The cause that explains the others wins."""
-    causes = [hit.cause.cause for _, hit in group]
-    best = min(
-        group,
-        key=lambda item: (
-            _WEIGHT.index(item[1].cause.cause) if item[1].cause.cause in _WEIGHT else len(_WEIGHT),
-            causes.index(item[1].cause.cause),
-        ),
-    )[1].cause
+    """The verdict of one input's telling lines. The cause that explains the others wins; a status that says that it
+    failed outweighs lines that tell of nothing bad."""
+    hits = [hit for _, hit in group]
+    best = best_cause(hits, text)
+    status = int(found["rc"]) if (found := _STATUS.search(text)) else None
     facts = key_facts(text)
+    proof = [evidence(hit.text, hit.line, name) for name, hit in group[:6]]
+    if best.verdict == "ok" and status:
+        proof.insert(
+            0, evidence(f"exit status {status}", text.count("\n", 0, found.end()) + 1 if found else None)
+        )
+        if status == 255:
+            best = CAUSES["ssh-error"]
+        else:
+            return result(
+                "ssh",
+                "error",
+                "command-failed",
+                "error",
+                f"The login worked; the command itself ended with {status}: read its output.",
+                proof,
+                rc=status,
+            )
     remove = facts.get("remove_command")
     context = {
-        "ssh": "`ssh HOST true`",
-        "alias": "HOST",
-        "host": "the host",
-        "port": "22",
-        "key": "~/.ssh/id_ed25519",
-        "forget": f"`{remove}`" if remove else "`ssh-keygen -R HOST`",
+        **names_in(text, hits),
+        "forget": f"`{remove}`" if remove else "",
         "fingerprint": f"It showed {facts['fingerprint']}. " if "fingerprint" in facts else "",
-        "agent": "check SSH_AUTH_SOCK",
     }
     fields: dict[str, Any] = {**facts, "means": fill(best.means, **context)}
     if best.cause in {"host-key-changed", "host-key-unknown", "host-key-revoked"}:
@@ -152,7 +151,6 @@ def _group_result(group: list[tuple[str, Hit]], text: str) -> dict[str, Any]:
         )
     if best.cause in {"connection-dropped", "client-decode-error"}:
         fields["raises"] = bool(re.search(r"^(?:Traceback|\w+Error:)", text, re.M))
-    proof = [evidence(hit.text, hit.line, name) for name, hit in group[:6]]
     return result("ssh", best.verdict, best.cause, best.severity, fill(best.do, **context), proof, **fields)
 
 
