@@ -73,7 +73,7 @@ def test_paths(path: str, value: float | None) -> None:
     ("path", "word"),
     [
         ("median:results[*].tok_s", "median"),
-        ("results[", "no JMESPath"),
+        ("results[", "not valid JMESPath"),
         ("results[*].tok_s", "2 values" if False else "finds"),
     ],
 )
