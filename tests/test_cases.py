@@ -1,8 +1,9 @@
 """Every case of a folder of real inputs, through the functions behind `ddtop inspect`.
 
 DDTOP_CASES names another folder of the same form (default: tests/cases). Each case is a folder with input
-files and an `expect.toml`; every key of it is compared, not only the verdict. At the end a table gives
-right/total per group.
+files and an
+`expect.toml`; every key of it is compared, not only the verdict. At the end a table gives right/total per
+group.
 """
 
 from __future__ import annotations
@@ -55,8 +56,10 @@ def told_otherwise(key: str, want: Any, got: dict[str, Any], kind: str) -> bool 
     """Two values that no program can read off the input; what can be held of them is. None: compare as usual.
 
     `order` (E07) names the entries in words of its author: "bar with CR (bytes)"; the types in brackets and
-    their order are compared. `lengths_with_all` (E08) are the real lengths of texts that were shortened in
-    the case (its kind says so): the number of texts and the length of the unshortened first one are compared.
+    their
+    order are compared. `lengths_with_all` (E08) are the real lengths of texts that were shortened in the
+    case (its
+    kind says so): the number of texts and the length of the unshortened first one are compared.
     """
     if key == "order" and "message_types" in got:
         types = [re.search(r"\((str|bytes)\)$", label) for label in want]

@@ -17,7 +17,7 @@ from ddtop.config import load_settings
 from ddtop.dashboard import keys
 from ddtop.events import Verdict
 from ddtop.services.causes import load_causes
-from ddtop.sweep.shared.limits import TABLE_S
+from ddtop.sweep.shared.limits import FLOOR_S, TABLE_S
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -122,7 +122,8 @@ def test_the_settings_example_is_accepted(tmp_path: Path) -> None:
 def test_limits_and_verdicts_are_those_of_the_code() -> None:
     text = (ROOT / "docs" / "readiness.md").read_text()
     for phase, seconds in TABLE_S.items():
-        assert re.search(rf"\| {phase} \| {seconds:.0f} \|", text), (phase, seconds)
+        row = rf"\| {phase} \| {FLOOR_S[phase]:.0f} \| {seconds:.0f} \|"
+        assert re.search(row, text), (phase, FLOOR_S[phase], seconds)
     for verdict in set(Verdict.__args__) - {"measuring-failed", "interrupted", "unknown"}:
         assert f"`{verdict}`" in text, verdict
 

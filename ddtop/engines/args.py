@@ -41,6 +41,19 @@ class ArgTable:
         return self.aliases.get(folded, folded)
 
 
+def account_of(resolved: Mapping[str, Any], table: ArgTable) -> dict[str, Any]:
+    """A server's own account of its arguments, by canonical name; several spellings of one argument become one.
+
+    The canonical spelling goes before its aliases, these in the order of the table. One that is null says nothing:
+    SGLang reports every field it knows, the unused ones of a pair (`speculative_dflash_block_size`) as null.
+    """
+    place = {name: n for n, name in enumerate(table.aliases, 1)}
+    found: dict[str, Any] = {}
+    for name in sorted(resolved, key=lambda name: (resolved[name] is None, place.get(name, 0))):
+        found.setdefault(table.canonical(name), resolved[name])
+    return found
+
+
 def split_command(command: str | Sequence[str]) -> list[str]:
     """A command line as a list of words: shell text, or a list already; a broken quote is split at blanks."""
     if not isinstance(command, str):

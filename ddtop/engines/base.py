@@ -74,6 +74,9 @@ class Engine(Protocol):
     logs_ready_mark: bool
     """The ready mark is a line of the log; else `/health` turning from 503 to 200 is it."""
 
+    port_opens_first: bool
+    """The port is open before the model is loaded: an open port says nothing of how far the start is."""
+
     def ready_mark(self, fact: LogFact) -> bool:
         """Whether this fact of the log is the engine's ready mark."""
         ...

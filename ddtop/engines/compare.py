@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ddtop.engines.args import ArgTable, folded_argv, same
+from ddtop.engines.args import ArgTable, account_of, folded_argv, same
 from ddtop.engines.base import ArgMismatch
 
 IGNORED = frozenset(
@@ -35,7 +35,7 @@ def compare(
     """
     wanted = folded_argv(wanted_argv, launchers, table)
     asked = folded_argv(cmdline, launchers, table) if cmdline else {}
-    account = {table.canonical(k): v for k, v in resolved.items()}
+    account = account_of(resolved, table)
     found: list[ArgMismatch] = []
     for name, value in wanted.items():
         if (

@@ -58,6 +58,7 @@ class LlamaCpp:
     models_path = "/v1/models"
     version_path: str | None = None
     logs_ready_mark = False
+    port_opens_first = True
 
     def ready_mark(self, fact: LogFact) -> bool:
         """`model loaded`, where the version logs it. `/health` decides: a wrapper may log nothing."""

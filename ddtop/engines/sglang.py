@@ -59,6 +59,7 @@ class SGLang:
     models_path = "/v1/models"
     version_path: str | None = None
     logs_ready_mark = True
+    port_opens_first = False
 
     def ready_mark(self, fact: LogFact) -> bool:
         """`The server is fired up and ready to roll!`, and nothing else: HTTP answers before the warm-up has ended."""

@@ -50,6 +50,7 @@ class VLLM:
     models_path = "/v1/models"
     version_path: str | None = "/version"
     logs_ready_mark = True
+    port_opens_first = True
 
     def ready_mark(self, fact: LogFact) -> bool:
         """`Application startup complete.`: the engine is up before the app is built. The port may still be another's."""

@@ -82,7 +82,7 @@ async def test_a_journal_whose_runner_is_gone_says_so(open_app: Open, tmp_path: 
         assert "✗ no runner" in screen_text(app)
         await pilot.press("space")
         await settle(pilot, 0.1)
-        assert any("nothing is running dead.ddtop" in note.message for note in app._notifications)
+        assert any("no runner holds" in note.message for note in app._notifications)
 
 
 async def test_a_recording_is_replayed_with_the_keys_of_time(open_app: Open, recording: Path) -> None:

@@ -42,7 +42,9 @@ c = { args = ["--random-seed", "3"] }
 """
 FAULTY = {
     "ddtop.sweep.shared.limits.TABLE_S": {},
-    "ddtop.sweep.shared.limits.LEARNED_MIN_S": 3.0,
+    "ddtop.sweep.shared.limits.FLOOR_S": {},
+    "ddtop.sweep.shared.limits.OTHER_FLOOR_S": 3.0,
+    "ddtop.sweep.shared.limits.LOADING_MOVED_S": 3.0,
     "ddtop.sweep.configuration.failed_start.RETRY_PAUSE_S": 0.2,
 }
 

@@ -238,7 +238,7 @@ class World:
         elif kind == "port":
             loop.call_later(self.load_s / 2, self._port_taken, unit, unit.invocation)
         elif kind != "hang":
-            loop.call_later(50.0 if kind == "late" else self.load_s, self._up, unit, unit.invocation)
+            loop.call_later(120.0 if kind == "late" else self.load_s, self._up, unit, unit.invocation)
         self.tell()
 
     def _port_taken(self, unit: Unit, invocation: str) -> None:

@@ -269,10 +269,10 @@ def test_no_alarm(r: StartReadings, now: float) -> None:
 
 
 def test_learned_limit_and_wait() -> None:
-    learned = replace(BASE, limits=Limits(learned={"loading": 2.0}))
+    learned = replace(BASE, limits=Limits(learned={"loading": 2.0}, moved=True))
     assert judge(learned, 29.9).verdict is None
     assert judge(learned, 30.1).verdict == "stalled"
-    assert judge(replace(learned, limits=Limits(learned={"loading": 20.0})), 59.0).verdict is None
+    assert judge(replace(learned, limits=Limits(learned={"loading": 20.0}, moved=True)), 59.0).verdict is None
     assert judge(replace(learned, waited_until=30.0), 59.0).verdict is None
 
 

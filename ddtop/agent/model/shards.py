@@ -46,7 +46,8 @@ def is_marker(path: str) -> bool:
 
 def collect(entries: Iterable[Entry], wanted_revision: Optional[str] = None) -> Weights:
     """Weight files of the model, by base name. In a Hugging Face cache: those of one snapshot, through its
-    links (a link's own size is not the shard's); a link without its blob is dangling."""
+    links
+    (a link's own size is not the shard's); a link without its blob is dangling."""
     table = {posixpath.normpath(e.path): e for e in entries}
     snapshots = sorted({m.group(1) for p in table for m in [re.match(r"^(.*?snapshots/[^/]+)/", p)] if m})
     root = ""

@@ -160,9 +160,17 @@ class History:
         return median(values) if values else None
 
     def longest_quiet_s(self, phase: str, *, host: str, model: str, tp: int, engine: str) -> float | None:
-        """Longest silence in this phase of a start that did come up; None where never seen."""
-        values = self._recent("quiet_s", "phases", phase=phase, host=host, model=model, engine=engine, tp=tp)
-        return max(values) if values else None
+        """Longest silence ever in this phase of a start that did come up: of this TP, else of any, in the whole history
+        (a rare cold start teaches more than many quick ones); None where never seen."""
+        for extra in ("AND tp = ?", "AND ? IS NOT NULL"):
+            row = self._db.execute(
+                "SELECT MAX(quiet_s) FROM phases WHERE phase = ? AND host = ? AND model = ? AND engine = ? "
+                + extra,
+                (phase, host, model, engine, tp),
+            ).fetchone()
+            if row[0] is not None:
+                return float(row[0])
+        return None
 
     def expected_start_s(
         self, *, host: str, model: str, tp: int, engine: str, config: str | None = None

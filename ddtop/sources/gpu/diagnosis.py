@@ -32,10 +32,10 @@ def diagnose_gpu(files: Mapping[str, bytes]) -> dict[str, Any]:
     (readings as `gpu2`, a bus id as `bus_id2`). `cmd.txt` may hold the command line, `rc.txt` the exit status. Any other
     single name is taken for the input.
 
-    Keys: verdict (ok, partial, degraded, down), cause, severity, advice, evidence, and what applies of gpu
-    (list of readings, unknown values left out, with absent_fields and error_fields), gpus_reported,
-    driver_version, cuda_version, bus_id, rc, processes, mig_devices … Raises ValueError if nothing in it is
-    output of nvidia-smi.
+    Keys: verdict (ok, partial, degraded, down), cause, severity, advice, evidence, and what applies of gpu (list of
+    readings, unknown values left out, with absent_fields and error_fields), gpus_reported, driver_version,
+    cuda_version, bus_id, rc, processes, mig_devices …
+    Raises ValueError if nothing in it is output of nvidia-smi.
     """
     inputs = _inputs(files)
     command = _text(files.get("cmd.txt", b""))

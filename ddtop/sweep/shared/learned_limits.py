@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ddtop.events import Phase
+from ddtop.events import Phase, Verdict
 from ddtop.sweep.shared import limits
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ class Limits:
     jit: bool = False
     compile: bool = False
     """The log says that a JIT or torch.compile runs: those take minutes without a log line."""
+    moved: bool = False
+    """Memory or bytes have moved in the present phase."""
+    http_live: bool = False
+    """The server responds that it is not ready yet."""
+    patience: float = 1.0
+    """How many times as long as usual: earlier tries of this configuration were called hung."""
 
     def quiet_limit_s(self, phase: Phase) -> float:
         """Seconds of quiet that `phase` may have."""
@@ -34,10 +40,39 @@ class Limits:
         if gap is None:
             base = limits.TABLE_S.get(phase, limits.OTHER_PHASE_S)
         else:
-            base = max(limits.LEARNED_MIN_S, limits.LEARNED_FACTOR * gap)
+            floor = limits.FLOOR_S.get(phase, limits.OTHER_FLOOR_S)
+            if phase == "loading" and self.moved:
+                floor = limits.LOADING_MOVED_S
+            base = max(floor, limits.LEARNED_FACTOR * gap)
+        if self.http_live and phase in HTTP_PHASES:
+            base = max(base, limits.HTTP_LIVE_S)
         if self.jit:
             base = max(base, limits.JIT_S)
-        return max(base, limits.COMPILE_S) if self.compile else base
+        if self.compile:
+            base = max(base, limits.COMPILE_S)
+        return base * self.patience
+
+
+HTTP_PHASES: tuple[Phase, ...] = ("loading", "kv", "capturing", "listening", "warming", "answering")
+"""Phases in which a server may already respond to HTTP."""
+HUNG: tuple[Verdict, ...] = ("stalled", "hung-gpu")
+
+
+def patience(restarts: Iterable[RestartView], key: tuple[str, int]) -> float:
+    """How many times as long the next start of (configuration, TP) may be quiet: twice for each try that was called
+    hung since the last one that became ready."""
+    tries = 0
+    for start in restarts:
+        if (start.config, start.tp) == key:
+            tries = 0 if start.outcome == "ready" else tries + (start.verdict in HUNG)
+    return min(2.0**tries, limits.SECOND_TRY_MOST)
+
+
+def for_start(restarts: Sequence[RestartView], prior: Limits | None, *, config: str, tp: int) -> Limits:
+    """Limits of the next start of a configuration: learned from its own starts here, else from any of the host's."""
+    own = learn([r for r in restarts if (r.config, r.tp) == (config, tp)])
+    limits_ = merged(own if own.learned else learn(restarts), prior)
+    return replace(limits_, patience=patience(restarts, (config, tp)))
 
 
 def learn(restarts: Iterable[RestartView], tp: int | None = None) -> Limits:

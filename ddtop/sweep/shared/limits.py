@@ -22,7 +22,7 @@ TABLE_S: Mapping[Phase, float] = {
     "capturing": 900.0,  # the progress bar has no newline: silence is normal
     "listening": 60.0,
     "warming": 600.0,  # the engine's own limit
-    "answering": 60.0,
+    "answering": 120.0,  # a first request may compile kernels: twice TOKEN_S
 }
 """Time without evidence of progress after which a phase counts as stalled, where nothing was learned."""
 OTHER_PHASE_S = 180.0
@@ -30,8 +30,30 @@ JIT_S = 1800.0
 COMPILE_S = 1200.0
 """JIT and torch.compile take minutes without a log line."""
 LEARNED_FACTOR = 3.0
-LEARNED_MIN_S = 30.0
-"""A learned limit: LEARNED_FACTOR times the longest gap seen in the phase, LEARNED_MIN_S at least."""
+"""A learned limit: LEARNED_FACTOR times the longest gap ever seen in the phase, FLOOR_S at least."""
+FLOOR_S: Mapping[Phase, float] = {
+    "stopping": 30.0,
+    "stopped": 30.0,
+    "launching": 90.0,  # imports with a cold page cache
+    "initialising": 90.0,  # all ranks meet; a hung collective is told by its GPUs, in HUNG_GPU_S
+    "loading": 90.0,  # until memory or bytes move in it, then LOADING_MOVED_S
+    "kv": 90.0,
+    "capturing": 180.0,  # what was captured from a warm cache may have to be compiled anew
+    "listening": 60.0,
+    "warming": 180.0,
+    "answering": 120.0,
+}
+"""No phase of a start is called hung earlier, however quick it was before: a cache that was warm may be cold, a mount
+slow, a kernel compiled anew. What one quick start teaches must not kill the next healthy one."""
+LOADING_MOVED_S = 30.0
+"""The least quiet in `loading` once memory or bytes have moved in it: weights then come without long pauses."""
+OTHER_FLOOR_S = 90.0
+HTTP_LIVE_S = 240.0
+"""The least quiet while a server responds that it is not ready (HTTP 503): its process is alive."""
+HTTP_FRESH_S = 10.0
+"""A response seen within this time is seen now."""
+SECOND_TRY_MOST = 8.0
+"""After each try of a configuration that was called hung, the next one has twice the time, up to so many times."""
 CPU_GRACE_S = 120.0
 """CPU time counts as progress so long after memory or bytes last moved."""
 CPU_FRESH_S = 5.0

@@ -9,6 +9,7 @@ from ddtop.services.base import CallResult, Launch
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
 from ddtop.sweep.shared.learned_limits import Limits
+from ddtop.sweep.shared.limits import HTTP_FRESH_S
 from ddtop.sweep.start.evidence.busy_gpus import BusyGpus
 from ddtop.sweep.start.evidence.log import StartLog
 from ddtop.sweep.start.evidence.phases import Phases, enter, leave, rank
@@ -26,6 +27,11 @@ from ddtop.sweep.start.gate_reads import GateReader
 from ddtop.sweep.start.readings import CallReading, PortOwner, StartReadings
 from ddtop.sweep.start.report import StartReport
 
+NOT_READY = 503
+"""The status of a server that runs and is not ready."""
+WEIGHTS_MIB = 4096.0
+"""GPU memory that has come in `loading`: more than the contexts of all ranks that are still being made."""
+WEIGHTS_B = 1 << 30
 UNEXPLAINED_S = 0.3
 """A unit that is gone for longer, after the call returned, has ended."""
 
@@ -67,7 +73,12 @@ class Attempt:
         self.old_gone_at: float | None = None
         self.gone_since: float | None = None
         self.seen_new = False
+        self._listened = False
         self._health: int | None = None
+        self._not_ready_at: float | None = None
+        """When the server last responded that it is not ready (HTTP 503)."""
+        self._loading_from: tuple[float, float] | None = None
+        """(GPU MiB, bytes read) when `loading` was entered last."""
         self._gpus = BusyGpus()
         self._cursors: set[str] = set()
 
@@ -131,14 +142,22 @@ class Attempt:
 
     def take_listeners(self, found: tuple[ListenerReading, ...]) -> None:
         new = self.seen_new and any(item.owned for item in found)
-        if new and rank(self.phases.current) < rank("listening"):
-            self.enter_phase("listening")
+        if new and not self._listened:
+            self._listened = True
             self.progress = evidence(self.progress, self.ctx.mono(), "the port is open")
+            if rank(self.phases.current) < rank("listening") and not self.gate_reader.engine.port_opens_first:
+                self.enter_phase("listening")
         self.listeners = found
 
     def take_health(self, generation: str, status: int | None, at: float) -> None:
         """HTTP status of the health path, which is the ready mark of some engines."""
-        if self.gate_reader.engine.health_ready(self._health, status):
+        engine = self.gate_reader.engine
+        if status == NOT_READY:
+            self._not_ready_at = at
+            phase: Phase = "loading" if engine.port_opens_first else "warming"
+            if rank(self.phases.current) < rank(phase):
+                self.enter_phase(phase)
+        if not engine.logs_ready_mark and engine.health_ready(self._health, status):
             was = self._health if self._health is not None else "refused"
             self.log.mark = MarkReading(
                 generation=generation, text=f"/health turned from {was} to {status}", at=at, source="http"
@@ -166,7 +185,7 @@ class Attempt:
             progress=self.progress,
             phase=self.phases.current or "launching",
             phase_since=now.entered_at if now else self.began,
-            limits=replace(self.limits, jit=self.log.jit, compile=self.log.compile),
+            limits=self._limits(),
             old_gone_at=self.old_gone_at,
             port_owner=self.port_owner,
             listeners=self.listeners or (),
@@ -183,6 +202,28 @@ class Attempt:
             seen_new=self.seen_new,
             gone_since=self.gone_since,
         )
+
+    def _limits(self) -> Limits:
+        """The learned limits, with what is seen of this start."""
+        fresh = self._not_ready_at is not None and self.ctx.mono() - self._not_ready_at <= HTTP_FRESH_S
+        return replace(
+            self.limits,
+            jit=self.log.jit,
+            compile=self.log.compile,
+            moved=self._weights_came(),
+            http_live=fresh,
+        )
+
+    def _weights_came(self) -> bool:
+        """Whether memory or bytes have moved in `loading` by more than what only begins a load."""
+        gpu = self.progress.gpu.value if self.progress.gpu else 0.0
+        read = self.progress.read.value if self.progress.read else 0.0
+        if self.phases.current != "loading":
+            self._loading_from = None
+            return False
+        if self._loading_from is None:
+            self._loading_from = (gpu, read)
+        return gpu - self._loading_from[0] >= WEIGHTS_MIB or read - self._loading_from[1] >= WEIGHTS_B
 
     def _gate_readings(self) -> GateReadings:
         generation = self.unit.generation if self.unit else None

@@ -13,6 +13,7 @@ from ddtop.sweep.start.evidence.progress import CACHES, activity_reading
 POLL_S = 0.2
 PORT_POLL_S = 0.5
 ACTIVITY_RETRY_S = 1.0
+HEALTH_EVERY_S = 0.5
 TOKEN_RETRY_S = 1.0
 REQUEST_RETRY_S = 2.0
 
@@ -63,9 +64,10 @@ async def ask_server(ctx: SweepContext, host: Host, a: Attempt) -> None:
 
 async def _ask_once(ctx: SweepContext, host: Host, a: Attempt, generation: str) -> None:
     reader, now = a.gate_reader, ctx.mono
-    if a.log.mark is None and not reader.engine.logs_ready_mark:
+    if a.log.mark_of(generation) is None:
         a.take_health(generation, await reader.health(host), now())
     if a.log.mark_of(generation) is None:
+        await asyncio.sleep(HEALTH_EVERY_S)
         return
     if a.phases.current not in ("answering", "ready"):
         a.enter_phase("answering")

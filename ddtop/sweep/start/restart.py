@@ -18,7 +18,7 @@ from ddtop.journal.fold.views import RestartView
 from ddtop.services.base import Launch
 from ddtop.services.readings import UnitReading
 from ddtop.sweep.shared.context import SweepContext
-from ddtop.sweep.shared.learned_limits import expected_start_s, learn, merged
+from ddtop.sweep.shared.learned_limits import expected_start_s, for_start
 from ddtop.sweep.shared.limits import SCRIPT_GRACE_S, UNPROVEN_S
 from ddtop.sweep.shared.log_lines import drain_log
 from ddtop.sweep.shared.tasks import alongside
@@ -82,7 +82,9 @@ class Restarter:
 
     def _attempt(self, launch: Launch, now: UnitReading, attach: RestartView | None) -> Attempt:
         ctx, feed = self.ctx, self.ctx.feed(launch.unit)
-        limits = merged(learn(ctx.state.restarts), ctx.learned_limits.get(launch.key))
+        limits = for_start(
+            ctx.state.restarts, ctx.learned_limits.get(launch.key), config=launch.config, tp=launch.tp
+        )
         before: UnitReading | None = now
         if attach is None:
             before_id = now.generation

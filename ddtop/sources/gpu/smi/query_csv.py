@@ -222,9 +222,9 @@ def _finish(got: dict[str, Any], lists: dict[Problem, list[str]]) -> GpuSample:
 def parse_query_csv(lines: Sequence[str], fields: Sequence[str] | None = None) -> list[tuple[int, GpuSample]]:
     """Samples of a `--query-gpu` output with their 1-based line numbers.
 
-    `fields` are the queried names, for an output without header; a header in the text wins over them. Blank
-    lines, repeated headers and rows with too few cells are skipped. Raises ValueError if neither a header nor
-    `fields` gives the columns.
+    `fields` are the queried names, for an output without header; a header in the text wins over them.
+    Blank lines, repeated headers and rows with too few cells are skipped.
+    Raises ValueError if neither a header nor `fields` gives the columns.
     """
     names = [field_name(f) for f in fields] if fields else None
     out: list[tuple[int, GpuSample]] = []
