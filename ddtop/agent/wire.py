@@ -236,5 +236,5 @@ UNIT_PROPS = (
     " ExecMainExitTimestampMonotonic ActiveEnterTimestampMonotonic InactiveEnterTimestampMonotonic"
     " StateChangeTimestampMonotonic InvocationID NRestarts Restart Type ExecStart ControlGroup"
     " ConditionResult AssertResult ConditionTimestampMonotonic TimeoutStopUSec TimeoutStartUSec StatusText"
-    " StartLimitBurst MemoryCurrent User WorkingDirectory Environment"
+    " StartLimitBurst MemoryCurrent User WorkingDirectory Environment Requires BindsTo Requisite"
 ).split()

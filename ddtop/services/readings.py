@@ -53,6 +53,8 @@ class UnitReading:
     """`ID@StartedAt` where the main process is `docker run` or `podman run`."""
     stop_limit_s: float | None = None
     load_error: str | None = None
+    failed_needs: str | None = None
+    """Units that it requires and that have failed, by name, where it does not run."""
     argv: str | None = None
     """ExecStart as the manager has it loaded."""
     changed_mono_s: float | None = None
@@ -144,6 +146,7 @@ def read_unit(unit: str, props: Mapping[str, Any], at: float) -> UnitReading:
         cgroup=props.get("ControlGroup") or None,
         stop_limit_s=span_s(props.get("TimeoutStopUSec")),
         load_error=props.get("LoadError") or None,
+        failed_needs=props.get("FailedNeeds") or None,
         argv=props.get("ExecStart") or None,
         changed_mono_s=stamp / 1e6 if (stamp := _int(props, "StateChangeTimestampMonotonic")) else None,
     )

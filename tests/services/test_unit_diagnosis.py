@@ -61,7 +61,7 @@ SHOWS = [
     (
         show(ActiveState="failed", SubState="failed", Result="signal", ExecMainCode="2", ExecMainStatus="11"),
         "failed",
-        "main-process-killed",
+        "segmentation-fault",
     ),
     (
         show(

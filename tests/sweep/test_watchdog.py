@@ -69,6 +69,34 @@ ALARMS = [
         "failed",
         "main-process-killed",
     ),
+    (
+        "illegal instruction",
+        replace(BASE, unit=replace(FAILED, exit_code="dumped/4", result="core-dump")),
+        10.0,
+        "failed",
+        "illegal-instruction",
+    ),
+    (
+        "a log file that cannot be opened",
+        replace(BASE, unit=replace(FAILED, exit_code="exited/209", result="exit-code")),
+        10.0,
+        "refused",
+        "sandbox-setup-failed",
+    ),
+    (
+        "no ready message",
+        replace(BASE, unit=replace(FAILED, exit_code="exited/0", result="protocol")),
+        10.0,
+        "failed",
+        "notify-protocol",
+    ),
+    (
+        "a unit that it requires failed",
+        replace(GONE, unit=replace(GONE.unit, failed_needs="model-mount.service")),
+        10.0,
+        "never-began",
+        "dependency-failed",
+    ),
     ("oom kill", replace(BASE, unit=replace(FAILED, result="oom-kill")), 10.0, "failed", "oom-killed"),
     ("start timeout", replace(BASE, unit=replace(FAILED, result="timeout")), 10.0, "failed", "start-timeout"),
     ("203", replace(BASE, unit=replace(FAILED, exit_code="exited/203")), 10.0, "refused", "exec-not-found"),
@@ -420,3 +448,53 @@ def test_memory_moved_after_the_reading_before_not_when_it_was_seen() -> None:
     p = advance(p, ActivityReading(at=7.0, read_b=5 << 20))
     p = advance(p, ActivityReading(at=7.5, gpu_mem_mib=700.0))
     assert p.last_at == 7.0 and p.moved_at == 7.0, "older evidence takes nothing back"
+
+
+PRE = (
+    "Starting s.service - S...",
+    "mount /models is not there",
+    "s.service: Control process exited, code=exited, status=3/NOTIMPLEMENTED",
+    "s.service: Failed with result 'exit-code'.",
+)
+POST = (
+    "Starting s.service - S...",
+    "s.service: start-post operation timed out. Terminating.",
+    "s.service: Failed with result 'timeout'.",
+)
+
+
+@pytest.mark.parametrize(
+    ("unit", "lines", "cause", "kind", "says"),
+    [
+        (
+            replace(FAILED, result="exit-code", exit_code="killed/15"),  # of the start before
+            PRE,
+            "start-pre-failed",
+            "config",
+            "exit code 3: mount /models is not there",
+        ),
+        (
+            replace(FAILED, result="timeout", exit_code="killed/15"),
+            POST,
+            "start-timeout",
+            "config",
+            "ExecStartPost=",
+        ),
+        (replace(FAILED, exit_code="killed/7"), (), "bus-error", "host", "SIGBUS"),
+        (replace(FAILED, exit_code="killed/9"), (), "main-process-killed", "unknown", "SIGKILL"),
+        (
+            replace(FAILED, result="exit-code", exit_code="exited/1"),
+            (),
+            "main-process-exited",
+            "unknown",
+            "code 1",
+        ),
+        (replace(FAILED, result="exit-code", exit_code="exited/127"), (), "program-missing", "config", "127"),
+    ],
+)
+def test_a_failed_start_is_told_in_its_own_words(
+    unit: UnitReading, lines: tuple[str, ...], cause: str, kind: str, says: str
+) -> None:
+    found = judge(replace(BASE, unit=unit, last_lines=lines), 10.0)
+    assert (found.verdict, found.cause, found.kind) == ("failed", cause, kind)
+    assert says in found.text and found.evidence

@@ -108,7 +108,32 @@ async def show_units(
 
 
 async def show_unit(unit: str, user: bool) -> Dict[str, str]:
-    return (await show_units([unit], user))[unit]
+    """The properties of one unit; `FailedNeeds` names the units it requires that have failed, where it does not run."""
+    props = (await show_units([unit], user))[unit]
+    needs = needed_units(props)
+    if needs and props.get("ActiveState") == "inactive" and (props.get("Job") or "0") in ("0", ""):
+        failed = await _failed_units(needs, user)
+        if failed:
+            props["FailedNeeds"] = ", ".join(failed)
+    return props
+
+
+def needed_units(props: Dict[str, str]) -> List[str]:
+    """The units whose failure keeps this one from starting, without slices, targets and the root file system.
+
+    >>> needed_units({"Requires": "system.slice -.mount model-mount.service", "BindsTo": "models.mount"})
+    ['model-mount.service', 'models.mount']
+    """
+    names = " ".join(props.get(key, "") for key in ("Requires", "BindsTo", "Requisite")).split()
+    kept = [n for n in names if not n.endswith((".slice", ".target")) and n != "-.mount" and _UNIT.match(n)]
+    return list(dict.fromkeys(kept))[:20]
+
+
+async def _failed_units(units: List[str], user: bool) -> List[str]:
+    words = ["systemctl", *scope(user), "--no-pager", "show", "-p", "Id,ActiveState", "--", *units]
+    done = await run(words, timeout_s=_SHOW_S, max_b=200_000)
+    blocks = [parse_show(block) for block in done.out.split("\n\n") if block.strip()]
+    return [b["Id"] for b in blocks if b.get("ActiveState") == "failed" and b.get("Id")]
 
 
 async def unit_show(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:

@@ -11,16 +11,16 @@ from typing import Any
 
 from ddtop.services.causes import verdict_fields
 from ddtop.services.journald.entries import Entry, looks_like_journal_json, parse_journal_json
+from ddtop.services.unit.failed import UnitState, leftovers, worker_killed
 from ddtop.services.unit.moment import Moment, moment_number, take
 from ddtop.services.unit.port_owner import port_slug
 from ddtop.services.unit.result_fields import state_fields
-from ddtop.services.unit.state import UnitState, refusal, unit_state, worker_killed
+from ddtop.services.unit.state import refusal, restart_counters, unit_state
 from ddtop.services.unit.systemctl_show import UnitProps
 from ddtop.services.unit.timeline import looks_like_timeline, read_timeline
 
 NOTHING = {"file": "rule", "line": None, "text": "no reading of the unit was given"}
 _SUPPRESSED = re.compile(r"Suppressed (?P<n>\d+) messages from")
-_LEFTOVER = re.compile(r"Found left-over process (?P<pid>\d+) \((?P<comm>[^)]*)\)")
 _MODEL_PATH = re.compile(
     r"model|config\.json|\.safetensors|\.gguf|/dev/shm|huggingface|hf[_-]?cache|weights", re.IGNORECASE
 )
@@ -128,9 +128,19 @@ def _judge(moment: Moment) -> dict[str, Any]:
     suppressed = [int(m["n"]) for line in moment.lines if (m := _SUPPRESSED.search(line))]
     if suppressed:
         result["suppressed_messages"] = sum(suppressed)
-    leftover = [int(m["pid"]) for line in moment.lines if (m := _LEFTOVER.search(line))]
-    if leftover:
-        result["leftover_pids"] = leftover
+    if left := leftovers(moment.lines):
+        result["leftover_pids"] = list(left)
+    if state.slug == "leftover-processes" and result.get("active_state") != "active":
+        looping = max(restart_counters(moment.lines), default=result.get("n_restarts") or 0) > 1
+        verdict = "crash-looping" if looping else "failed"
+        result.update(
+            verdict=verdict if _failing(moment) else "degraded",
+            severity="error" if _failing(moment) else "warn",
+        )
+    if state.says:
+        result["meaning"] = state.says
+    if state.advice:
+        result["advice"] = state.advice
     if state.path:
         result["path"] = state.path
         if state.slug == "condition-not-met" and _MODEL_PATH.search(state.path):
@@ -146,6 +156,14 @@ def _judge(moment: Moment) -> dict[str, Any]:
         }
     ]
     return result
+
+
+def _failing(moment: Moment) -> bool:
+    """Whether the unit failed or is being restarted, by its state or its journal."""
+    props = moment.props
+    if props is not None and props.active_state not in (None, "inactive"):
+        return props.active_state in ("failed", "activating")
+    return any("Failed with result" in line or "Failed to start" in line for line in moment.lines)
 
 
 def _evidence(moment: Moment, why: str) -> dict[str, Any]:

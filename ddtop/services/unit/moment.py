@@ -11,7 +11,7 @@ from ddtop.services.unit.port_owner import Listener, parse_listeners
 from ddtop.services.unit.systemctl_show import UnitProps, looks_like_show, parse_units
 from ddtop.services.unit.systemctl_status import looks_like_status, parse_status
 
-_COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\\\))")
+_COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\))")
 """Colours and hyperlinks of a systemctl that wrote to a terminal."""
 _STATUS_LOG = re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ", re.MULTILINE)
 _STATUS_CONDITION = re.compile(

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from ddtop.services.unit.state import restart_counters
 from ddtop.services.unit.systemctl_show import EXIT_NAMES, SIGNAL_NAMES, UnitProps, exec_argv
+
+_UNIT = re.compile(r"^(?P<u>[\w@.\\:\-]+\.(?:service|scope)): ")
+
+
+def unit_of_lines(lines: Sequence[str]) -> str | None:
+    """The unit that systemd's own lines are about: the service most of them name; None where none is named."""
+    names = [match["u"] for line in lines if (match := _UNIT.match(line))]
+    return max(names, key=names.count) if names else None
 
 
 def state_fields(props: UnitProps, lines: Sequence[str] = ()) -> dict[str, Any]:
@@ -26,6 +35,8 @@ def state_fields(props: UnitProps, lines: Sequence[str] = ()) -> dict[str, Any]:
         ("need_daemon_reload", props.need_daemon_reload),
     )
     found.update({key: value for key, value in known if value is not None})
+    if "unit" not in found and (named := unit_of_lines(lines)):
+        found["unit"] = named
     counters = restart_counters(lines)
     if "n_restarts" not in found and counters:
         found["n_restarts"] = max(counters)

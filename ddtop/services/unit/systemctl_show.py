@@ -41,6 +41,9 @@ EXIT_NAMES = {
     208: "STDIN",
     209: "STDOUT",
     210: "CHROOT",
+    211: "IOPRIO",
+    212: "TIMERSLACK",
+    213: "SECUREBITS",
     214: "SETSCHEDULER",
     215: "CPUAFFINITY",
     216: "GROUP",
@@ -69,6 +72,7 @@ EXIT_NAMES = {
     241: "CONFIGURATION_DIRECTORY",
     242: "NUMA_POLICY",
     243: "CREDENTIALS",
+    245: "BPF",
 }
 """systemd's own exit codes (systemd.exec(5)): the program was never executed."""
 SIGNAL_NAMES = {
@@ -84,6 +88,9 @@ SIGNAL_NAMES = {
     13: "PIPE",
     14: "ALRM",
     15: "TERM",
+    24: "XCPU",
+    25: "XFSZ",
+    31: "SYS",
 }
 
 
@@ -241,3 +248,27 @@ def exec_argv(shown: str | None) -> list[str]:
     """
     match = _ARGV.search((shown or "").rsplit("\n", 1)[-1])
     return match["argv"].split() if match else []
+
+
+_COMMAND = re.compile(
+    r"\{[^{}]{0,4000}?code=(?P<code>exited|killed|dumped) ; status=(?P<st>\d{1,3})[^{}]{0,200}\}"
+)
+
+
+def failed_commands(props: UnitProps) -> list[tuple[str, str]]:
+    """(property, status) of the commands around the main process that failed: ExecStartPre, ExecStartPost …, as
+    `systemctl show` or `systemctl status` print them."""
+    found: list[tuple[str, str]] = []
+    for key, value in (props.raw or {}).items():
+        if key.startswith("Exec") and key not in (
+            "ExecStart",
+            "ExecMainCode",
+            "ExecMainStatus",
+            "ExecMainPID",
+        ):
+            found += [
+                (key.removesuffix("Ex"), m["st"])
+                for m in _COMMAND.finditer(value)
+                if m["code"] != "exited" or m["st"] != "0"
+            ]
+    return found

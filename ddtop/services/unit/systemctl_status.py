@@ -12,7 +12,11 @@ _MAIN = re.compile(
     r"^[^\S\n]*(?:Main PID|Process): (?P<pid>\d+)(?P<what> \S*?=?[^\n(]*)?\((?:code=(?P<c>\w+), (?:status|signal)=(?P<st>\d+)?/?(?P<n>\w+)?|(?P<comm>[^)]+))\)",
     re.MULTILINE,
 )
-_HEAD = re.compile(r"^[^\S\n]*[●○×*↻][^\S\n]+(?P<id>[\w@.\\:\-]+\.(?:service|scope))", re.MULTILINE)
+_HEAD = re.compile(
+    r"^[^\S\n]*(?:[●○×✗*↻x-][^\S\n]+)?(?P<id>[\w@.\\:\-]+\.(?:service|scope))(?:[^\S\n]+-[^\S\n].{0,300})?[^\S\n]*$"
+    r"(?=\n[^\S\n]*Loaded:)",
+    re.MULTILINE,
+)
 
 
 def looks_like_status(text: str) -> bool:
@@ -42,12 +46,19 @@ def parse_status(text: str) -> UnitProps:
         if main["comm"] is not None:
             if is_main:
                 raw["MainPID"] = raw["ExecMainPID"] = main["pid"]
+        elif not is_main and "ExecStart=" not in main[0]:
+            key = (main["what"] or "").strip().partition("=")[0]
+            if key.startswith("Exec"):
+                shown = f"{{ code={main['c']} ; status={main['st'] or _signal(main['n'])} }}"
+                raw[key] = f"{raw[key]}\n{shown}" if key in raw else shown
         elif is_main or "ExecStart=" in main[0]:
             raw["ExecMainPID"], raw["ExecMainCode"] = main["pid"], main["c"]
             raw.setdefault("MainPID", "0")
-            raw["ExecMainStatus"] = main["st"] or str(
-                next((k for k, v in SIGNAL_NAMES.items() if v == main["n"]), "")
-            )
+            raw["ExecMainStatus"] = main["st"] or _signal(main["n"])
     if re.search(r"changed on disk\. Run 'systemctl daemon-reload'", text):
         raw["NeedDaemonReload"] = "yes"
     return unit_props(raw)
+
+
+def _signal(name: str | None) -> str:
+    return str(next((k for k, v in SIGNAL_NAMES.items() if v == name), ""))

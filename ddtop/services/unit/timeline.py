@@ -12,8 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 from ddtop.services.causes import verdict_fields
+from ddtop.services.unit.failed import UnitState, exit_slug
 from ddtop.services.unit.result_fields import state_fields
-from ddtop.services.unit.state import UnitState, exit_slug, unit_state
+from ddtop.services.unit.state import unit_state
 from ddtop.services.unit.systemctl_show import UnitProps, unit_props
 
 _STATES = "active|activating|deactivating|inactive|failed|reloading"

@@ -14,7 +14,7 @@ from ddtop.engines.log.grammar import LogFact, engine_scores, likeliest, parse_l
 from ddtop.engines.log.line_prefix import pieces, seconds_between, split_prefix
 from ddtop.engines.log.phases import phase_of_error
 from ddtop.services.causes import load_causes
-from ddtop.services.unit.state import BOOT_MARK
+from ddtop.services.unit.failed import BOOT_MARK
 from ddtop.sources.log.args_dump import ArgsDump
 from ddtop.sources.log.phase_spans import PhaseSpans
 from ddtop.sources.log.scan_snapshot import Hit, LogEntry, ScanSnapshot

@@ -16,7 +16,7 @@ from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import FAULT_LOOKBACK_S, KERNEL_LINE_S, NO_TOKEN_S
 from ddtop.sweep.shared.log_lines import drain_log
 from ddtop.sweep.shared.verdict import CauseReading, Judgement
-from ddtop.sweep.start.exits import exit_slug, exit_words
+from ddtop.sweep.start.exits import exit_state, exit_words
 from ddtop.sweep.tell.alerts import fault_judgement
 
 GONE_POLL_S = 0.5
@@ -107,7 +107,7 @@ def failure_judgement(unit: str, u: UnitReading | None, logged: CauseReading | N
     words = exit_words(u) if u and u.gone else "was restarted by another user or process"
     return Judgement(
         verdict="failed",
-        cause=exit_slug(u) if u else "process-exited",
+        cause=exit_state(u).slug if u else "process-exited",
         kind="bug",
         text=f"{unit} {words} while it was measured",
         evidence=(why,),

@@ -1,43 +1,70 @@
-"""How a unit ended or why it cannot start, in words and as a cause: by what its manager says. Pure."""
+"""How a unit ended or why it cannot start, in words and as a cause. The decision is `services/unit/failed.py`'s. Pure."""
 
 from __future__ import annotations
 
-from ddtop.services.readings import UnitReading
+from collections.abc import Sequence
 
-REFUSED_CODES = {
-    "200": ("working-directory-missing", "its working directory is not there (200/CHDIR)"),
-    "203": ("exec-not-found", "its program cannot be executed (203/EXEC)"),
-    "216": ("user-missing", "its group does not exist (216/GROUP)"),
-    "217": ("user-missing", "its user does not exist (217/USER)"),
-    "226": ("sandbox-setup-failed", "its mount namespace cannot be set up (226/NAMESPACE)"),
-}
+from ddtop.events import CauseKind
+from ddtop.services.causes import load_causes
+from ddtop.services.readings import UnitReading
+from ddtop.services.unit.exits import main_ending
+from ddtop.services.unit.failed import UnitState, exit_slug
+from ddtop.services.unit.systemctl_show import EXIT_NAMES, UnitProps
+
 BAD_LOADS = {
     "masked": ("unit-masked", "the unit is masked"),
     "not-found": ("unit-not-found", "there is no such unit"),
     "bad-setting": ("bad-unit-file", "the unit file has a setting systemd refuses"),
     "error": ("bad-unit-file", "systemd cannot load the unit file"),
 }
+_OPEN = ("main-process-exited", "main-process-killed", "unit-failed")
+"""Causes that say only that it ended: the log may know more, so their kind is not decided here."""
 
 
-def exit_words(u: UnitReading) -> str:
+def exit_state(u: UnitReading, lines: Sequence[str] = ()) -> UnitState:
+    """How the unit's last start ended. lines: the newest log lines, systemd's own among them."""
     code, _, number = (u.exit_code or "").partition("/")
-    if u.result == "oom-kill":
-        return "was killed by the kernel: out of memory"
+    status = int(number) if number.isdecimal() else None
+    props = UnitProps(
+        id=u.unit,
+        result=u.result,
+        active_state=u.active,
+        exec_main_code=code if code in ("exited", "killed", "dumped") else None,
+        exec_main_status=status,
+        main_pid=u.main_pid,
+        n_restarts=u.n_restarts,
+    )
+    state = exit_slug(props, lines)
+    if u.result == "timeout" and state.slug == "stop-timeout-killed":
+        return UnitState("start-timeout", state.why)  # asked only of a start
+    return state
+
+
+def exit_words(u: UnitReading, lines: Sequence[str] = ()) -> str:
+    """What follows the unit's name in a sentence: `was killed by signal 4 (SIGILL): …`."""
+    state = exit_state(u, lines)
+    if state.says and not state.says.startswith("The main process "):
+        return f"failed: {state.says.rstrip('.')}"
     if u.result == "timeout":
         return "was killed by systemd: its start or stop took longer than the unit allows"
-    if code in ("killed", "dumped"):
-        return f"was killed by signal {number}"
-    if code == "exited":
-        return f"exited with code {number}"
-    return f"is {u.active}"
+    code, _, number = (u.exit_code or "").partition("/")
+    ending = main_ending(u.result, code or None, int(number) if number.isdecimal() else None)
+    if ending is not None:
+        return ending.words
+    return "exited with code 0" if code == "exited" else f"is {u.active}"
 
 
-def exit_slug(u: UnitReading) -> str:
-    code = (u.exit_code or "").partition("/")[0]
-    if u.result == "oom-kill":
-        return "oom-killed"
-    if u.result == "timeout":
-        return "start-timeout"
-    if code in ("killed", "dumped"):
-        return "core-dumped" if code == "dumped" else "main-process-killed"
-    return "main-process-exited"
+def exit_kind(slug: str) -> CauseKind:
+    """Whose fault it is, by the table of causes; unknown for those that say only that it ended."""
+    row = load_causes().by_slug.get(slug)
+    kinds: dict[str, CauseKind] = {"config": "config", "bug": "bug", "host": "host", "transient": "transient"}
+    return "unknown" if row is None or slug in _OPEN else kinds.get(row.kind, "unknown")
+
+
+def refused_step(u: UnitReading) -> tuple[str, str] | None:
+    """(cause, words) where systemd could not even run the program (its exit codes 200 to 245); None for any other end."""
+    code, _, number = (u.exit_code or "").partition("/")
+    if code != "exited" or not number.isdecimal() or int(number) not in EXIT_NAMES:
+        return None
+    ending = main_ending("exit-code", code, int(number))
+    return (ending.slug, ending.words) if ending is not None else None

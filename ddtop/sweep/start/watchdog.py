@@ -21,7 +21,7 @@ from ddtop.sweep.shared.limits import (
 )
 from ddtop.sweep.shared.verdict import Judgement
 from ddtop.sweep.start.evidence.progress import cpu_counts
-from ddtop.sweep.start.exits import BAD_LOADS, REFUSED_CODES, exit_slug, exit_words
+from ddtop.sweep.start.exits import BAD_LOADS, exit_kind, exit_state, exit_words, refused_step
 from ddtop.sweep.start.readings import StartReadings
 
 WAIT = Judgement(verdict=None)
@@ -97,13 +97,12 @@ def _refused(r: StartReadings, now: float) -> Judgement | None:
         return Judgement(
             verdict="refused", cause=slug, kind="config", text=f"{r.unit_name}: {text}", evidence=(why,)
         )
-    code = (u.exit_code or "").partition("/")[2]
-    if _is_new(r) and u.gone and u.exit_code and u.exit_code.startswith("exited/") and code in REFUSED_CODES:
-        slug, text = REFUSED_CODES[code]
+    if _is_new(r) and u.gone and (step := refused_step(u)) is not None:
+        slug, text = step
         line = next((x for x in reversed(r.last_lines) if "Failed at step" in x or "Failed to" in x), "")
         why = Evidence(source=u.told_by, text=f"{u.active}, Result={u.result}, {u.exit_code} {line}".strip())
         return Judgement(
-            verdict="refused", cause=slug, kind="config", text=f"{r.unit_name}: {text}", evidence=(why,)
+            verdict="refused", cause=slug, kind="config", text=f"{r.unit_name} {text}", evidence=(why,)
         )
     stamp_before = r.before.condition_stamp if r.before else None
     unmet = u.condition_ok is False and u.condition_stamp and u.condition_stamp != stamp_before
@@ -196,7 +195,12 @@ def _failed(r: StartReadings, now: float) -> Judgement | None:
         return None
     how = f"{u.active}/{u.sub}, Result={u.result}, {u.exit_code or 'no exit code'}"
     why = Evidence(source=u.told_by, text=how)
-    return _with_cause(r, "failed", why, (exit_slug(u), "unknown", f"{r.unit_name} {exit_words(u)}"))
+    state = exit_state(u, r.last_lines)
+    text = f"{r.unit_name} {exit_words(u, r.last_lines)}"
+    found = _with_cause(r, "failed", why, (state.slug, exit_kind(state.slug), text))
+    if found.cause == state.slug and not found.advice and state.advice:
+        return replace(found, advice=state.advice)
+    return found
 
 
 def _never_began(r: StartReadings, now: float) -> Judgement | None:
@@ -220,9 +224,24 @@ def _never_began(r: StartReadings, now: float) -> Judgement | None:
             evidence=(why,),
             text=f"{r.unit_name} was not restarted: {who}, and the old process still runs",
         )
+    told = next(
+        (x for x in reversed(r.last_lines) if "Dependency failed for" in x or "'dependency'" in x), ""
+    )
     since = max(r.old_gone_at if r.old_gone_at is not None else c.returned_at, c.asked_at)
-    if now - since < NEVER_BEGAN_S:
+    if now - since < NEVER_BEGAN_S and not (told and u.failed_needs):
         return None
+    if u.failed_needs:
+        return Judgement(
+            verdict="never-began",
+            cause="dependency-failed",
+            kind="host",
+            text=f"{r.unit_name} was not started: it requires {u.failed_needs}, which failed",
+            advice=f"run `systemctl status {u.failed_needs.replace(',', '')}`, repair it, then retry",
+            evidence=(
+                Evidence(source=u.told_by, text=f"{u.active}/{u.sub}; failed: {u.failed_needs}"),
+                *([Evidence(source="log", text=told[:300])] if told else []),
+            ),
+        )
     why = Evidence(
         source=u.told_by, text=f"{u.active}/{u.sub}, Result={u.result}, no new start, no job queued"
     )
