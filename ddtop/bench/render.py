@@ -43,6 +43,18 @@ NO_CONNECTION = "no connection was made: is the server up, on this port, and is 
 """Advice where every request was refused: no server was reached, so there is no log to read."""
 
 
+def acceptance_words(metrics: Mapping[str, Any]) -> str:
+    """The unit of an acceptance length: its source, and the share of the tokens that it is about where that is not all."""
+    told = metrics.get("acceptance") or {}
+    words = f"tokens a step ({told.get('source', 'unknown source')})"
+    if "drafted_share" in told:
+        words += (
+            f", in the steps that drafted: {told['drafted_share']:.0%} of the tokens;"
+            f" {figure(told['overall_length'])} over all steps"
+        )
+    return words
+
+
 def bench_text(result: Mapping[str, Any]) -> str:
     """The report of `ddtop bench`."""
     metrics, client = result["metrics"], result.get("client") or {}
@@ -73,6 +85,7 @@ def bench_text(result: Mapping[str, Any]) -> str:
         ("request rate", metrics.get("requests_s"), "/s"),
         ("goodput", metrics.get("goodput_s"), "/s"),
         ("tokens a chunk", metrics.get("tokens_per_chunk"), ""),
+        ("acceptance", metrics.get("acceptance_length"), acceptance_words(metrics)),
         ("in flight", metrics.get("in_flight_mean"), "(mean)"),
     )
     lines += [f"{name:<16}{figure(value, unit)}" for name, value, unit in rows if value is not None]

@@ -99,6 +99,8 @@ def load_spec_of(options: BenchOptions, concurrency: int) -> dict[str, Any]:
         "nonce": secrets.token_hex(8) if options.nonce else "",
         "gpus": "none",
     }
+    if not options.engine:  # whatever engine it is, these counters give its acceptance length, if it has them
+        spec["metrics_url"] = "/metrics"
     if options.prompts:
         spec["prompts"] = list(options.prompts)
     if options.random_input:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from ddtop.bench.importers.load_tools import is_result_text
 from ddtop.hosts.ssh.error_texts import speaks_of_ssh
 from ddtop.hosts.ssh.probe_frame import read_frame
 from ddtop.inspect.inputs import is_ssh_config, text_of
@@ -57,13 +58,11 @@ _RESULT_KEYS = {
     "avg_latency",
     "Succeed requests",
     "results_num_completed_requests",
+    "tput_per_gpu",
+    "speed_tg",
+    "root_group",
+    "status_codes",
 }
-_RESULT_TEXT = re.compile(
-    r"Serving Benchmark Result|token throughput \(tok/s\)|Successful requests:|Benchmark duration \(s\)|Request throughput \(req/s\)"
-    r"|Mean TTFT \(ms\)|NVIDIA AIPerf|LLM Metrics\s|Output token throughput \(per sec\)|^\|\s*model\s*\|.{0,200}\|\s*test\s*\||Succeed requests|Total Output Throughput \(tokens/sec\)"
-    r"|^Metric,avg,|^build_commit,",
-    re.M | re.I,
-)
 _BY_ENDING = {
     ".sse": "sse",
     ".http": "sse",
@@ -114,7 +113,7 @@ def guess_text(data: bytes) -> str | None:
             return kind
     if _is_gpu(head) or re.match(r"\S{0,40}:? ?(?:\w{1,12} \d{1,4}: )?nvidia-smi: ", text):
         return "gpu"
-    if _RESULT_TEXT.search(text):
+    if is_result_text(text):
         return "results"
     if is_ssh_config(text):
         return "ssh"

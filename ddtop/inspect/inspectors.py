@@ -115,6 +115,8 @@ def _results(files: Mapping[str, bytes]) -> dict[str, Any]:
             (Path(folder) / Path(name).name).write_bytes(data)
         first, *others = sorted(n for n in inputs if n is not None)
         got = dict(judge(Path(folder) / Path(inputs[first]).name))
+        if got["verdict"] == "unknown":
+            raise NotJudgedError(f"{got['why']}: {got['advice']}")
         got["evidence"] = got.get("evidence") or head_lines(files[inputs[first]])
         for n in others:
             more = judge(Path(folder) / Path(inputs[n]).name)

@@ -66,7 +66,7 @@ def test_second_record_file_of_aiperf() -> None:
 )
 def test_what_is_no_result(text: bytes, why: str) -> None:
     got = diagnose_results(text)
-    assert got["verdict"] == "failed" and got["cause"] == "not-a-result" and why in got["why"]
+    assert got["verdict"] == "unknown" and got["cause"] == "not-a-result" and why in got["why"]
 
 
 def test_zero_of_zero_is_no_measurement_in_every_format() -> None:

@@ -101,13 +101,15 @@ def _measure(spec: LoadSpec, result: dict[str, Any], tell: Tell) -> None:
 
 
 def _ask_again(spec: LoadSpec, text: str, key: str, usage: str, wall_s: float) -> dict[str, Any]:
-    """The responses to the window's first requests, asked once more, all at once: another batch than before. It may
-    take as long as the window (of which one request is a part); what is not whole by then is left out."""
+    """The responses to the window's first requests, asked once more in batches of another size than before: all at
+    once, or three at a time where that is how many streams the window had. It may take as long as the window (of
+    which one request is a part); what is not whole by then is left out."""
     count = min(spec.again, spec.requests)
+    same = spec.mode == "closed" and spec.concurrency == count
     small = small_spec(
         spec,
         requests=count,
-        concurrency=count,
+        concurrency=max(1, min(3, count - 1)) if same else count,
         usage=usage,
         time_limit_s=min(spec.time_limit_s, max(30.0, wall_s)),
     )

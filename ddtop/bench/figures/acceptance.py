@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+ALWAYS = 0.95  # first tokens come from the prompt's pass, so not even a drafter of every step gives all
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -139,6 +140,21 @@ def from_draft_counters(deltas: Mapping[str, float], engine: str) -> Acceptance 
                 positions[int(place)] = positions.get(int(place), 0.0) + value
     shares = tuple(positions[place] / drafts for place in sorted(positions))
     return Acceptance(1 + accepted / drafts, f"{engine} counters", True, accepted + drafts, drafts, shares)
+
+
+def drafted_share(found: Acceptance, raw: Mapping[str, Any]) -> dict[str, float]:
+    """{drafted_share, overall_length} where a drafter did not draft in every step (n-grams, say): the share of the
+    tokens that came from steps with a draft, and tokens a step over all steps. {} where it always did, or is not known.
+    """
+    if not found.source.endswith(" counters") or found.source.startswith("sglang") or not found.tokens:
+        return {}  # SGLang counts every step
+    every = total(
+        counter_deltas(raw.get("counters")), "vllm:generation_tokens_total", "llamacpp:tokens_predicted_total"
+    )
+    if not every or found.steps is None or found.tokens >= ALWAYS * every:
+        return {}
+    accepted = found.tokens - found.steps
+    return {"drafted_share": found.tokens / every, "overall_length": every / (every - accepted)}
 
 
 def from_llamacpp_timings(records: Iterable[Mapping[str, Any]]) -> Acceptance | None:

@@ -101,19 +101,31 @@ def _latencies(ok: list[Request]) -> dict[str, Any]:
     return {key: value for key, value in figures.items() if value}
 
 
+BURST_S = 0.5e-3
+BURST_SHARE = 0.1
+
+
 def itl_ms(requests: list[Request]) -> dict[str, float]:
-    """Per token: each gap divided by the tokens it brought, weighted by them. A gap that brought none (its text had no
-    new token) belongs to the next one that did."""
+    """Per token: each gap divided by the tokens it brought, weighted by them.
+
+    A gap that brought none (its text had no new token) belongs to the next one that did. Chunks that follow one another
+    within BURST_S and BURST_SHARE of the request's mean gap came together, as the tokens of one verification step do
+    where the server sends each in a chunk of its own: their gaps and tokens are those of the step.
+    """
     pairs: list[tuple[float, int]] = []
     for request in requests:
-        if request.gap_tokens is None:
+        if request.gap_tokens is None or not request.gaps:
             continue
-        pending = 0.0
+        near = min(BURST_S, BURST_SHARE * sum(request.gaps) / len(request.gaps))
+        waited, brought = 0.0, 0
         for gap, tokens in zip(request.gaps, request.gap_tokens, strict=True):
-            pending += gap
-            if tokens > 0:
-                pairs.append((pending * 1e3 / tokens, tokens))
-                pending = 0.0
+            if brought > 0 and gap > near:
+                pairs.append((waited * 1e3 / brought, brought))
+                waited, brought = 0.0, 0
+            waited += gap
+            brought += max(0, tokens)
+        if brought > 0:
+            pairs.append((waited * 1e3 / brought, brought))
     return weighted_summary(pairs)
 
 

@@ -6,14 +6,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import tomli
 
-from ddtop.bench.importers import engines, others, printed, serving, tables
+from ddtop.bench.importers import engines, markdown, others, printed, serving, tables
 from ddtop.bench.importers.common import Fields, ResultFormatError, json_lines, loads, number, peek
+from ddtop.bench.importers.load_tools import load_tool
+from ddtop.bench.importers.planned import planned_before
 from ddtop.bench.importers.verdict import advice, judge_record, server_cause
 
 __all__ = ["ResultFormatError", "diagnose_results", "read_records"]
@@ -52,7 +56,7 @@ def diagnose_results(
         records, damaged = read_records(text)
     except ResultFormatError as problem:
         return {
-            "verdict": "failed",
+            "verdict": "unknown",
             "cause": "not-a-result",
             "severity": "error",
             "advice": advice("not-a-result"),
@@ -75,6 +79,10 @@ def read_records(text: str) -> tuple[list[Fields], list[str]]:
     stripped = text.strip()
     if not stripped:
         raise ResultFormatError("the file is empty")
+    if tool := load_tool(stripped):
+        raise ResultFormatError(
+            f"a report of {tool}: it counts requests, not tokens, so it says nothing of tok/s"
+        )
     try:
         data = loads(stripped)
     except ValueError:
@@ -100,12 +108,41 @@ def read_records(text: str) -> tuple[list[Fields], list[str]]:
         return _newest(records), damaged
     if found := printed.from_printed(text):
         return found, []
-    fields = tables.from_table(text) or serving.from_console(text)
-    if fields is None:
+    if table := tables.from_table(text):
+        return [{**table, **_planned(text)}], []
+    records = [
+        {**fields, **_planned(before)}
+        for before, block in _blocks(text)
+        if (fields := serving.from_console(block)) is not None
+    ]
+    if not records:
         raise ResultFormatError(
             f"neither JSON nor a benchmark's printed result; it begins with {stripped[:60]!r}"
         )
-    return [fields], []
+    return records, []
+
+
+_BLOCK = re.compile(r"^=+ .{0,40}Benchmark Result =+\s*$", re.M)
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    """[(what stands before it, block)] of each printed result: a loop over concurrencies prints one after another."""
+    starts = [found.start() for found in _BLOCK.finditer(text)]
+    if not starts:
+        return [(text, text)]
+    ends = [*starts[1:], len(text)]
+    before = [text[: starts[0]], *(text[a:b] for a, b in pairwise(starts))]
+    out = []
+    for lines, start, end in zip(before, starts, ends, strict=True):
+        block = text[start:end]
+        closed = re.search(r"^={20,}\s*$", block, re.M)
+        out.append((lines, block[: closed.end()] if closed else block))
+    return out
+
+
+def _planned(before: str) -> Fields:
+    count = planned_before(before)
+    return {} if count is None else {"planned_before": count}
 
 
 def _from_object(data: dict[str, Any], strict: bool = True) -> list[Fields]:
@@ -121,6 +158,8 @@ def _from_object(data: dict[str, Any], strict: bool = True) -> list[Fields]:
         (serving.is_one_batch, serving.from_one_batch),
         (others.is_multi_turn, others.from_multi_turn),
         (engines.is_llama_bench, engines.from_llama_bench),
+        (markdown.is_batched_bench, markdown.from_batched_bench),
+        (markdown.is_inferencex, markdown.from_inferencex),
         (engines.is_vllm_throughput, engines.from_vllm_throughput),
         (engines.is_vllm_latency, engines.from_vllm_latency),
         (engines.is_sglang_offline, engines.from_sglang_offline),
@@ -180,7 +219,7 @@ def _verdict(records: list[Fields], damaged: list[str], planned: int | None) -> 
         out["records_ok"], out["records_bad"] = len(records), len(damaged)
         out["concurrencies_done"] = done
         order = ("failed", "partial", "suspect", "ok")
-        worst = min(opinions, key=lambda one: order.index(one.verdict)) if opinions else None
+        worst = min(opinions, key=lambda one: (one.usable, order.index(one.verdict))) if opinions else None
         if worst is not None:
             out.update(verdict=worst.verdict, cause=worst.cause, severity=worst.severity, why=worst.why)
         if damaged:
@@ -189,7 +228,7 @@ def _verdict(records: list[Fields], damaged: list[str], planned: int | None) -> 
             if worst is None or worst.verdict in ("ok", "suspect"):
                 why = f"{len(damaged)} damaged line(s); the last run was cut"
                 out.update(verdict="partial", cause="last-line-truncated", severity="warn", why=why)
-    out["usable_for_comparison"] = bool(opinions) and out["severity"] != "error"
+    out["usable_for_comparison"] = bool(opinions) and all(one.usable for one in opinions)
     out["records"] = [dict(one.fields) for one in opinions]
     return out
 

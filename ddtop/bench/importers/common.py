@@ -41,11 +41,23 @@ def rate(value: Any) -> float | int | str | None:
     return number(value)
 
 
+CORE = re.compile(r"requests_ok|duration_s|rps|(?:input|output|total)_(?:tps|tokens)|(?:ttft|e2e)_\w+_ms")
+"""Figures that a sound run always has as numbers. (TPOT and ITL are NaN where each answer is one token.)"""
+
+
 def put(fields: Fields, name: str, value: Any, factor: float = 1.0) -> None:
-    """Set a field if the value is a number."""
+    """Set a field if the value is a number; a NaN or infinity in a figure of CORE is noted in `not_numbers`."""
     found = number(value)
     if found is not None:
         fields[name] = found * factor if factor != 1.0 else found
+    elif CORE.fullmatch(name) and _not_finite(value) and name not in fields.get("not_numbers", ()):
+        fields.setdefault("not_numbers", []).append(name)
+
+
+def _not_finite(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip().lower() in ("nan", "inf", "-inf", "infinity", "-infinity")
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def put_stats(fields: Fields, name: str, stats: Any, factor: float = 1.0) -> None:

@@ -1,5 +1,5 @@
 """Results that other tools print or write under names of their own: llama-bench's tables, EvalScope, trtllm-bench,
-LLMPerf. Pure."""
+LLMPerf; and the blocks and tables of `blocks` and `markdown`. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import csv
 import re
 from typing import Any
 
+from ddtop.bench.importers import markdown
+from ddtop.bench.importers.blocks import from_block
 from ddtop.bench.importers.common import Fields, number, put
 from ddtop.bench.importers.engines import from_llama_bench, is_llama_bench
 
@@ -26,7 +28,21 @@ _EVALSCOPE: dict[str, tuple[str, float]] = {
     "average inter-token latency (s)": ("itl_mean_ms", 1e3),
     "average output tokens per request": ("output_len_mean", 1.0),
     "average input tokens per request": ("input_len_mean", 1.0),
+    # since 2026
+    "test duration (s)": ("duration_s", 1.0),
+    "concurrency": ("max_concurrency", 1.0),
+    "req throughput (req/s)": ("rps", 1.0),
+    "avg latency (s)": ("e2e_mean_ms", 1e3),
+    "ttft (ms)": ("ttft_mean_ms", 1.0),
+    "tpot (ms)": ("tpot_mean_ms", 1.0),
+    "itl (ms)": ("itl_mean_ms", 1.0),
+    "avg output tokens": ("output_len_mean", 1.0),
+    "avg input tokens": ("input_len_mean", 1.0),
+    "output throughput (tok/s)": ("output_tps", 1.0),
+    "total throughput (tok/s)": ("total_tps", 1.0),
+    "decoded tok/iter": ("accept_len", 1.0),
 }
+_COUNTS = re.compile(r"(\d+)\s*/\s*(\d+)\s*/\s*(\d+)")
 _TRTLLM = {
     "number of requests": "requests_ok",
     "number of concurrent requests": "concurrency",
@@ -56,18 +72,19 @@ _LLMPERF_TIMES = {
 def from_printed(text: str) -> list[Fields]:
     """The records of a printed table or block; [] where it is none of these tools'."""
     rows = [
-        [cell.strip() for cell in line.strip().strip("|").split("|")]
+        [cell.strip() for cell in re.split(r"[|│┃]", line.strip().strip("|│┃"))]
         for line in text.splitlines()
-        if "|" in line
+        if re.search(r"[|│┃]", line)
     ]
-    if records := _llama_bench_rows(rows):
+    if records := _llama_bench_rows(rows) or markdown.from_rows(rows):
         return records
-    if pairs := {row[0]: row[1] for row in rows if len(row) == 2}:
-        return [found] if (found := _evalscope(pairs)) else []
+    pairs = {row[0]: row[1] for row in rows if len(row) == 2}
+    if pairs and (found := _evalscope(pairs)):
+        return [found]
     if text.lstrip().startswith("build_commit,"):
         table = csv.DictReader(text.lstrip().splitlines())
         return [from_llama_bench(dict(row)) for row in table if is_llama_bench(row)]
-    return [found] if (found := _trtllm(text)) else []
+    return [found] if (found := _trtllm(text) or from_block(text)) else []
 
 
 def from_foreign_json(data: dict[str, Any]) -> Fields | None:
@@ -104,6 +121,13 @@ def _evalscope(pairs: dict[str, Any]) -> Fields | None:
         name, factor = _EVALSCOPE.get(str(label).strip().lower(), ("", 1.0))
         if name:
             put(fields, name, value, factor)
+        elif str(label).strip().lower() == "total / success / failed" and (
+            counts := _COUNTS.match(str(value))
+        ):
+            for each, count in zip(
+                ("requests_planned", "requests_ok", "requests_failed"), counts.groups(), strict=True
+            ):
+                put(fields, each, count)
     known = "requests_ok" in fields and ("output_tps" in fields or "duration_s" in fields)
     return {"tool": "evalscope", **fields} if known else None
 

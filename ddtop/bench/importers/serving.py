@@ -70,10 +70,11 @@ def from_json(data: dict[str, Any]) -> Fields:
         "concurrency": ("concurrency",),
         "max_concurrency": ("max_concurrency",),
         "accept_len": ("accept_length", "spec_decode_acceptance_length"),
+        "draft_tokens": ("spec_decode_num_speculative_tokens", "num_speculative_tokens"),
     }.items():
         for key in keys:
-            if number(data.get(key)) is not None:
-                put(fields, name, data[key])
+            put(fields, name, data.get(key))
+            if name in fields:
                 break
     if data.get("request_rate") is not None and (asked := rate(data["request_rate"])) is not None:
         fields["request_rate"] = asked
@@ -85,12 +86,15 @@ def from_json(data: dict[str, Any]) -> Fields:
                 f"{stat}_{key}_ms",
                 f"{word}_e2el_ms" if name == "e2e" else "",
             ):
-                if number(data.get(spelling)) is not None:
-                    put(fields, f"{name}_{stat}_ms", data[spelling])
+                put(fields, f"{name}_{stat}_ms", data.get(spelling))
+                if f"{name}_{stat}_ms" in fields:
                     break
     for name in ("model_id", "backend", "tag", "label", "date"):
         if isinstance(data.get(name), str):
             fields["model" if name == "model_id" else name] = data[name]
+    for name in ("endpoint_type", "task_type"):
+        if isinstance(data.get(name), str):
+            fields.setdefault("backend", data[name])
     server = data.get("server_info")
     if isinstance(server, dict):
         fields["server_info"] = server

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddtop.agent.loadgen.records import unpack
-from ddtop.bench.figures.acceptance import Acceptance, acceptance, counter_deltas, total
+from ddtop.bench.figures.acceptance import Acceptance, acceptance, counter_deltas, drafted_share, total
 from ddtop.bench.figures.energy import CAP_SHARE, CellEnergy, cell_energy
 from ddtop.bench.figures.metrics import Slo, cell_metrics
 from ddtop.bench.figures.requests import Request, read_request
@@ -17,6 +17,7 @@ from ddtop.bench.judge.sanity import Figures, acceptance_problems, found
 from ddtop.bench.judge.validity import Fault, State, judge_reasons
 
 PSI_SHARE = 0.05
+CACHED_SHARE = 0.01
 SHORT_S = 0.25  # of a shorter window, shares of time say nothing
 
 
@@ -54,7 +55,7 @@ def judge_cell(
     if metrics["requests_ok"]:
         if accepted is not None:
             metrics["acceptance_length"] = accepted.length
-            metrics["acceptance"] = accepted.as_metrics()
+            metrics["acceptance"] = {**accepted.as_metrics(), **drafted_share(accepted, result)}
         metrics.update(energy.as_metrics(metrics.get("output_tokens"), metrics.get("output_tok_s")))
     metrics["client"] = client_figures(result)
     details: dict[str, str] = {}
@@ -62,6 +63,7 @@ def judge_cell(
     _requests(result, requests, metrics, details)
     _client(result, metrics, asked, details)
     _server(result, metrics, known, accepted, details)
+    _possible(result, metrics, details)
     _gpu(energy, details)
     return judgement(details, metrics)
 
@@ -169,7 +171,8 @@ def _client(
     if not client or not metrics["requests_ok"]:
         return  # what failed was not distorted by us
     long_enough = max(one.get("wall_s", SHORT_S) for one in result["clients"]) >= SHORT_S
-    itl = (metrics.get("icl_ms") or {}).get("p50")
+    # chunks of one step come in a burst: then the pace is that of the steps
+    itl = max((metrics.get(name) or {}).get("p50", 0.0) for name in ("icl_ms", "itl_ms"))
     lag = client.get("lag_ms", {})
     if client["utilisation"] > 0.8 and long_enough:
         details["client-bound"] = f"utilisation {client['utilisation']:.2f}"
@@ -214,10 +217,10 @@ def _server(
     flush = result.get("flush")
     # where an engine knows no flush, the nonce before each prompt does its work, and `cache-hits` watches it
     defeated = flush and flush.get("asked") is False and (result.get("spec") or {}).get("nonce")
-    if flush and not flush.get("ok") and not defeated:
+    if flush and not flush.get("ok") and not defeated and not _nothing_cached(result, metrics):
         details["cache-not-flushed"] = str(flush.get("text", ""))
     requests = max(1, metrics["requests_ok"])
-    if metrics.get("cached_share", 0.0) > 0.01 and metrics.get("cached_tokens", 0) / requests > 16:
+    if metrics.get("cached_share", 0.0) > CACHED_SHARE and metrics.get("cached_tokens", 0) / requests > 16:
         details["cache-hits"] = f"{metrics['cached_share']:.1%} of the prompt tokens"
     context = result.get("context")
     if context and not context.get("ok"):
@@ -267,6 +270,55 @@ def _server(
             "far-off-neighbours",
         )
     )
+
+
+def _nothing_cached(result: Mapping[str, Any], metrics: Mapping[str, Any]) -> bool:
+    """Whether the server itself says that its prefix cache answered next to nothing of the window: then it does not
+    matter that it could not be flushed."""
+    deltas = counter_deltas(result.get("counters"))
+    hits = total(
+        deltas,
+        "vllm:prefix_cache_hits_total",
+        "vllm:gpu_prefix_cache_hits_total",
+        "sglang:cached_tokens_total",
+    )
+    asked = total(
+        deltas,
+        "vllm:prefix_cache_queries_total",
+        "vllm:gpu_prefix_cache_queries_total",
+        "vllm:prompt_tokens_total",
+        "sglang:prompt_tokens_total",
+    )
+    if hits is not None and asked:
+        return hits <= CACHED_SHARE * asked
+    return "cached_share" in metrics and metrics["cached_share"] <= CACHED_SHARE
+
+
+def _possible(result: Mapping[str, Any], metrics: Mapping[str, Any], details: dict[str, str]) -> None:
+    """Times and rates that cannot be. Rates are over the span of the requests; no time is longer than the generator's
+    own clock says, which may know better."""
+    spans = [span for span in (metrics.get("wall_s"), (result.get("window") or {}).get("wall_s")) if span]
+    tokens = metrics.get("output_tokens")
+    times = {
+        name: {stat: value for stat, value in found_ms.items() if stat not in ("n", "sd")}
+        for name in ("ttft", "tpot", "itl", "e2e", "icl")
+        if (found_ms := metrics.get(f"{name}_ms"))
+    }
+    figures = Figures(
+        ok=metrics["requests_ok"],
+        failed=metrics["requests_failed"],
+        # the rate counts those that the time limit cut too
+        output_tokens=None if tokens is None else tokens + metrics.get("output_tokens_unfinished", 0),
+        output_tok_s=metrics.get("output_tok_s"),
+        total_tok_s=metrics.get("total_tok_s"),
+        requests_s=metrics.get("requests_s"),
+        duration_s=metrics.get("wall_s"),
+        whole_run=True,
+        times_ms=times,
+    )
+    span = min(spans) if spans else None
+    details.update(found(replace(figures, duration_s=span), "impossible-times"))
+    details.update(found(figures, "figures-disagree", "empty-answers"))
 
 
 def _gpu(energy: CellEnergy, details: dict[str, str]) -> None:

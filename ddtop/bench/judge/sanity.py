@@ -9,10 +9,13 @@ generator), `importers/verdict.py` (result files, `ddtop inspect results`), `swe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ddtop.bench.figures.stats import percentile
+from ddtop.bench.judge.impossible import figures_disagree, impossible_times
+from ddtop.bench.judge.stated import Figures
 from ddtop.words import many
+
+__all__ = ["RULES", "Figures", "acceptance_problems", "failed_share", "found", "speculates"]
 
 FEW = 5  # fewer successful requests give no percentile worth reading
 MOST = 0.5  # from this share of failed requests on the server is at fault, and of garbage answers too
@@ -24,36 +27,6 @@ TOKENS_PER_GAP = 1.2  # a gap that brings more is one of chunks, reported as one
 COUNTS_DIFFER = 0.05  # between the server's count of tokens and ours
 RATE_LOW, RATE_HIGH = 0.8, 1.25  # the server's own tok/s, as a multiple of ours
 NEAR_LOW, NEAR_HIGH = 0.5, 2.0  # tok/s, as a multiple of the neighbouring cells' median
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """What a result states. None, or empty: not stated."""
-
-    tokens: float | None = None
-    """Output tokens or tok/s: what shows whether a single token came."""
-    failures: str = ""
-    """What became of the requests that are not ok, in words."""
-    ok: int | None = None
-    failed: int = 0
-    garbage_share: float = 0.0
-    garbage_why: str = ""
-    output_tokens: float | None = None
-    output_tok_s: float | None = None
-    peak_tok_s: float | None = None
-    itl_ms: float | None = None
-    streams: float | None = None
-    retokenized_tokens: float | None = None
-    """Tokens of the text that the client saw."""
-    acceptance_length: float | None = None
-    acceptance_source: str = ""
-    draft_tokens: int | None = None
-    speculative: bool = True
-    """False where the configuration does not speculate."""
-    server_tokens: float | None = None
-    server_tok_s: float | None = None
-    neighbours: tuple[float, ...] = ()
-    """tok/s of the neighbouring cells."""
 
 
 def found(figures: Figures, *names: str) -> dict[str, str]:
@@ -157,6 +130,13 @@ def _chunks_as_tokens(f: Figures) -> str:
     return "ITL times throughput is more than the streams allow" if brought > TOKENS_PER_GAP else ""
 
 
+def _empty_answers(f: Figures) -> str:
+    """Requests that ended well and gave nothing: fewer tokens than answers."""
+    if not f.ok or not f.output_tokens or f.output_tokens >= f.ok:
+        return ""
+    return f"{f.output_tokens:g} tokens in {f.ok} answers: some are empty"
+
+
 RULES: dict[str, Callable[[Figures], str]] = {
     "no-tokens": _no_tokens,
     "most-failed": _most_failed,
@@ -170,5 +150,8 @@ RULES: dict[str, Callable[[Figures], str]] = {
     "tokens-not-visible": _tokens_not_visible,
     "peak-below-mean": _peak_below_mean,
     "chunks-as-tokens": _chunks_as_tokens,
+    "empty-answers": _empty_answers,
+    "impossible-times": impossible_times,
+    "figures-disagree": figures_disagree,
 }
 """Name of a rule (where it has one, the reason of `validity.TABLE`) → what it finds."""

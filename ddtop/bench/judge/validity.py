@@ -119,6 +119,26 @@ TABLE: dict[str, Rule] = {
     ),
     "telemetry-missing": _doubt("GPU readings are missing", "energy and bound are not known for this cell"),
     "far-off-neighbours": _doubt("far from the neighbouring cells", "run it again before you use it"),
+    "empty-answers": _doubt(
+        "there are fewer tokens than successful requests", "read some answers: empty ones are no successes"
+    ),
+    "impossible-times": _doubt(
+        "times contradict the length of the run, or each other", "a clock is wrong: measure again"
+    ),
+    "figures-disagree": _doubt(
+        "a rate is not what its tokens and seconds give", "do not use it; check what wrote the result"
+    ),
+    "tokens-not-visible": _doubt(
+        "the client saw less text than the server counted", "use throughput only, not the times"
+    ),
+    "peak-below-mean": _doubt("the peak is below the mean", "the tool counts chunks: use throughput"),
+    "chunks-as-tokens": _doubt(
+        "the tool reports gaps between chunks as gaps between tokens", "use throughput and TPOT"
+    ),
+    "figures-not-read": _doubt(
+        "the result does not state what its form always states", "check the result file, or give metric paths"
+    ),
+    "declared-invalid": _doubt("the benchmark itself calls its result invalid", "read why; run it again"),
     "server-disagrees": _doubt("the server's own throughput differs from ours", "compare both figures"),
     "context-off": _doubt(
         "the context does not have the planned length", "check the context's token count in the result"

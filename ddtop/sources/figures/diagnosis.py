@@ -13,6 +13,7 @@ from ddtop.sources.figures.line_table import Rows, Run, RunLine, log_lines, read
 from ddtop.sources.figures.llamacpp import from_timings, json_timings, llama_figures
 from ddtop.sources.figures.server_answers import server_figures
 from ddtop.sources.figures.sglang import sglang_figures
+from ddtop.sources.figures.trtllm import trtllm_figures
 from ddtop.sources.figures.vllm import vllm_figures
 
 MAX_LISTED = 5_000
@@ -77,6 +78,8 @@ def log_metrics(data: bytes | Mapping[str, bytes], *, engine: str | None = None)
         found = from_timings(timings)
     elif (told := server_figures(data)) is not None:
         found = told
+    elif (passes := trtllm_figures(lines)) is not None:
+        found = passes
     else:
         run = read_run(lines, engine)
         found = _figures(run)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddtop.bench.importers import diagnose_results
+from ddtop.bench.importers.stating import command_doubts, reasons_of
 from ddtop.bench.judge.cell import CellJudgement, judgement
-from ddtop.bench.judge.sanity import Figures, found
 from ddtop.bench.metric_paths import MetricPathError, evaluate
 from ddtop.engines import ENGINES
 from ddtop.engines.base import AcceptanceCounters
@@ -136,14 +136,14 @@ class ExternalBenchmark:
             return MeasureEnd(kind="ended")
         data = await self._read_result(host, job)
         after = await self._counters(host, subject)
-        metrics, problem = read_metrics(data, ctx.sweep.bench.format, ctx.sweep.bench.metrics)
+        metrics, problem, doubts = read_metrics(data, ctx.sweep.bench.format, ctx.sweep.bench.metrics)
         length = after.length_since(self._before) if after is not None and self._before is not None else None
         if length is not None:
             metrics["acceptance_length"], metrics["acceptance"] = length, {"source": "counters"}
         elif "acceptance_length" not in metrics and await self._logged(host, subject):
             metrics["acceptance_length"] = sum(self._accepted) / len(self._accepted)
             metrics["acceptance"] = {"source": "log", "lines": len(self._accepted)}
-        judged = judge_command(metrics, problem, shown)
+        judged = judge_command(metrics, problem, shown, doubts)
         if judged.state != "done" and subject is None and not alive:
             # Without its server a benchmark says nothing of the configuration.
             interrupt_begun(ctx, job, "the server was gone while it was measured")
@@ -194,24 +194,29 @@ def bounded(data: bytes | None) -> Any:
     return data[:20_000].decode("utf-8", "replace")
 
 
-def read_metrics(data: bytes | None, form: str, paths: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """(metrics by ddtop's names, what is wrong in words). Paths of the plan go before the known formats."""
+def read_metrics(
+    data: bytes | None, form: str, paths: Mapping[str, str]
+) -> tuple[dict[str, Any], str, dict[str, str]]:
+    """(metrics by ddtop's names, what is wrong in words, {reason: what was found} of the importer's rules).
+
+    Paths of the plan go before the known formats; what they find is judged by the same rules (`judge_command`).
+    """
     if data is None:
-        return {}, "the benchmark wrote no result file"
+        return {}, "the benchmark wrote no result file", {}
     metrics: dict[str, Any] = {}
     if paths:
         try:
             parsed = json.loads(data)
         except ValueError:
-            return {}, "the result file is not JSON"
+            return {}, "the result file is not JSON", {}
         for name, path in paths.items():
             try:
                 value = evaluate(path, parsed)
             except MetricPathError as error:
-                return metrics, str(error)
+                return metrics, str(error), {}
             if value is not None:
                 metrics[name] = value
-        return metrics, "" if metrics else "no metric path of the plan finds a value in the result file"
+        return metrics, "" if metrics else "no metric path of the plan finds a value in the result file", {}
     found = diagnose_results(data, name=f"result.{form if form != 'auto' else 'json'}")
     for theirs, ours in IMPORTED.items():
         value = found.get(theirs)
@@ -222,19 +227,24 @@ def read_metrics(data: bytes | None, form: str, paths: Mapping[str, str]) -> tup
         for k, v in found.items()
         if isinstance(v, int | float) and not isinstance(v, bool) and k not in IMPORTED
     }
-    failed = found.get("verdict") == "failed"
-    return metrics, f"{found.get('cause')}: {found.get('advice', '')}" if failed else ""
+    if found.get("verdict") in ("failed", "unknown"):
+        if found.get("cause") in ("no-tokens", "no-request-completed"):
+            return metrics, "", {"no-tokens": str(found.get("why"))}
+        return metrics, f"{found.get('cause')}: {found.get('advice', '')}", {}
+    return metrics, "", reasons_of(found)
 
 
-def judge_command(metrics: dict[str, Any], problem: str, job: Mapping[str, Any]) -> CellJudgement:
+def judge_command(
+    metrics: dict[str, Any], problem: str, job: Mapping[str, Any], doubts: Mapping[str, str] | None = None
+) -> CellJudgement:
     """The verdict on a benchmark's result: 0 tok/s is the server's fault, a failed benchmark is not."""
-    speed = metrics.get("output_tok_s")
-    tokens = speed if isinstance(speed, int | float) else None
-    details = found(Figures(tokens=tokens, failures="the benchmark's result says 0 tok/s"), "no-tokens")
-    if not details and job.get("state") != "done":
-        details["generator-failed"] = str(job.get("why") or f"the benchmark ended {job.get('state')}")
-    elif not details and problem:
-        details["generator-failed"] = problem
-    elif not details and "output_tok_s" not in metrics:
+    details = dict(doubts) if doubts else command_doubts(metrics)
+    if "no-tokens" in details:
+        details = {"no-tokens": details["no-tokens"]}
+    elif job.get("state") != "done":
+        details = {"generator-failed": str(job.get("why") or f"the benchmark ended {job.get('state')}")}
+    elif problem:
+        details = {"generator-failed": problem}
+    elif "output_tok_s" not in metrics:
         details["no-usage"] = "the result names no output_tok_s: give its path in [bench] metrics"
     return judgement(details, metrics)
