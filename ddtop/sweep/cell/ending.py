@@ -12,12 +12,14 @@ from ddtop.services.base import Launch
 from ddtop.services.readings import UnitReading
 from ddtop.sweep.cell.outcome import Committed
 from ddtop.sweep.cell.server_watch import ServerLog
+from ddtop.sweep.cell.silence import Silence, life_words
 from ddtop.sweep.shared.context import SweepContext
-from ddtop.sweep.shared.limits import FAULT_LOOKBACK_S, KERNEL_LINE_S, NO_TOKEN_S
+from ddtop.sweep.shared.limits import FAULT_LOOKBACK_S, KERNEL_LINE_S
 from ddtop.sweep.shared.log_lines import drain_log
 from ddtop.sweep.shared.verdict import CauseReading, Judgement
 from ddtop.sweep.start.exits import exit_state, exit_words
 from ddtop.sweep.tell.alerts import fault_judgement
+from ddtop.words import many
 
 GONE_POLL_S = 0.5
 
@@ -114,13 +116,20 @@ def failure_judgement(unit: str, u: UnitReading | None, logged: CauseReading | N
     )
 
 
-def hang_judgement(unit: str, job: str) -> Judgement:
-    """A server that gives no token while requests run."""
+def hang_judgement(unit: str, job: str, silence: Silence, requests: int) -> Judgement:
+    """A server that gives no byte while requests run, for longer than it may."""
+    asked = many(requests, "request")
+    needs = f"; it was seen to need {silence.expected_s:.0f} s at most" if silence.expected_s >= 1 else ""
     return Judgement(
         verdict="stalled",
         cause="engine-hung-zero-throughput",
         kind="bug",
-        text=f"{unit} has given no token for {NO_TOKEN_S:.0f} s while requests run",
-        evidence=(Evidence(source="job", text=f"{job}: no chunk for {NO_TOKEN_S:.0f} s"),),
+        text=f"{unit} has given no byte for {silence.quiet_s:.0f} s while it had {asked} to answer{needs}",
+        evidence=(
+            Evidence(
+                source="job", text=f"{job}: no byte on any stream for {silence.quiet_s:.0f} s, {asked} open"
+            ),
+            Evidence(source="probe", text=life_words(silence.life)),
+        ),
         advice="restart once; a second time means it is broken",
     )

@@ -25,9 +25,11 @@ from ddtop.sweep.cell.ending import (
     is_gone_now,
     why_failed,
 )
+from ddtop.sweep.cell.life_watch import LifeWatch
 from ddtop.sweep.cell.outcome import keep_without_verdict
 from ddtop.sweep.cell.results import has_cut_requests, read_result, stop_job, take_result
-from ddtop.sweep.cell.server_watch import ChunkWatch, ServerLog
+from ddtop.sweep.cell.server_watch import ChunkWatch, ServerLog, Size
+from ddtop.sweep.cell.silence import Life, Silence, Silences, is_hung
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
 from ddtop.sweep.shared.kernel_faults import FaultRecord
 from ddtop.sweep.shared.requests import Requests
@@ -42,7 +44,8 @@ CONFIRM_S = 0.3
 class JobWatch:
     """Follows one job. `subject` None: the server is not watched, for it is unknown.
 
-    `settle`: a cell without a result when the job ends is interrupted; else that is left to the caller.
+    `settle`: a cell without a result when the job ends is interrupted; else that is left to the caller. `silences`: of
+    this configuration so far; `size`: tokens of a cell's prompts.
     """
 
     def __init__(
@@ -55,6 +58,8 @@ class JobWatch:
         subject: Subject | None,
         *,
         settle: bool = True,
+        silences: Silences | None = None,
+        size: Size | None = None,
     ) -> None:
         self.ctx = ctx
         self.requests = requests
@@ -66,7 +71,8 @@ class JobWatch:
         self._results = 0
         self._stop_after_cell = False
         self._inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._chunks = ChunkWatch(ctx.mono())
+        self._chunks = ChunkWatch(ctx.mono(), silences, size)
+        self._life = LifeWatch(ctx, host, subject, self._chunks) if subject is not None else None
         self._log = ServerLog(ctx, subject.launch, subject.generation.id) if subject is not None else None
 
     async def run(self) -> MeasureEnd:
@@ -78,14 +84,17 @@ class JobWatch:
         if self._log is not None:
             listeners.append(self._log.take)
         ctx.gpu_watch.chunks = self._chunks
+        watching = asyncio.create_task(self._life.run()) if self._life is not None else None
         try:
             return await self._follow(reader)
         finally:
             if self._log is not None:
                 listeners.remove(self._log.take)
             ctx.gpu_watch.chunks = None
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+            tasks = [task for task in (reader, watching) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, known: list[str]) -> None:
         async with self.host.stream("job-watch", job=self.job, known=known) as batches:
@@ -115,8 +124,10 @@ class JobWatch:
 
     async def _look_around(self) -> MeasureEnd | None:
         """What ends the measurement although the job and the server run: a hang, a fault of the host, a viewer."""
-        if self._chunks.hung(self.ctx.mono()):
-            return await self._hung()
+        now = self.ctx.mono()
+        silence = self._chunks.silence(self._life.life(now) if self._life is not None else Life(), now)
+        if silence is not None and is_hung(silence):
+            return await self._hung(silence)
         record = self.ctx.faults.unreported_grave() if self.subject is not None else None
         if record is not None and self.subject is not None:
             return await self._host_fault(record, self.subject)
@@ -202,11 +213,11 @@ class JobWatch:
             fault_judgement(record.fault, unit, "was stopped while it was measured"), record.cell_id
         )
 
-    async def _hung(self) -> MeasureEnd:
+    async def _hung(self, silence: Silence) -> MeasureEnd:
         flight = in_flight(self.ctx.state)
         await stop_job(self.ctx, self.host, self.job)
         unit = self.subject.launch.unit if self.subject else "the server"
-        return self._failed(hang_judgement(unit, self.job), flight)
+        return self._failed(hang_judgement(unit, self.job, silence, self._chunks.open), flight)
 
     def _failed(self, judgement: Judgement, cell_id: str | None, seen_s: float | None = None) -> MeasureEnd:
         return MeasureEnd(
