@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ddtop.events import GpuReading
-from ddtop.sweep.cell.life_watch import CounterWatch, CpuWatch
-from ddtop.sweep.cell.server_watch import ChunkWatch
-from ddtop.sweep.cell.silence import (
+from ddtop.sweep.cell.life.server_watch import ChunkWatch
+from ddtop.sweep.cell.life.signs import CounterWatch, CpuWatch
+from ddtop.sweep.cell.life.silence import (
     Life,
     Silence,
     Silences,

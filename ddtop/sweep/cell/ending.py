@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,9 +11,10 @@ from ddtop.events import Evidence, Generation
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch
 from ddtop.services.readings import UnitReading
+from ddtop.services.unit.exits import signal_ending, status_ending
+from ddtop.sweep.cell.life.server_watch import ServerLog
+from ddtop.sweep.cell.life.silence import Silence, life_words
 from ddtop.sweep.cell.outcome import Committed
-from ddtop.sweep.cell.server_watch import ServerLog
-from ddtop.sweep.cell.silence import Silence, life_words
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import FAULT_LOOKBACK_S, KERNEL_LINE_S
 from ddtop.sweep.shared.log_lines import drain_log
@@ -37,6 +39,28 @@ class MeasureEnd:
     results: int = 0
     invalid: Committed | None = None
     """The invalid result for which the server is restarted."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedProcess:
+    """A process of the server that ended while its main process still ran."""
+
+    name: str
+    pid: int
+    wait_status: int | None = None
+    """As wait() gives it, where the process was still to be seen as a zombie; None: its parent has taken it."""
+
+    @property
+    def words(self) -> str:
+        """How it ended, as far as that is known."""
+        status = self.wait_status
+        if not status:
+            how = "ended before the others; by a signal or by itself is not known, its parent has taken the exit status"
+        elif status & 0x7F:
+            how = signal_ending(status & 0x7F, dumped=bool(status & 0x80)).words
+        else:
+            how = status_ending(status >> 8).words
+        return f"its process {self.name} (pid {self.pid}) {how}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,17 +94,17 @@ async def is_gone_now(ctx: SweepContext, host: Host, subject: Subject) -> bool:
 
 
 async def why_failed(
-    ctx: SweepContext, host: Host, subject: Subject, log: ServerLog
+    ctx: SweepContext, host: Host, subject: Subject, log: ServerLog, ended: Sequence[EndedProcess] = ()
 ) -> tuple[Judgement, float | None]:
     """(why a server that is gone failed, seconds since the host's first sign of it).
 
-    The kernel's cause goes before the log's, the log's before the exit code.
+    The kernel's cause goes before the log's, the log's before the exit code. `ended`: its processes that ended first.
     """
     feed, unit = ctx.feed(subject.launch.unit), subject.launch.unit
     await drain_log(ctx, host, feed)
     ctx.take_reading(await feed.service.read(host))
     u = feed.reading
-    j = failure_judgement(unit, u, log.cause())
+    j = failure_judgement(unit, u, log.cause(), ended)
     if "journal" in host.hello.can:  # the kernel's line may come half a second after the exit it explains
         await ctx.wait_until(
             lambda: ctx.faults.cause_since(ctx.mono() - FAULT_LOOKBACK_S) is not None, KERNEL_LINE_S
@@ -92,10 +116,14 @@ async def why_failed(
     return j, ctx.since_fault_s(u.changed_mono_s) if u else None
 
 
-def failure_judgement(unit: str, u: UnitReading | None, logged: CauseReading | None) -> Judgement:
+def failure_judgement(
+    unit: str, u: UnitReading | None, logged: CauseReading | None, ended: Sequence[EndedProcess] = ()
+) -> Judgement:
     """Why a server failed while it was measured: by its log where that names a fatal cause, else by its exit."""
     how = f"{u.active}/{u.sub}, Result={u.result}, {u.exit_code or 'no exit code'}" if u else "not read"
-    why = Evidence(source="systemctl", text=how)
+    why = Evidence(source=u.told_by if u else "systemctl", text=how)
+    first = tuple(Evidence(source="probe", text=one.words) for one in ended[:3])
+    by = f" ({ended[0].words})" if ended else ""
     if logged is not None and logged.fatal:
         return Judgement(
             verdict="failed",
@@ -103,16 +131,16 @@ def failure_judgement(unit: str, u: UnitReading | None, logged: CauseReading | N
             kind=logged.kind,
             advice=logged.advice,
             signature_id=logged.signature_id,
-            text=f"{unit} died while it was measured: {logged.text}",
-            evidence=(*logged.evidence, why),
+            text=f"{unit} died while it was measured: {logged.text}{by}",
+            evidence=(*first, *logged.evidence, why),
         )
     words = exit_words(u) if u and u.gone else "was restarted by another user or process"
     return Judgement(
         verdict="failed",
         cause=exit_state(u).slug if u else "process-exited",
         kind="bug",
-        text=f"{unit} {words} while it was measured",
-        evidence=(why,),
+        text=f"{unit} {words} while it was measured{by}",
+        evidence=(*first, why),
     )
 
 

@@ -17,9 +17,9 @@ from ddtop.sweep.cell.accuracy_guard import load_options
 from ddtop.sweep.cell.attempts import attempt_for, cells_with_result, interrupt_begun
 from ddtop.sweep.cell.ending import MeasureEnd, Subject
 from ddtop.sweep.cell.job_watch import JobWatch
+from ddtop.sweep.cell.life.silence import Silences
 from ddtop.sweep.cell.outcome import keep_without_verdict
 from ddtop.sweep.cell.results import has_cut_requests, read_result, take_result
-from ddtop.sweep.cell.silence import Silences
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import JOB_SPARE_S
 from ddtop.sweep.shared.plan import Bench

@@ -7,15 +7,17 @@ them anyway. What it did while tokens came is the measure for what it does while
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from ddtop.agent.loadgen.engine_calls import METRICS_PATH, parse_prometheus
+from ddtop.agent.service.activity import COMPILERS
 from ddtop.errors import AgentError, HostLostError
 from ddtop.hosts.base import Host
-from ddtop.sweep.cell.ending import Subject
-from ddtop.sweep.cell.server_watch import ChunkWatch
-from ddtop.sweep.cell.silence import BUSY_PCT, Counters, Life, gpu_state, power_w
+from ddtop.sweep.cell.ending import EndedProcess, Subject
+from ddtop.sweep.cell.life.server_watch import ChunkWatch
+from ddtop.sweep.cell.life.silence import BUSY_PCT, Counters, Life, gpu_state, power_w
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import (
     ASK_AFTER_S,
@@ -129,10 +131,16 @@ class LifeWatch:
         self._flow_power: float | None = None
         self._flow_at: float | None = None
         self._gpu_wanted = False
+        self._first: dict[tuple[int, int], str] = {}
+        """The processes when the job began: (pid, start time) → name."""
+        self._pids = 0
+        self._fewer = asyncio.Event()
+        self.ended_first: tuple[EndedProcess, ...] = ()
+        """Processes of the server that ended while its main process ran on."""
 
     async def run(self) -> None:
         """Until it is cancelled or the connection is lost. Never raises for what cannot be read."""
-        await asyncio.gather(self._follow_cpu(), self._ask_counters())
+        await asyncio.gather(self._follow_cpu(), self._ask_counters(), self._follow_processes())
 
     def life(self, now: float) -> Life:
         self._take_gpus(now)
@@ -160,6 +168,37 @@ class LifeWatch:
         if drawn is not None:
             self._flow_power = drawn if self._flow_power is None else 0.8 * self._flow_power + 0.2 * drawn
 
+    async def _follow_processes(self) -> None:
+        await self.look()
+        while True:
+            await self._fewer.wait()
+            self._fewer.clear()
+            await self.look()
+
+    async def look(self) -> None:
+        """Notes which processes of the server have ended while its main process runs on."""
+        feed, main = self.ctx.feed(self.subject.launch.unit), self.subject.generation.main_pid
+        args = feed.service.activity_args(feed.reading) if feed.reading is not None else None
+        if args is None or not main or self.ended_first:
+            return
+        with contextlib.suppress(AgentError, HostLostError):
+            rows = (await self.host.call("processes", **args))["processes"]
+            self._take_processes(rows, main)
+
+    def _take_processes(self, rows: list[Mapping[str, Any]], main: int) -> None:
+        alive = {(row["pid"], row["start_ticks"]): row for row in rows if row.get("state") not in ("Z", "X")}
+        gone = {(row["pid"], row["start_ticks"]): row for row in rows if row.get("state") in ("Z", "X")}
+        if not any(pid == main for pid, _ in alive):
+            return
+        if not self._first:
+            self._first = {key: str(row["comm"]) for key, row in alive.items()}
+            return
+        self.ended_first = tuple(
+            EndedProcess(name, key[0], gone.get(key, {}).get("wait_status"))
+            for key, name in self._first.items()
+            if key not in alive and name not in COMPILERS
+        )
+
     async def _follow_cpu(self) -> None:
         feed = self.ctx.feed(self.subject.launch.unit)
         while True:
@@ -179,6 +218,10 @@ class LifeWatch:
     def _take_cpu(self, item: Mapping[str, Any]) -> None:
         now = self.ctx.mono()
         quiet_s = self.chunks.quiet_s(now)
+        pids = int(item.get("pids") or 0) - int((item.get("states") or {}).get("Z", 0))
+        if pids < self._pids:
+            self._fewer.set()
+        self._pids = pids
         self._cpu.take(item, now, flowing=quiet_s is not None and quiet_s <= MOVING_WITHIN_S / 2)
 
     async def _ask_counters(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from ddtop.engines import ENGINES
 from ddtop.events import LogLine
 from ddtop.services.base import Launch
-from ddtop.sweep.cell.silence import Life, Silence, Silences, kind_of_life
+from ddtop.sweep.cell.life.silence import Life, Silence, Silences, kind_of_life
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import MOVING_WITHIN_S
 from ddtop.sweep.shared.verdict import CauseReading
