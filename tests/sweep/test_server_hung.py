@@ -53,8 +53,8 @@ LOGGED = CauseReading(slug="engine-core-died", kind="bug", text="The engine proc
 @pytest.mark.parametrize(
     ("u", "logged", "ended", "said"),
     [
-        (READING, LOGGED, (EndedProcess("VLLM::EngineCor", 812, 9),), (SIGKILL)"),
-        (READING, LOGGED, (EndedProcess("VLLM::EngineCor", 812, 11 | 0x80),), (SIGSEGV)"),
+        (READING, LOGGED, (EndedProcess("VLLM::EngineCor", 812, 9),), "(SIGKILL)"),
+        (READING, LOGGED, (EndedProcess("VLLM::EngineCor", 812, 11 | 0x80),), "(SIGSEGV)"),
         (READING, LOGGED, (EndedProcess("VLLM::Worker_TP", 812, 1 << 8),), "code 1"),
         (READING, LOGGED, (EndedProcess("VLLM::EngineCor", 812),), "is not known"),
         (READING, LOGGED, (), "The engine process died."),
