@@ -7,7 +7,8 @@ import pytest
 from ddtop import events as ev
 from ddtop.events import Evidence
 from ddtop.services.readings import UnitReading
-from ddtop.sweep.cell.ending import EndedProcess, failure_judgement, hang_judgement
+from ddtop.sweep.cell.ending import failure_judgement, hang_judgement
+from ddtop.sweep.cell.life.ended import EndedProcess
 from ddtop.sweep.cell.life.silence import Life, Silence
 from ddtop.sweep.shared.verdict import CauseReading
 from tests.sweep.test_controller import Rig

@@ -11,7 +11,7 @@ from ddtop.events import Evidence, Generation
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch
 from ddtop.services.readings import UnitReading
-from ddtop.services.unit.exits import signal_ending, status_ending
+from ddtop.sweep.cell.life.ended import EndedProcess
 from ddtop.sweep.cell.life.server_watch import ServerLog
 from ddtop.sweep.cell.life.silence import Silence, life_words
 from ddtop.sweep.cell.outcome import Committed
@@ -39,28 +39,6 @@ class MeasureEnd:
     results: int = 0
     invalid: Committed | None = None
     """The invalid result for which the server is restarted."""
-
-
-@dataclass(frozen=True, slots=True)
-class EndedProcess:
-    """A process of the server that ended while its main process still ran."""
-
-    name: str
-    pid: int
-    wait_status: int | None = None
-    """As wait() gives it, where the process was still to be seen as a zombie; None: its parent has taken it."""
-
-    @property
-    def words(self) -> str:
-        """How it ended, as far as that is known."""
-        status = self.wait_status
-        if not status:
-            how = "ended before the others; by a signal or by itself is not known, its parent has taken the exit status"
-        elif status & 0x7F:
-            how = signal_ending(status & 0x7F, dumped=bool(status & 0x80)).words
-        else:
-            how = status_ending(status >> 8).words
-        return f"its process {self.name} (pid {self.pid}) {how}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

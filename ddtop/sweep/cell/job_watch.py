@@ -81,7 +81,9 @@ class JobWatch:
         self._stop_after_cell = False
         self._inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._chunks = ChunkWatch(ctx.mono(), silences, size)
-        self._life = LifeWatch(ctx, host, subject, self._chunks) if subject is not None else None
+        self._life: LifeWatch | None = None
+        if subject is not None:
+            self._life = LifeWatch(ctx, host, subject.launch, subject.generation.main_pid, self._chunks)
         self._log = ServerLog(ctx, subject.launch, subject.generation.id) if subject is not None else None
 
     async def run(self) -> MeasureEnd:

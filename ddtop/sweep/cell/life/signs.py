@@ -15,7 +15,8 @@ from ddtop.agent.loadgen.engine_calls import METRICS_PATH, parse_prometheus
 from ddtop.agent.service.activity import COMPILERS
 from ddtop.errors import AgentError, HostLostError
 from ddtop.hosts.base import Host
-from ddtop.sweep.cell.ending import EndedProcess, Subject
+from ddtop.services.base import Launch
+from ddtop.sweep.cell.life.ended import EndedProcess
 from ddtop.sweep.cell.life.server_watch import ChunkWatch
 from ddtop.sweep.cell.life.silence import BUSY_PCT, Counters, Life, gpu_state, power_w
 from ddtop.sweep.shared.context import SweepContext
@@ -123,10 +124,13 @@ def counts(name: str) -> bool:
 
 
 class LifeWatch:
-    """Reads the signs of life of one subject while its job runs; `life` is what they say now."""
+    """Reads the signs of life of one server while its job runs; `life` is what they say now."""
 
-    def __init__(self, ctx: SweepContext, host: Host, subject: Subject, chunks: ChunkWatch) -> None:
-        self.ctx, self.host, self.subject, self.chunks = ctx, host, subject, chunks
+    def __init__(
+        self, ctx: SweepContext, host: Host, launch: Launch, main_pid: int | None, chunks: ChunkWatch
+    ) -> None:
+        self.ctx, self.host, self.chunks = ctx, host, chunks
+        self.launch, self.main_pid = launch, main_pid
         self._cpu, self._counters = CpuWatch(), CounterWatch()
         self._flow_power: float | None = None
         self._flow_at: float | None = None
@@ -177,7 +181,7 @@ class LifeWatch:
 
     async def look(self) -> None:
         """Notes which processes of the server have ended while its main process runs on."""
-        feed, main = self.ctx.feed(self.subject.launch.unit), self.subject.generation.main_pid
+        feed, main = self.ctx.feed(self.launch.unit), self.main_pid
         args = feed.service.activity_args(feed.reading) if feed.reading is not None else None
         if args is None or not main or self.ended_first:
             return
@@ -200,7 +204,7 @@ class LifeWatch:
         )
 
     async def _follow_cpu(self) -> None:
-        feed = self.ctx.feed(self.subject.launch.unit)
+        feed = self.ctx.feed(self.launch.unit)
         while True:
             args = feed.service.activity_args(feed.reading) if feed.reading is not None else None
             try:
@@ -225,7 +229,7 @@ class LifeWatch:
         self._cpu.take(item, now, flowing=quiet_s is not None and quiet_s <= MOVING_WITHIN_S / 2)
 
     async def _ask_counters(self) -> None:
-        launch = self.subject.launch
+        launch = self.launch
         path = METRICS_PATH.get(launch.engine)
         while path is not None:
             await asyncio.sleep(ASK_EVERY_S)
