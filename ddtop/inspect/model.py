@@ -12,7 +12,14 @@ from typing import Any
 from ddtop.agent.model.check import check_model_dir
 from ddtop.agent.model.judge import judge
 from ddtop.agent.model.shards import Entry
-from ddtop.agent.model.weight_files import Head, is_weight, read_head, read_index
+from ddtop.agent.model.weight_files import (
+    SMALL_FILES,
+    Head,
+    is_weight,
+    read_head,
+    read_index,
+    small_file_fault,
+)
 from ddtop.inspect.inputs import NotJudgedError, evidence, result, text_of
 from ddtop.inspect.listing import ROUNDED, bare_names, parse_listing
 
@@ -50,6 +57,7 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
     index = next((i for n, d in files.items() if n.endswith(".index.json") and (i := read_index(d))), None)
     if index is None:
         index = _index_of_blobs(entries, files)
+    faults = _small_faults(files, entries)
     if index and any(ROUNDED.search(t) for t in texts.values()):
         index = {**index, "total_size": None}  # rounded sizes cannot be held against it
     sizes = {
@@ -61,7 +69,9 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
     }
     no_space = next((t for t in texts.values() if _ENOSPC.search(t)), None)
     available = _available(texts)
-    got = judge(entries, index=index, source_sizes=sizes, available=available, no_space=no_space)
+    got = judge(
+        entries, index=index, source_sizes=sizes, available=available, no_space=no_space, small_faults=faults
+    )
     proof = [
         evidence(line.strip(), at, name)
         for name, text in texts.items()
@@ -91,7 +101,7 @@ def _of_names(texts: Mapping[str, str]) -> dict[str, Any] | None:
     names = [name for text in texts.values() for name in bare_names(text)]
     if not any(is_weight(name) for name in names):
         return None
-    got = judge([Entry(name, size=1 << 20) for name in names])
+    got = judge([Entry(name, size=1 << 20, sized=False) for name in names])
     if got["cause"] != "shard-missing":
         raise NotJudgedError("names without sizes do not show whether the files are complete: use ls -l")
     text = f"{got['present_shards']} of {got['expected_shards']} shards are listed, without sizes"
@@ -133,6 +143,8 @@ def _entries(files: Mapping[str, bytes], texts: Mapping[str, str]) -> list[Entry
         head = _head_of(path, data) if _is_model_file(path) else None
         old = table.get(path)
         # A listing may be of the real file and the given one only its first bytes: the listed size wins.
+        if old and old.size > len(data) and head is not None and head.fault == "truncated-header":
+            head = None  # only the begin of the file was given
         table[path] = old._replace(head=head) if old else Entry(path, "f", len(data), head=head)
     top = {posixpath.basename(n): d for n, d in files.items() if "/" not in n}
     for name in ("config.json", "model.safetensors.index.json"):
@@ -156,6 +168,29 @@ def _index_of_blobs(entries: list[Entry], files: Mapping[str, bytes]) -> dict[st
             if blob in files and (found := read_index(files[blob])):
                 return found
     return None
+
+
+def _small_faults(files: Mapping[str, bytes], entries: list[Entry]) -> dict[str, str]:
+    """Small files that were given whole and cannot be read. What is shorter than its listed size is an excerpt: its begin
+    alone is judged."""
+    listed = {posixpath.basename(e.path): e.size for e in entries if e.kind == "f"}
+    found: dict[str, str] = {}
+    for name, data in files.items():
+        base = posixpath.basename(name)
+        is_index = base.endswith(".index.json")
+        if base not in SMALL_FILES and not is_index:
+            continue
+        whole = max(listed.get(base, len(data)), len(data)) if len(data) > ROUNDED_SLACK else len(data)
+        fault = small_file_fault(base, data, whole)
+        if fault is None and is_index and whole == len(data) and read_index(data) is None:
+            fault = "no index of shards"
+        if fault is not None:
+            found[base] = fault
+    return found
+
+
+ROUNDED_SLACK = 4096
+"""A given file shorter than this is whole: excerpts are made of large ones."""
 
 
 def _available(texts: Mapping[str, str]) -> int | None:

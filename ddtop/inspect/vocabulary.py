@@ -88,6 +88,9 @@ def _model_examples() -> Iterable[dict[str, object]]:
         Entry(f"m/model-{i:05d}-of-{n:05d}.safetensors", size=9) for n in (1, 2) for i in range(1, n + 1)
     ]
     yield judge([_CONFIG, *mixed])
+    yield judge([Entry(_ONE, "l", target="../../blobs/a")])
+    yield judge(_shards(), small_faults={"model.safetensors.index.json": "no JSON"})
+    yield judge(_shards(), small_faults={"config.json": "empty"})
 
 
 def _target(**more: object) -> SshTarget:

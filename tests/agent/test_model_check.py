@@ -23,6 +23,8 @@ from ddtop.agent.model.shards import Entry, is_marker
 from ddtop.agent.model.weight_files import MAX_HEADER, read_head, read_index
 from tests.agent.helpers import oldest_python
 
+from .gguf_files import gguf
+
 CASES = Path(__file__).parents[1] / "cases"
 OLD_PYTHON = Path(oldest_python())
 
@@ -288,7 +290,7 @@ def test_gguf(tmp_path: Path) -> None:
     folder = tmp_path / "g"
     folder.mkdir()
     for i in (1, 2, 3):
-        (folder / f"m-Q4_K_M-0000{i}-of-00003.gguf").write_bytes(b"GGUF" + b"\3" * 100)
+        (folder / f"m-Q4_K_M-0000{i}-of-00003.gguf").write_bytes(gguf())
     assert verdict(folder) == ("complete", "all-shards-present")
     (folder / "m-Q4_K_M-00002-of-00003.gguf").unlink()
     assert check_model_dir(str(folder))["missing"] == ["m-Q4_K_M-00002-of-00003.gguf"]

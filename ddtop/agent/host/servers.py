@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, List, Optional, Tuple
 
 from .facts import cgroup_of, read_text, start_ticks_of, unit_of_cgroup
@@ -56,6 +57,18 @@ def option(words: List[str], *names: str) -> Optional[str]:
     return value
 
 
+def absolute(model: Optional[str], pid: int) -> Optional[str]:
+    """A model's path as it is from anywhere: one that is relative and exists below the process's folder, with that folder.
+    A hub name (`org/name`) stays."""
+    if not model or os.path.isabs(model):
+        return model
+    try:
+        full = os.path.normpath(os.path.join(os.readlink("/proc/%d/cwd" % pid), os.path.expanduser(model)))
+    except OSError:
+        return model
+    return full if os.path.exists(full) else model
+
+
 def find_servers() -> List[Dict[str, Any]]:
     """SERVER: {"pid", "start_ticks", "engine", "cmdline", "port", "model", "cgroup", "unit"} of top processes."""
     found: Dict[int, Tuple[int, Dict[str, Any]]] = {}
@@ -73,7 +86,9 @@ def find_servers() -> List[Dict[str, Any]]:
             "engine": engine,
             "cmdline": words,
             "port": int(port) if port and port.isdigit() else DEFAULT_PORTS[engine],
-            "model": option(words, "--model-path", "--model", "-m" if engine == "llamacpp" else "--model"),
+            "model": absolute(
+                option(words, "--model-path", "--model", "-m" if engine == "llamacpp" else "--model"), pid
+            ),
             "cgroup": group,
             "unit": unit_of_cgroup(group),
         }

@@ -10,102 +10,15 @@ import hashlib
 import json
 import os
 import posixpath
-import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from ..context import Context
 from ..host.state_folder import filesystem_of
+from .gather import find_index, gather, gather_file, is_file_path, small_faults, source_path
 from .judge import judge
-from .shards import Entry
-from .weight_files import is_weight, read_head, read_index
+from .weight_files import is_weight
 
 MANIFEST = ".ddtop-staged.json"
-MAX_ENTRIES = 200_000
-_EXACT_BLOCKS = ("tmpfs", "ramfs", "ext2", "ext3", "ext4", "xfs")
-_INDEXES = (
-    "model.safetensors.index.json",
-    "pytorch_model.bin.index.json",
-    "consolidated.safetensors.index.json",
-)
-
-
-def gather(root: str, now_s: Optional[float] = None, *, heads: bool = True) -> List[Entry]:
-    """All entries below `root`, paths relative to it. Links to directories are followed once (a model path is
-    often a link); unreadable parts are left out. A link that leaves `root` carries its file's own entry."""
-    now = time.time() if now_s is None else now_s
-    out: List[Entry] = []
-    exact = (filesystem_of(root) or "") in _EXACT_BLOCKS
-    for folder, names, files in os.walk(root):
-        here = os.path.relpath(folder, root)
-        names[:] = [n for n in names if not (here == "." and n == ".git")]
-        for name in files:
-            full = os.path.join(folder, name)
-            path = name if here == "." else posixpath.join(here.replace(os.sep, "/"), name)
-            entry = _entry(root, full, path, now, heads)
-            # A compressing file system allocates less than the size; only a file half of holes is judged
-            # there.
-            if not exact and entry.blocks is not None and entry.blocks * 1024 >= entry.size:
-                entry = entry._replace(blocks=None)
-            out.append(entry)
-            if len(out) >= MAX_ENTRIES:
-                return out
-    return out
-
-
-def _entry(root: str, full: str, path: str, now: float, heads: bool) -> Entry:
-    try:
-        own = os.lstat(full)
-    except OSError:
-        return Entry(path)
-    if os.path.islink(full):
-        target = os.readlink(full)
-        inside = os.path.realpath(full).startswith(os.path.realpath(root) + os.sep)
-        if inside or not os.path.exists(full):
-            return Entry(path, "l", own.st_size, target)
-        own = os.stat(full)  # a snapshot given alone: its blobs lie outside, so the link stands for its file
-    head = None
-    link_names = is_weight(path) or "/blobs/" in "/" + path
-    if heads and link_names and os.path.isfile(full):
-        head = _head(full, path, own.st_size)
-    return Entry(path, "f", own.st_size, None, own.st_blocks, max(0.0, now - own.st_mtime), head)
-
-
-def _head(full: str, path: str, size: int) -> Any:
-    """Head of a weight file; a cache blob has no ending, so its first bytes choose the form."""
-    try:
-        with open(full, "rb") as file:
-            name = path
-            if "/blobs/" in "/" + path:
-                magic = file.read(16)
-                file.seek(0)
-                if magic[:4] == b"GGUF":
-                    name = "x.gguf"
-                elif magic[8:9] == b"{" or not magic.strip(b"\0"):
-                    name = "x.safetensors"
-                elif magic[:4] == b"PK\x03\x04":
-                    name = "x.bin"
-                else:
-                    name = "x"
-            return read_head(name, size, file)
-    except OSError:
-        return None
-
-
-def find_index(root: str, entries: Sequence[Entry]) -> Optional[Dict[str, Any]]:
-    """The index of the model below `root`, links followed; None when there is none that can be read."""
-    places = sorted(
-        (e.path for e in entries if posixpath.basename(e.path) in _INDEXES),
-        key=lambda p: (_INDEXES.index(posixpath.basename(p)), p.count("/")),
-    )
-    for path in places:
-        try:
-            with open(os.path.join(root, path), "rb") as file:
-                found = read_index(file.read(64 << 20))
-        except OSError:
-            continue
-        if found:
-            return found
-    return None
 
 
 def wanted_revision(root: str) -> Optional[str]:
@@ -144,9 +57,18 @@ def check_model_dir(
     """
     path = os.path.expanduser(path)
     space = free_space(path)
-    found = [_source(s) for s in sources or ()]
+    found = [_source(s, path) for s in sources or ()]
     whole = next((s for s in found if s["verdict"] == "complete"), None)
-    if not os.path.isdir(path):
+    one_file = is_file_path(path)
+    if one_file:
+        entries = gather_file(path, now_s)
+        out = (
+            judge(entries, available=space["available"] if space else None)
+            if entries
+            else _absent(path, space, whole)
+        )
+        out["total_bytes"] = sum(e.size for e in entries)
+    elif not os.path.isdir(path):
         out = _absent(path, space, whole)
     else:
         entries = gather(path, now_s)
@@ -157,6 +79,7 @@ def check_model_dir(
             source_sizes=sizes,
             available=space["available"] if space else None,
             wanted_revision=wanted_revision(path),
+            small_faults=small_faults(path, entries),
         )
         out["total_bytes"] = sum(e.size for e in entries if e.kind == "f")
         if not out["weight_files"] and not out["incomplete_markers"] and not out["config_present"]:
@@ -178,7 +101,8 @@ def check_model_dir(
         unknown = [] if os.access(path, os.R_OK | os.X_OK) else [path]
         if unknown:
             out["unknown"] = unknown
-    out.update(path=path, exists=os.path.isdir(path), **_manifest(path))
+    folder = os.path.dirname(os.path.abspath(path)) if one_file else path
+    out.update(path=path, exists=os.path.isfile(path) or os.path.isdir(path), **_manifest(folder))
     if space:
         out["fs"] = space["fs"]
     if found:
@@ -223,12 +147,29 @@ def _absent(path: str, space: Optional[Dict[str, Any]], whole: Optional[Dict[str
     }
 
 
-def _source(path: str) -> Dict[str, Any]:
-    path = os.path.expanduser(path)
+def _source(path: str, model: str = "") -> Dict[str, Any]:
+    named, path = path, source_path(path, model)
+    if is_file_path(path):
+        entries = gather_file(path)
+        if not entries:
+            return {"path": named, "verdict": "absent", "bytes": 0, "files": 0}
+        found = judge(entries)
+        return {
+            "path": named,
+            "verdict": found["verdict"],
+            "cause": found["cause"],
+            "bytes": found["present_bytes"],
+            "files": len(entries),
+        }
     if not os.path.isdir(path):
         return {"path": path, "verdict": "absent", "bytes": 0, "files": 0}
     entries = gather(path)
-    found = judge(entries, index=find_index(path, entries), wanted_revision=wanted_revision(path))
+    found = judge(
+        entries,
+        index=find_index(path, entries),
+        wanted_revision=wanted_revision(path),
+        small_faults=small_faults(path, entries),
+    )
     return {
         "path": path,
         "verdict": found["verdict"],

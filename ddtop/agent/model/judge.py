@@ -6,10 +6,12 @@ The same rules judge a directory on a host, a `find` listing, and a Hugging Face
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from .damage import damage, parts_missing, small_file_faults
 from .shards import Entry, Weights, collect, expected_names, is_marker
-from .weight_files import EXPECTED_SIZE_FORMULA, Head, is_weight
+from .weight_files import is_weight
 
 _TOKENIZERS = (
     "tokenizer.json",
@@ -28,10 +30,6 @@ COPY_NOW_S = 60.0
 """A half-done file written to within this time means that a copy is running now."""
 
 
-LFS_POINTER_BYTES = (125, 140)
-"""A git-lfs pointer: three short lines, the last with the size in 1 to 14 digits."""
-
-
 def judge(
     entries: Sequence[Entry],
     *,
@@ -40,11 +38,13 @@ def judge(
     available: Optional[int] = None,
     no_space: Optional[str] = None,
     wanted_revision: Optional[str] = None,
+    small_faults: Optional[Dict[str, str]] = None,
 ) -> Dict[str, Any]:
     """The verdict on one model.
 
     `index` as `weight_files.read_index` gives it; `source_sizes` file sizes by base name of the copy it was made
-    from; `available` free bytes where it lies; `no_space` the text of an ENOSPC error, if there was one.
+    from; `available` free bytes where it lies; `no_space` the text of an ENOSPC error, if there was one; `small_faults`
+    base name → why a small file (config, index, tokenizer) that is there cannot be read.
     """
     weights = collect(entries, wanted_revision)
     markers = [e for e in entries if e.kind != "d" and is_marker(e.path)]
@@ -59,11 +59,19 @@ def judge(
         "present": sorted(weights.files),
         "layout": _layout(entries, weights),
     }
+    small = small_file_faults(weights, small_faults or {})
+    if small:
+        out["unreadable_files"] = sorted(small)
+    if weights.dangling:
+        out["broken_links"] = len(weights.dangling)
     names, counts = expected_names(weights.files, weights.dangling, index)
     if index is None:
         names += sorted(n for n in source_sizes or {} if is_weight(n) and n not in names)
     gguf = any(name.lower().endswith(".gguf") for name in weights.files)
     missing = [name for name in names if name not in weights.files]
+    if not missing and gguf:
+        missing = parts_missing(weights.files)
+        names = names + missing
     out.update(
         expected_shards=len(names),
         shards=len(names),
@@ -72,11 +80,11 @@ def judge(
     )
     if index and index.get("total_size") is not None:
         out["index_total_size"] = index["total_size"]
-    bad = _damage(weights.files, source_sizes or {}, out)
+    bad = damage(weights.files, source_sizes or {}, out)
     if available is not None:
         out["available_bytes"] = available
     cause, severity, advice = _decide(
-        out, bad, weights, missing, counts, index, markers, available, no_space, gguf
+        out, bad, weights, missing, counts, index, markers, available, no_space, gguf, small
     )
     verdict = {"all-shards-present": "complete", "copy-in-progress": "staging"}.get(cause, "incomplete")
     if cause in ("mixed-shard-sets", "index-total-mismatch", "shard-too-long", "differs-from-source"):
@@ -85,61 +93,11 @@ def judge(
         verdict=verdict, cause=cause, severity=severity, advice=advice, ready_to_start=verdict == "complete"
     )
     out["evidence"] = _evidence(out, bad, missing, markers)
+    out["evidence"][:0] = [{"text": f"{name}: {why}"} for name, why in sorted(small.items())[:4]]
+    links = [e for e in entries if e.kind == "l" and posixpath.basename(e.path) in weights.outside]
+    if cause == "broken-symlink":
+        out["evidence"][:0] = [{"text": f"{e.path} -> {e.target}"} for e in links[:3]]
     return out
-
-
-def _damage(files: Dict[str, Entry], source_sizes: Dict[str, int], out: Dict[str, Any]) -> Dict[str, Any]:
-    """Sort the files by what is wrong with them; fills counts of `out`."""
-    bad: Dict[str, Any] = {
-        "truncated": [],
-        "too_long": [],
-        "corrupt": [],
-        "pointer": [],
-        "sparse": [],
-        "differs": [],
-    }
-    missing_bytes = 0
-    data: List[Optional[int]] = []
-    for name in sorted(files):
-        entry = files[name]
-        head = entry.head or Head()
-        data.append(head.data)
-        need = head.need
-        if head.fault == "lfs-pointer":
-            bad["pointer"].append(name)
-        elif entry.head is None and LFS_POINTER_BYTES[0] <= entry.size <= LFS_POINTER_BYTES[1]:
-            bad["pointer"].append(name)  # only its size is known, and no shard is that small
-        elif head.fault in ("truncated-header", "truncated") or (need is not None and entry.size < need):
-            bad["truncated"].append(name)
-            missing_bytes += max(0, (need or entry.size) - entry.size)
-        elif head.fault in ("zero-head", "html", "bad-header", "unreadable"):
-            bad["corrupt"].append(name)
-        elif need is not None and entry.size > need:
-            bad["too_long"].append(name)
-        elif name in source_sizes and entry.size < source_sizes[name]:
-            bad["truncated"].append(name)
-            missing_bytes += source_sizes[name] - entry.size
-        elif name in source_sizes and entry.size != source_sizes[name]:
-            bad["differs"].append(name)
-        elif entry.size == 0:
-            bad["truncated"].append(name)
-        elif entry.blocks is not None and entry.blocks * 512 < entry.size - 4096:
-            bad["sparse"].append(name)
-    whole = [n for n in sorted(files) if not any(n in names for names in bad.values())]
-    out.update(truncated=bad["truncated"], ok=whole, sparse=bad["sparse"], corrupt=bad["corrupt"])
-    if bad["truncated"]:
-        out["missing_bytes"] = missing_bytes
-        out["expected_size_formula"] = EXPECTED_SIZE_FORMULA
-    if data and all(d is not None for d in data):
-        out["tensor_bytes"] = sum(d or 0 for d in data)
-    pointed = [head.pointed for n in bad["pointer"] for head in [files[n].head] if head is not None]
-    if bad["pointer"]:
-        out["pointer_files"] = len(bad["pointer"])
-        if len(set(pointed)) == 1:
-            out["pointed_bytes_each"] = pointed[0]
-        if pointed:
-            out["pointed_bytes"] = sum(p or 0 for p in pointed)
-    return bad
 
 
 def _decide(
@@ -153,6 +111,7 @@ def _decide(
     available: Optional[int],
     no_space: Optional[str],
     gguf: bool,
+    small: Dict[str, str],
 ) -> Tuple[str, str, str]:
     """(cause, severity, advice), the gravest first."""
     broken = bool(missing or bad["truncated"] or bad["sparse"] or bad["corrupt"])
@@ -174,6 +133,17 @@ def _decide(
             "copy-in-progress",
             "info",
             "A copy or download is running: wait for it, do not start the server.",
+        )
+    if not weights.files and any(is_weight(name) for name in weights.outside):
+        out["remedy"] = "copy with cp -aL or rsync -L"
+        return (
+            "broken-symlink",
+            "error",
+            (
+                f"{len(weights.outside)} names are links whose target is not in this listing (of a hub cache: blobs/ was not "
+                "copied). Copy the files instead of the links: `cp -aL` or `rsync -aL`; the same copy again gives the same. If "
+                "only one folder was listed, list it with `ls -lL`."
+            ),
         )
     if not weights.files:
         return "weights-absent", "error", "There are no weights here: copy or download the model again."
@@ -221,13 +191,24 @@ def _decide(
             "error",
             "Sizes differ from the source: the set is mixed, copy it again.",
         )
+    if small:
+        names = ", ".join(f"{n} ({why})" for n, why in sorted(small.items())[:3])
+        index_bad = any(n.endswith(".index.json") for n in small)
+        return (
+            "index-unreadable" if index_bad else "config-unreadable",
+            "error",
+            f"No engine can load it: {names}. Delete and fetch the small files again (all but the shards); the shards may stay.",
+        )
     if markers:
         return (
             "partial-files-left",
             "warn",
             "Half-done files are left beside the shards: finish or remove them.",
         )
-    if not gguf and not out["config_present"]:
+    bare = gguf or all(
+        n.lower().endswith((".onnx", ".onnx_data", ".onnx.data", ".plan")) for n in weights.files
+    )
+    if not bare and not out["config_present"]:
         return "config-missing", "error", "config.json is missing: copy the small files too."
     if index is None and len({n for _, n in counts}) > 1 and len({stem for stem, _ in counts}) == 1:
         return (

@@ -9,16 +9,18 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tu
 from .weight_files import Head, is_weight
 
 SHARD = re.compile(r"^(?P<stem>.{0,200}?)[-_.](?P<i>\d{1,6})-of-(?P<n>\d{1,6})(?P<ext>\.[A-Za-z0-9]{2,12})$")
+_RANK = re.compile(r"^rank(\d{1,5})\.engine$")
 _MARKER = re.compile(
     r"(\.incomplete|\.partial|\.part|\.tmp|\.crdownload|\.aria2|\.~tmp~|\.ddtop-part)$"
     r"|(^|/)\.(?=.+\.[A-Za-z0-9]{6}$).*\.(safetensors|gguf|bin|json|pth|pt)\.[A-Za-z0-9]{6}$"
-    r"|(^|/)\.ddtop-part/"
+    r"|(^|/)(\.ddtop-part|\.~tmp~|\.rsync-partial|\._____temp)/"
+    r"|\.(safetensors|gguf|bin|pth|pt)\.[0-9a-fA-F]{8}$"
 )
 
 
 class Entry(NamedTuple):
     """One entry of a model directory. `path` as listed; `kind` f, d or l; `size` in bytes (of a link: its own);
-    `blocks` 512-byte blocks allocated; `age_s` since the last write; `head` what the first bytes say."""
+    `sized` False: a bare name, whose size is not known; `blocks` 512-byte blocks allocated; `age_s` since the last write; `head` what the first bytes say."""
 
     path: str
     kind: str = "f"
@@ -27,6 +29,7 @@ class Entry(NamedTuple):
     blocks: Optional[int] = None
     age_s: Optional[float] = None
     head: Optional[Head] = None
+    sized: bool = True
 
 
 class Weights(NamedTuple):
@@ -36,6 +39,7 @@ class Weights(NamedTuple):
     files: Dict[str, Entry]
     dangling: List[str]
     other: Dict[str, Entry]
+    outside: List[str]
 
 
 def is_marker(path: str) -> bool:
@@ -47,7 +51,8 @@ def is_marker(path: str) -> bool:
 def collect(entries: Iterable[Entry], wanted_revision: Optional[str] = None) -> Weights:
     """Weight files of the model, by base name. In a Hugging Face cache: those of one snapshot, through its
     links
-    (a link's own size is not the shard's); a link without its blob is dangling."""
+    (a link's own size is not the shard's); a link without its blob is dangling, and `outside` where nothing of the folder
+    that it points into is there."""
     table = {posixpath.normpath(e.path): e for e in entries}
     snapshots = sorted({m.group(1) for p in table for m in [re.match(r"^(.*?snapshots/[^/]+)/", p)] if m})
     root = ""
@@ -57,6 +62,8 @@ def collect(entries: Iterable[Entry], wanted_revision: Optional[str] = None) -> 
     files: Dict[str, Entry] = {}
     other: Dict[str, Entry] = {}
     dangling: List[str] = []
+    outside: List[str] = []
+    folders = {posixpath.dirname(p) for p in table}
     for path, entry in table.items():
         if entry.kind == "d" or is_marker(path) or (root and not path.startswith(root + "/")):
             continue
@@ -66,12 +73,18 @@ def collect(entries: Iterable[Entry], wanted_revision: Optional[str] = None) -> 
         real = _follow(path, entry, table)
         if real is None:
             dangling.append(base)
+            if posixpath.dirname(_target(path, entry)) not in folders:
+                outside.append(base)
         elif is_weight(base):
             if base not in files or real.size > files[base].size:
                 files[base] = real
         else:
             other.setdefault(base, real)
-    return Weights(root, files, dangling, other)
+    return Weights(root, files, dangling, other, outside)
+
+
+def _target(path: str, entry: Entry) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.target or ""))
 
 
 def _follow(path: str, entry: Entry, table: Dict[str, Entry]) -> Optional[Entry]:
@@ -116,4 +129,7 @@ def expected_names(
         )
         numbers = range(first, n + 1 if last >= n else n + first)
         return [f"{stem}{i:0{wide_i}d}-of-{n:0{wide_n}d}{ext}" for i in numbers], counts
+    ranks = [int(m.group(1)) for n in [*files, *dangling] for m in [_RANK.match(n)] if m]
+    if ranks and max(ranks) < 10000:
+        return [f"rank{i}.engine" for i in range(max(ranks) + 1)], counts  # a part between them is missing
     return sorted({*files, *[d for d in dangling if is_weight(d)]}), counts

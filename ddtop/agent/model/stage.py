@@ -12,13 +12,14 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from ..errors import JobFailedError
 from ..host.facts import cgroup_limits, cgroup_of, memory, read_text
 from ..host.state_folder import TMPFS, filesystem_of, sync_folder, write_json
 from .check import MANIFEST, boot_id, check_model_dir, wanted_revision
 from .download import HF, download
+from .gather import is_file_path, parts_of, source_path
 from .progress import MIB, Progress
 
 CHUNK_B = 8 << 20
@@ -49,8 +50,14 @@ def snapshot_dir(root: str) -> str:
 
 def list_files(source: str) -> List[File]:
     """The files of a source, links followed, bookkeeping left out; large ones first, so that all copiers end together."""
-    top = snapshot_dir(source)
     found = []
+    if os.path.isfile(source):
+        top = os.path.dirname(source)
+        for name in parts_of(source):
+            info = os.stat(os.path.join(top, name))
+            found.append(File(os.path.join(top, name), name, info.st_size, info.st_mtime_ns))
+        return sorted(found, key=lambda file: -file.size)
+    top = snapshot_dir(source)
     for folder, folders, names in os.walk(top, followlinks=True):
         folders[:] = [name for name in folders if name not in _SKIP_DIRS]
         for name in names:
@@ -139,9 +146,10 @@ def copy_file(file: File, target: str, progress: Progress) -> None:
 
 
 def copy_from(source: str, target: str, spec: Dict[str, Any], progress: Progress) -> Dict[str, Any]:
-    """Copies what the target lacks. Returns the manifest."""
+    """Copies what the target folder lacks. Returns the manifest."""
     files = list_files(source)
-    found = check_model_dir(target) if os.path.isdir(target) else {}
+    judged = os.path.join(target, os.path.basename(source)) if os.path.isfile(source) else target
+    found = check_model_dir(judged) if os.path.isdir(target) else {}
     damaged = [name for key in ("truncated", "sparse", "corrupt") for name in found.get(key) or []]
     wanted = [file for file in files if not is_whole(file, target, damaged)]
     os.makedirs(target, exist_ok=True)
@@ -200,7 +208,8 @@ def _check_space(target: str, need_b: int, spec: Dict[str, Any]) -> None:
 
 def stage(spec: Dict[str, Any], tell: Callable[[Dict[str, Any]], None]) -> None:
     """Does the whole: checks, takes the first source that serves, verifies, writes the manifest."""
-    target = os.path.abspath(os.path.expanduser(str(spec["path"])))
+    model = os.path.abspath(os.path.expanduser(str(spec["path"])))
+    target = os.path.dirname(model) if is_file_path(model) else model
     progress = Progress(tell, target)
     progress.now()
     tried = []
@@ -209,30 +218,37 @@ def stage(spec: Dict[str, Any], tell: Callable[[Dict[str, Any]], None]) -> None:
             _check_space(_nearest(target), 0, spec)
             manifest = download(source, target, progress)
         else:
-            path = os.path.abspath(os.path.expanduser(source))
+            path = os.path.abspath(source_path(source, model))
             found = check_model_dir(path)
             if found["verdict"] != "complete":
                 tried.append("%s: %s (%s)" % (source, found["verdict"], found.get("cause", "")))
                 continue
             manifest = copy_from(path, target, spec, progress)
         progress.now(state="checking")
-        judged = check_model_dir(target)
+        judged = check_model_dir(model)
         if judged["verdict"] != "complete":
             raise JobFailedError(
                 "%s is not complete after staging: %s: %s"
-                % (target, judged["verdict"], judged.get("advice", ""))
+                % (model, judged["verdict"], judged.get("advice", ""))
             )
         stamp = {"schema": 1, "boot_id": boot_id(), "finished_at_s": time.time(), "by": "ddtop", **manifest}
         if spec.get("as_root"):
-            give_to_root(target)
+            give_to_root(
+                target, sorted(manifest["files"]) if target != model and "files" in manifest else None
+            )
         write_json(os.path.join(target, MANIFEST), stamp, 0o644)
         progress.now(state="done")
         return
     raise JobFailedError("no source holds a whole copy: " + "; ".join(tried or ["none was named"]))
 
 
-def give_to_root(target: str) -> None:
-    """Also files that were here already: logind's RemoveIPC deletes those that belong to the user."""
+def give_to_root(target: str, only: Optional[Sequence[str]] = None) -> None:
+    """Also files that were here already: logind's RemoveIPC deletes those that belong to the user. `only`: these names, of
+    a folder that holds other things too."""
+    if only is not None:
+        for name in only:
+            os.chown(os.path.join(target, name), 0, 0, follow_symlinks=False)
+        return
     for folder, _, names in os.walk(target):
         os.chown(folder, 0, 0)
         for name in names:

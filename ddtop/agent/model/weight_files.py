@@ -11,7 +11,20 @@ import re
 import struct
 from typing import Any, BinaryIO, Dict, NamedTuple, Optional
 
-WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
+from .gguf import BadError, CutError, read_table
+
+WEIGHTS = (
+    ".safetensors",
+    ".gguf",
+    ".bin",
+    ".pt",
+    ".pth",
+    ".engine",
+    ".plan",
+    ".onnx",
+    ".onnx_data",
+    ".onnx.data",
+)
 MAX_HEADER = 100 * 1000 * 1000  # the limit of safetensors itself
 EXPECTED_SIZE_FORMULA = "8 + header_len + max(data_offsets)"
 
@@ -21,12 +34,16 @@ _LFS = re.compile(rb"^version https://git-lfs\.github\.com/spec/v1\s.*?^size (\d
 class Head(NamedTuple):
     """What a weight file's first bytes say. `fault`: None, "lfs-pointer", "truncated-header", "zero-head",
     "html", "bad-header", "truncated" (known from the tail), "unreadable". `need`: size in bytes it must have;
-    `data`: bytes of tensors in it; `pointed`: size an LFS pointer stands for."""
+    `data`: bytes of tensors in it; `pointed`: size an LFS pointer stands for; `padded`: it may be longer than `need`;
+    `part` and `parts`: which part of a split it says it is, from 0."""
 
     fault: Optional[str] = None
     need: Optional[int] = None
     data: Optional[int] = None
     pointed: Optional[int] = None
+    padded: bool = False
+    part: Optional[int] = None
+    parts: Optional[int] = None
 
 
 def is_weight(name: str) -> bool:
@@ -54,7 +71,7 @@ def read_head(name: str, size: int, source: BinaryIO) -> Head:
     if lower.endswith(".safetensors"):
         return _safetensors(first, size, source)
     if lower.endswith(".gguf"):
-        return Head(None if first[:4] == b"GGUF" else "truncated-header" if size < 24 else "bad-header")
+        return _gguf(first, size, source)
     if lower.endswith((".bin", ".pt", ".pth")):
         return _torch(first, size, source)
     return Head()
@@ -82,6 +99,20 @@ def _safetensors(first: bytes, size: int, source: BinaryIO) -> Head:
     return Head(None, need=8 + length + data, data=data)
 
 
+def _gguf(first: bytes, size: int, source: BinaryIO) -> Head:
+    if first[:4] != b"GGUF":
+        return Head("truncated-header" if size < 24 else "bad-header")
+    try:
+        table = read_table(first, source)
+    except CutError:
+        return Head("truncated-header")
+    except (BadError, OSError, ValueError, MemoryError):
+        return Head("bad-header")
+    if table is None:
+        return Head()
+    return Head(None, table.need, table.data, padded=True, part=table.part, parts=table.parts)
+
+
 def _torch(first: bytes, size: int, source: BinaryIO) -> Head:
     """torch.save writes a zip, whose last 22 bytes start with PK\\5\\6; a cut file lacks them."""
     if first[:4] != b"PK\x03\x04":
@@ -92,6 +123,39 @@ def _torch(first: bytes, size: int, source: BinaryIO) -> Head:
     except OSError:
         return Head("unreadable")
     return Head(None if b"PK\x05\x06" in tail else "truncated")
+
+
+def small_file_fault(name: str, head: bytes, size: Optional[int] = None) -> Optional[str]:
+    """Why a JSON file of a model cannot be read: "empty", "an LFS pointer", "HTML", "no JSON"; None for a sound one.
+
+    `head` is the whole file where `size` is None or equal to its length; of a longer one only its begin is judged.
+    """
+    if not head.strip(b"\0 \t\r\n"):
+        return "empty" if not head else "zeros"
+    if _LFS.match(head):
+        return "an LFS pointer"
+    if head.lstrip()[:15].lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+        return "HTML"
+    if name.endswith(".json"):
+        if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
+            return "no JSON"
+        if size is None or size == len(head):
+            try:
+                json.loads(head.decode("utf-8-sig"))
+            except (ValueError, RecursionError):
+                return "no JSON"
+    return None
+
+
+SMALL_FILES = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "params.json",
+    "tekken.json",
+)
+"""Files beside the weights without which no engine starts, where they are listed."""
 
 
 def read_index(text: bytes) -> Optional[Dict[str, Any]]:
