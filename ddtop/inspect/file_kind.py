@@ -124,6 +124,13 @@ def guess_text(data: bytes) -> str | None:
         return "model"
     if read_frame(text) is not None:
         return "ssh"
+    rows = [line for line in text.splitlines()[:200] if line.strip()]
+    if sum(1 for line in rows if _DATED.match(line)) * 2 > len(rows) and not _SYSTEMD_SAID.search(
+        text[:4000]
+    ):
+        return "log"  # dated records of some program: what they say of ssh or a unit is not the client's
+    if sum(1 for line in rows if _KERNEL.match(line)) * 2 > len(rows):
+        return "log"
     if _UNIT_WORDS.search(text[:4000]) and not re.search(r"server_args|Traceback", text):
         return "unit"
     engine = re.search(
@@ -136,6 +143,31 @@ def guess_text(data: bytes) -> str | None:
     if _UNIT_WORDS.search(text) and not engine:
         return "unit"
     return "log"
+
+
+_SYSTEMD_SAID = re.compile(r"systemd(?:-\w+)?\[\d+\]: |\.service: ")
+_DATED = re.compile(r"\S{0,3}\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d")
+_KERNEL = re.compile(r"\[ *\d+\.\d{6}\] |\S.{0,60} kernel: ")
+_ALSO = (
+    ("log", re.compile(r"server_args|Traceback|\bINFO\b|\bERROR\b|level=\w+|\d\d:\d\d:\d\d")),
+    ("unit", _UNIT_WORDS),
+    ("results", re.compile(r"throughput|tok(?:ens)?/s\b|req(?:uests)?/s\b|TTFT|\blatency\b", re.I)),
+    (
+        "ssh",
+        re.compile(
+            r"^(?:ssh|scp|kex_exchange|Permission denied|Connection (?:closed|reset))|: Permission denied",
+            re.M,
+        ),
+    ),
+    ("gpu", re.compile(r"nvidia-smi|NVIDIA-SMI|\bGPU \d+:|NVRM|MiB /|, \[?N/A")),
+    ("sse", re.compile(r"^data: |^< HTTP/|\"choices\"", re.M)),
+    ("model", re.compile(r"\.(?:safetensors|gguf)\b|config\.json")),
+)
+
+
+def could_be(text: str, taken: str) -> tuple[str, ...]:
+    """The other kinds of which a text has signs, when it was taken for `taken`."""
+    return tuple(kind for kind, rule in _ALSO if kind != taken and rule.search(text))
 
 
 def _is_gpu(head: bytes) -> bool:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ddtop.engines.log.text_forms import looks_like
 from ddtop.errors import DdtopError, UsageError
 from ddtop.inspect.evidence_lines import head_lines, last_events, number_lines
-from ddtop.inspect.file_kind import guess_kind
+from ddtop.inspect.file_kind import could_be, guess_kind
 from ddtop.inspect.inputs import (
     NotJudgedError,
     input_number,
@@ -161,9 +162,24 @@ def inspect_files(kind: str | None, files: Mapping[str, bytes]) -> dict[str, Any
     if chosen in _STREAMS:
         files = join_reads(files)
     try:
-        return _finish("log" if chosen == "metrics" else chosen, _INSPECTORS[chosen](files))
+        got = _finish("log" if chosen == "metrics" else chosen, _INSPECTORS[chosen](files))
+        return _guessed(got, files, kind) if kind is None or got["verdict"] == "unknown" else got
     except ValueError as error:
         raise NotJudgedError(str(error) or f"it cannot be read as {chosen}") from error
+
+
+def _guessed(got: dict[str, Any], files: Mapping[str, bytes], kind: str | None) -> dict[str, Any]:
+    """A result with what the input was taken for, and what else it could be."""
+    name = next((n for n in sorted(files) if input_number(n) == 1), next(iter(files)))
+    text = text_of(files[name][:65_536])
+    if got["verdict"] == "unknown" and "looks_like" not in got and (form := looks_like(text)):
+        got["looks_like"] = form
+    if kind is None:
+        others = could_be(text, str(got["kind"]))
+        got["guessed"] = f"taken for: {got['kind']}" + (
+            f" (could also be: {', '.join(others)})" if others else ""
+        )
+    return got
 
 
 def inspect_file(kind: str | None, source: Path | str | bytes, *, name: str = "input") -> dict[str, Any]:
@@ -221,7 +237,8 @@ def read_folder(folder: Path, *, limit: int = MAX_BYTES) -> dict[str, bytes]:
 def main_inspect(kind: str | None, file: str, as_json: bool) -> int:
     """The command: print the verdict on `file` (`-`: standard input) and give the exit status.
 
-    0 it could be judged (whatever the verdict), 2 wrong usage, 12 it cannot be judged.
+    0 it could be judged (whatever the verdict), 2 wrong usage, 12 it cannot be judged, or it is a log of which nothing can
+    be told (verdict `unknown`, which is printed).
     """
     if kind is not None and kind not in KINDS:
         print(f"ddtop inspect: no kind {kind!r}; use one of: {' '.join(KINDS)}", file=sys.stderr)
@@ -235,4 +252,4 @@ def main_inspect(kind: str | None, file: str, as_json: bool) -> int:
         print(f"ddtop inspect: {error}", file=sys.stderr)
         return error.exit_code if error.exit_code == EXIT_USAGE else EXIT_NOT_JUDGED
     print(to_json(got) if as_json else render_text(got))
-    return EXIT_OK
+    return EXIT_NOT_JUDGED if got["verdict"] == "unknown" and got["kind"] == "log" else EXIT_OK

@@ -31,6 +31,7 @@ _SAYS = {
     "wrong-config": "{has} the wrong configuration",
     "not-started": "{has} not started",
     "needs-user-decision": "{needs} your decision",
+    "unknown": "cannot be judged",
     "restage-needed": "must be staged again",
 }
 WIDTH = 100

@@ -76,7 +76,8 @@ docker logs -t vllm 2>&1 | ddtop inspect log -
 ddtop inspect ssh gpu7             what your SSH configuration makes of a host name
 ```
 
-Exit status: 0 the input was judged, whatever the verdict; 12 it could not be judged, with the reason; 2 wrong usage.
+Exit status: 0 the input was judged, whatever the verdict; 12 it could not be judged, with the reason, or it is a log in which nothing is a known
+server's (verdict `unknown`, which is printed: the last line that looks like an error, and what the file looks like); 2 wrong usage.
 `--json` prints one object with `schema`, `kind`, `verdict`, `cause`, `severity` (info, warn, error, critical), `advice`,
 `evidence[]` (`file`, `line`, `text`) and the fields of its kind. **What is unknown is absent**, never 0.
 

@@ -17,6 +17,7 @@ from typing import Any
 import tomli
 
 from ddtop.engines.log.line_prefix import Line, pieces, split_prefix
+from ddtop.engines.log.own_lines import is_quoted
 from ddtop.engines.log.phases import phase_of_bar
 from ddtop.engines.log.run_lines import run_fact
 from ddtop.engines.log.server_args import MAX_CHARS, find_args, parse_server_args
@@ -53,6 +54,8 @@ class LogFact:
     time: str | None = None
     glued: bool = False
     """The record began in the middle of a line, behind something else's text."""
+    leads: bool = False
+    """The mark begins its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,7 @@ def _phase_facts(engine: str | None, line: Line, glued: bool) -> list[LogFact]:
         if engine not in (None, "any", rule.engine) and rule.engine != "any":
             continue
         match = rule.regex.search(message)
-        if match is None:
+        if match is None or (match.start() and is_quoted(message[: match.start()])):
             continue
         values: dict[str, Any] = {
             k: v if k == "version" else number(v) for k, v in match.groupdict().items() if v is not None
@@ -168,7 +171,18 @@ def _phase_facts(engine: str | None, line: Line, glued: bool) -> list[LogFact]:
             values["version"] = patch[0]
         kind = "args" if rule.event == "args" else ("phase" if rule.mark else "note")
         found.append(
-            LogFact(kind, rule.phase, rule.event, rule.engine, values, line.rank, line.pid, line.time, glued)
+            LogFact(
+                kind,
+                rule.phase,
+                rule.event,
+                rule.engine,
+                values,
+                line.rank,
+                line.pid,
+                line.time,
+                glued,
+                match.start() == 0,
+            )
         )
     return found
 

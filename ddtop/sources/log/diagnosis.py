@@ -9,6 +9,7 @@ from typing import Any
 import tomli
 
 from ddtop.engines.log.line_prefix import split_prefix
+from ddtop.engines.log.text_forms import QUOTING, looks_like
 from ddtop.services.causes import cause as cause_row
 from ddtop.services.causes import phase_word, verdict_fields
 from ddtop.sources.log.file_lines import BLOB, ReadLog, read_log
@@ -16,7 +17,7 @@ from ddtop.sources.log.result_fields import log_fields
 from ddtop.sources.log.scan_snapshot import ScanSnapshot
 from ddtop.sources.log.scanner import LogScanner
 from ddtop.sources.log.tracebacks import FOLLOW_UPS, Raised
-from ddtop.sources.log.verdict import Judgement, judge, phase_now
+from ddtop.sources.log.verdict import Judgement, in_own_words, judge, not_recognised, phase_now
 
 _MAIN_FILES = re.compile(r"input(?P<n>\d*)\.(?!all\.)\w+$")
 
@@ -61,7 +62,8 @@ def _ended_by_exception(scan: ScanSnapshot) -> Judgement | None:
             row = cause_row("unhandled-exception")
             trace = Raised(parsed.rank, parsed.pid, number, number, "", found["name"], parsed.message, number)
             where = ((number, line),)
-            return Judgement(row.slug, row.verdict, row.severity, phase_now(scan), None, trace, where)
+            ended = Judgement(row.slug, row.verdict, row.severity, phase_now(scan), None, trace, where)
+            return in_own_words(scan, ended)
         if not _CONTINUES.match(parsed.message) or parsed.prefixed:
             return None
     return None
@@ -70,16 +72,29 @@ def _ended_by_exception(scan: ScanSnapshot) -> Judgement | None:
 def _one(name: str, data: bytes, engine: str | None, silence_s: float | None) -> dict[str, Any]:
     read, scan = scan_bytes(data, engine)
     judged = judge(scan, silence_s=silence_s)
-    if judged.verdict == "starting":
+    form = ""
+    if not scan.own and not scan.server_args and not read.journal and judged.verdict != "unknown":
+        form = looks_like("\n".join(entry.line[:2_000] for entry, _ in read.chosen[:400]))
+    if form in QUOTING:
+        judged = not_recognised(scan)
+    elif judged.verdict == "starting" or judged.slug in ("error-not-known", "not-recognised"):
         judged = _ended_by_exception(scan) or judged
     result = verdict_fields(judged.slug)
     result["verdict"], result["severity"] = judged.verdict, judged.severity
-    if judged.phase:
+    result["meaning"] = judged.means or result["meaning"]
+    result["advice"] = judged.advice or result["advice"]
+    if judged.retryable is not None:
+        result["retryable"] = judged.retryable
+    if judged.verdict == "unknown":
+        del result["retryable"]
+    elif judged.phase:
         result["phase"] = phase_word(judged.phase)
     if judged.hit is not None:
         result["signature"] = judged.hit.signature
         result["advice"] = judged.hit.advice or result["advice"]
-    if scan.engine:
+    if form in QUOTING:
+        result["looks_like"] = form
+    if scan.engine and (scan.own or judged.verdict != "unknown"):
         result["engine"] = scan.engine
     result["lines"] = read.lines
     result["evidence"] = [
@@ -99,7 +114,7 @@ def diagnose_log(files: Mapping[str, bytes] | bytes, *, engine: str | None = Non
             for `blob data` lines only
     engine  ``sglang``, ``vllm``, ``llamacpp``; None = guess from the lines
 
-    Returns verdict (starting ready stalled failed degraded), cause, severity, evidence (file, line, text), advice,
+    Returns verdict (starting ready stalled failed degraded unknown), cause, severity, evidence (file, line, text), advice,
     retryable, remedy where there is one, phase, and every number in the log. What is not logged is absent.
     """
     named = {"input.log": files} if isinstance(files, bytes | bytearray | memoryview) else dict(files)
@@ -108,6 +123,8 @@ def diagnose_log(files: Mapping[str, bytes] | bytes, *, engine: str | None = Non
     silence = meta.get("silence_after_last_line_s", meta.get("silence_s"))
     silence_s = silence if isinstance(silence, int | float) and not isinstance(silence, bool) else None
     logs = {n: d for n, d in named.items() if _MAIN_FILES.search(n)}
+    if len(named) == 1:
+        logs, meta, silence_s = named, {}, None
     if not logs:
         logs = {n: d for n, d in named.items() if not n.endswith(".toml")} or {"input.log": b""}
     ordered = sorted(logs.items(), key=lambda item: (_number(item[0]), item[0]))

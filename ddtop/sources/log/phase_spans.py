@@ -44,8 +44,8 @@ class PhaseSpans:
             if at is not None:
                 self.last_progress = at
 
-    def take_bar(self, fact: LogFact, entry: LogEntry) -> None:
-        """Take a state of a progress bar. Only a state that differs from the one before is progress."""
+    def take_bar(self, fact: LogFact, entry: LogEntry) -> bool:
+        """Take a state of a progress bar. Only a state that differs from the one before is progress: returns whether."""
         values = fact.values
         what = str(values.get("what", ""))
         phase = fact.phase or self._phase_of_bar()
@@ -67,9 +67,10 @@ class PhaseSpans:
             segments=values.get("segments", 1),
         )
         self.bars[what] = bar
+        moved = old is None or pct != old.pct or bar.n != old.n
         if phase:
-            moved = old is None or pct != old.pct or bar.n != old.n
             self.enter(phase, entry, ended=pct == 100, progress=moved)
+        return moved
 
     def _phase_of_bar(self) -> str:
         """The phase of a bar that names none: the present one, else that of the last bar with one."""

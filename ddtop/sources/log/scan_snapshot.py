@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddtop.engines.log.grammar import LogFact
+from ddtop.sources.log.repeats import Repeated
 from ddtop.sources.log.tracebacks import Raised
 
 
@@ -50,6 +51,8 @@ class Hit:
     cursor: str | None = None
     number: int = 0
     advice: str = ""
+    echo: bool = False
+    """The line is source code that a traceback shows, not what was raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +128,14 @@ class ScanSnapshot:
     first_glued: LogFact | None = None
     http_ok_number: int = 0
     init_gap_s: float | None = None
+    own: int = 0
+    """Lines in an engine's own form, and marks of one: 0 = nothing shows that this is the log of a known engine."""
+    repeated: Repeated | None = None
+    devices: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """What `device_said` found, with the first line (number, text) of each."""
+    stop_line: tuple[int, str] = (0, "")
+    """The line with which a stop on request began."""
+    mark_line: tuple[int, str] = (0, "")
+    """The last line that marked a phase, or moved a bar."""
+    bad_line: tuple[int, str, str] = (0, "", "")
+    """The last line that is bad news (number, text, what `bad_news` calls it)."""

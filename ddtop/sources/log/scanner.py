@@ -6,19 +6,24 @@ brings its own time. It is also the one that numbers lines: a line without a num
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import replace
 
 from ddtop.engines import is_ready_mark
+from ddtop.engines.log.devices import device_said, may_say
 from ddtop.engines.log.grammar import LogFact, engine_scores, likeliest, parse_line
-from ddtop.engines.log.line_prefix import pieces, seconds_between, split_prefix
+from ddtop.engines.log.last_words import bad_news
+from ddtop.engines.log.line_prefix import Line, pieces, seconds_between, split_prefix
+from ddtop.engines.log.own_lines import is_own
 from ddtop.engines.log.phases import phase_of_error
 from ddtop.services.causes import load_causes
 from ddtop.services.unit.failed import BOOT_MARK
 from ddtop.sources.log.args_dump import ArgsDump
 from ddtop.sources.log.phase_spans import PhaseSpans
+from ddtop.sources.log.repeats import Repeats
 from ddtop.sources.log.scan_snapshot import Hit, LogEntry, ScanSnapshot
-from ddtop.sources.log.signatures import Match, match_line
+from ddtop.sources.log.signatures import Match, load_catalogue, match_line
 from ddtop.sources.log.tracebacks import FOLLOW_UPS, START, Raised, Tracebacks
 
 MAX_HITS = 2_000
@@ -28,6 +33,17 @@ MAX_PARTS = 2_000
 """Lines of one entry that are read (the journal's own protocol allows newlines in a message)."""
 SURE = 8
 """Lines that only one engine writes, after which its name is not looked for any more."""
+
+_RUNS = ("decode", "prefill", "stats", "spec", "timing")
+_MAY_BE_BAD = re.compile(
+    r"rror|RROR|ERR\b|[Ff]atal|FATAL|[Pp]anic|PANIC|CRIT|xception|[Tt]imed|TIMED|imeout|IMEOUT|[Ff]ail|FAIL|efused|[Kk]illed|[Aa]bort|"
+    r"egmentation|SIG[A-Z]|dump|[Ee]xit|died|crash|signal|annot|an't|ould n|ouldn|nable to|enied|o such|ot found|nvalid|reset by|issing|"
+    r"corrupt|ut of memory| 5\d\d |gave up|giving up|nreachable|terminate|level=e|\[E\]|: E"
+)
+_ARGPARSE = re.compile(r"^(?P<prog>[\w./\-]{1,80}(?: [\w\-]{1,30}){0,3}): error: (?P<words>\S.*)")
+_ARGPARSE_WORDS = re.compile(
+    r"argument -|argument [\w/\-]+: |unrecognized arguments|the following arguments are required|ambiguous option|one of the arguments|too few arguments"
+)
 
 
 class LogScanner:
@@ -62,6 +78,13 @@ class LogScanner:
         self._http_ok = 0
         self._init_begin: str | None = None
         self._init_gap: float | None = None
+        self._own = 0
+        self._repeats = Repeats()
+        self._devices: dict[str, tuple[int, str]] = {}
+        self._stop_line = (0, "")
+        self._mark_line = (0, "")
+        self._bad_line = (0, "", "")
+        self._usage = False
 
     def feed(self, entry: LogEntry, *, times: int = 1) -> tuple[LogFact | Hit, ...]:
         """Take one line. `times` > 1: the same line (numbers aside) came that often in a row.
@@ -97,7 +120,9 @@ class LogScanner:
         begins_args = any(f.kind == "args" for f in facts)
         if begins_args or _is_start(line, entry):
             self._new_run()
+        self._weigh(entry, parsed, facts)
         raised = None
+        echo = False
         if not entry.from_systemd:
             raised = self._tracebacks.feed(
                 parsed.message,
@@ -107,9 +132,16 @@ class LogScanner:
                 number=entry.number,
                 level=parsed.level,
             )
-        matches = match_line(line, self.engine)
+            echo = raised is None and self._tracebacks.in_code(parsed.message, pid, parsed.rank)
+        matches = match_line(line, self.engine) or self._usage_error(parsed)
+        moved = False
         for fact in facts:
-            self._take_fact(fact, entry, times)
+            moved = self._take_fact(fact, entry, times) or moved
+        if moved or any(f.kind == "phase" for f in facts):
+            self._mark_line = (entry.number, line.strip()[:400])
+        bar = next((str(f.values.get("what")) for f in facts if f.kind == "progress"), "")
+        said = f"bar {bar}" if bar else parsed.message
+        self._repeats.feed(said, line, entry.number, parsed.time, times, moved)
         rank = parsed.rank or next((f.rank for f in facts if f.rank), "")
         if parsed.rank:
             self._ranks.setdefault(parsed.rank)
@@ -117,11 +149,35 @@ class LogScanner:
             self._args.begin(line)
         hits: list[Hit] = []
         for match in matches:
-            hits.append(self._hit(match, entry, rank, pid, raised, parsed.level))
+            hits.append(replace(self._hit(match, entry, rank, pid, raised, parsed.level), echo=echo))
             self._take_hit(hits[-1], times)
         if START in line or (raised is not None and not matches and not FOLLOW_UPS.search(raised.name or "")):
             self._alive = 0
         return (*facts, *hits)
+
+    def _weigh(self, entry: LogEntry, parsed: Line, facts: tuple[LogFact, ...]) -> None:
+        """Keep what the form of a line shows: an engine's own, a device, bad news."""
+        line = entry.line
+        ours = any(f.leads and f.engine != "any" and f.kind in ("phase", "args") for f in facts)
+        if ours or any(f.kind in _RUNS for f in facts) or is_own(parsed):
+            self._own += 1
+        if may_say(line) and (word := device_said(line)):
+            self._devices.setdefault(word, (entry.number, line.strip()[:400]))
+        bad = bad_news(line) if _MAY_BE_BAD.search(line, 0, 2_000) else ""
+        if bad and (bad != "suspect" or self._bad_line[2] in ("", "suspect")):
+            self._bad_line = (entry.number, line.strip()[:400], bad)
+        if line.startswith("usage: ") or parsed.message.startswith("usage: "):
+            self._usage = True
+        elif facts:
+            self._usage = False
+
+    def _usage_error(self, parsed: Line) -> tuple[Match, ...]:
+        """`prog: error: …` behind a usage text, or in argparse's own words: whatever it says, an argument is wrong."""
+        found = _ARGPARSE.match(parsed.message)
+        if found is None or not (self._usage or _ARGPARSE_WORDS.match(found["words"])):
+            return ()
+        row = next(s for s in load_catalogue() if s.id == "bad-argument")
+        return (Match(row, {"words": found["words"]}),)
 
     def _new_run(self) -> None:
         failed = any(h.role in ("cause", "consequence", "pointer") for h in self._hits)
@@ -129,7 +185,10 @@ class LogScanner:
             first = next((h.slug for h in self._hits if h.role == "cause" and h.slug), None)
             previous = [*self._previous, first or ("failed" if failed else "stopped")]
             self._previous = previous
+            # what was said before anything started was said of this run
+            devices = {} if self._spans.phases or self._args.args else self._devices
             self._reset()
+            self._devices = devices
 
     @property
     def engine(self) -> str | None:
@@ -143,7 +202,8 @@ class LogScanner:
             for name, count in seen.items():
                 total[name] = total.get(name, 0) + count
 
-    def _take_fact(self, fact: LogFact, entry: LogEntry, times: int) -> None:
+    def _take_fact(self, fact: LogFact, entry: LogEntry, times: int) -> bool:
+        """Take a fact. Returns whether it is progress by itself: a bar that moved, work done, the arguments."""
         if fact.rank:
             self._ranks.setdefault(fact.rank)
         self._counts[fact.kind] = self._counts.get(fact.kind, 0) + times
@@ -156,14 +216,18 @@ class LogScanner:
                 self._http_ok = entry.number
         elif fact.kind in ("decode", "stats", "timing", "prefill"):
             self._take_run(fact, entry, times)
+            return fact.kind != "stats" or bool(fact.values.get("gen_tps"))
         elif fact.kind == "progress":
-            self._spans.take_bar(fact, entry)
+            return self._spans.take_bar(fact, entry)
         elif fact.kind != "spec":
             if fact.phase == "init" and fact.time:
                 self._take_init(fact)
             self._spans.mark(fact, entry)
+            if fact.phase == "stop" and not self._stop_line[0]:
+                self._stop_line = (entry.number, entry.line.strip()[:400])
             if self._ready is None and is_ready_mark(self.engine, fact):
                 self._ready = (entry.realtime, entry.line[:400], entry.number, entry.cursor)
+        return fact.kind == "args"
 
     def _take_run(self, fact: LogFact, entry: LogEntry, times: int) -> None:
         """A line of a running server: it works, unless its throughput is 0 while requests run."""
@@ -279,6 +343,12 @@ class LogScanner:
             first_glued=self._glued,
             http_ok_number=self._http_ok,
             init_gap_s=self._init_gap,
+            own=self._own,
+            repeated=self._repeats.now(),
+            devices=dict(self._devices),
+            stop_line=self._stop_line,
+            mark_line=self._mark_line,
+            bad_line=self._bad_line,
         )
 
 

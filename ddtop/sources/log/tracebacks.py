@@ -14,6 +14,10 @@ _END = re.compile(
 _DOTTED_END = re.compile(r"^(?P<name>(?:[a-z_]\w*\.)+[A-Z]\w*)(?:: (?P<text>.*))?$")
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
 START = "Traceback (most recent call last):"
+_NEXT = re.compile(
+    r"^(?:\[|\(?[A-Z]\w+ pid=|[A-Z]{4,8}:? |\w+@|\$ |\S+\.service|/\S+\.py:\d+: \w*Warning|warnings\.warn|Process \S+:|ERROR|INFO|usage: )"
+)
+"""Lines that begin something else than the rest of an exception's message."""
 
 FOLLOW_UPS = re.compile(
     r"^(?:asyncio\.)?(?:exceptions\.)?(?:CancelledError|SystemExit|KeyboardInterrupt|BrokenPipeError|ConnectionResetError|"
@@ -21,6 +25,10 @@ FOLLOW_UPS = re.compile(
     r"ProcessRaisedException|zmq\.error|ClientDisconnect|InvalidStateError"
 )
 """Exceptions of a process whose peer or parent has ended: consequences, never causes."""
+
+
+_LINK = ("For further information visit", "See https://", "If this issue persists")
+MAX_MORE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,14 @@ class Raised:
     request: bool = False
     """It came from handling one request (uvicorn's `Exception in ASGI application`): the server goes on."""
     files: tuple[str, ...] = ()
+    more: tuple[tuple[int, str], ...] = ()
+    """Lines (number, text) behind the exception's first that belong to its message."""
+
+    @property
+    def words(self) -> str:
+        """What the exception says, whole: its message with the lines that follow, without advertisements of links."""
+        parts = [self.text, *(text.strip() for _, text in self.more)]
+        return " ".join(part for part in parts if part and not part.startswith(_LINK))[:1_000]
 
 
 @dataclass(slots=True)
@@ -54,6 +70,8 @@ class Tracebacks:
     request_next: bool = False
     _chain_open: set[tuple[int | None, str]] = field(default_factory=set)
     _last: dict[int | None, tuple[int | None, str]] = field(default_factory=dict)
+    _ended: tuple[int, int | None, str, bool, str] | None = None
+    """The exception whose message may go on: its place in `done`, its process, rank, whether prefixed, its level."""
 
     def feed(
         self, message: str, *, pid: int | None, rank: str, prefixed: bool, number: int, level: str = ""
@@ -64,6 +82,7 @@ class Tracebacks:
         exception's last line is one by itself.
         """
         key = (pid, rank)
+        self._go_on(message, pid, rank, prefixed, number, level)
         if "Exception in ASGI application" in message:
             self.request_next = True
         if START in message:
@@ -95,6 +114,7 @@ class Tracebacks:
                     rank, pid, number, number, name=end["name"], text=stripped, exception_line=number
                 )
                 self.done.append(alone)
+                self._ended = (len(self.done) - 1, pid, rank, prefixed, level)
                 return alone
         if current is None:
             return None
@@ -127,8 +147,42 @@ class Tracebacks:
             return None
         ended = replace(current, name=end["name"], text=stripped, exception_line=number)
         self.done.append(ended)
+        self._ended = (len(self.done) - 1, pid, rank, prefixed, level)
         del self.open[key]
         return ended
+
+    def _go_on(
+        self, message: str, pid: int | None, rank: str, prefixed: bool, number: int, level: str
+    ) -> None:
+        """Add a line to the message of the exception that ended last, while it is one of its lines."""
+        if self._ended is None:
+            return
+        at, of_pid, of_rank, of_prefixed, of_level = self._ended
+        stripped = message.strip()
+        same = (prefixed, level) == (of_prefixed, of_level) and pid == of_pid and rank == of_rank
+        if not same and prefixed:
+            if pid == of_pid or not of_prefixed:
+                self._ended = None
+            return  # another process's record between two lines of one message
+        done = self.done[at]
+        if (
+            not same
+            or not stripped
+            or START in message
+            or stripped.startswith(_CHAIN)
+            or len(done.more) >= MAX_MORE
+            or _NEXT.match(stripped)
+            or (message[:1].isspace() and _FRAME.match(message))
+        ):
+            self._ended = None
+            return
+        self.done[at] = replace(done, more=(*done.more, (number, message.rstrip())))
+
+    def in_code(self, message: str, pid: int | None, rank: str) -> bool:
+        """Whether a line that was just fed is source code (or a marker under it) that an open traceback shows."""
+        if not message[:1].isspace() or _FRAME.match(message):
+            return False
+        return (pid, rank) in self.open or self._last.get(pid) in self.open
 
     def all(self) -> list[Raised]:
         """Every traceback seen, by its first line."""

@@ -1,23 +1,26 @@
 """The verdict over a scanned log: ready, starting, stalled, failed or degraded, why, and on which lines it rests. Pure.
 
-`judge` serves the live form and the offline one; `first_cause` names the cause of a failure.
+`judge` serves the live form and the offline one. "Starting" is only said of the log of a known engine whose last word is
+no bad news; of anything else the verdict is `unknown`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
+from ddtop.engines.log.line_prefix import split_prefix
 from ddtop.engines.log.phases import SILENT_LIMIT_S
 from ddtop.services.causes import cause as cause_row
+from ddtop.sources.log.first_cause import comes_again, failing_hits, failing_raised, first_cause
+from ddtop.sources.log.last_lines import LastWord, last_word, served, suspicious
 from ddtop.sources.log.scan_snapshot import Hit, ScanSnapshot
-from ddtop.sources.log.served_requests import served
-from ddtop.sources.log.tracebacks import FOLLOW_UPS, Raised
+from ddtop.sources.log.tracebacks import Raised
 
 ALIVE_LINES = 3
 """Decode lines after the last error that show that the server went on."""
 WAIT_STALLED = 5
 """Repeats of a waiting line, with no other progress, that are no longer explained by compilation."""
-_HOST_TIER = ("kernel", "host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,55 +41,16 @@ class Judgement:
     hit: Hit | None = None
     raised: Raised | None = None
     evidence: tuple[tuple[int, str], ...] = ()
+    means: str = ""
+    """What happened, in the log's own words; empty: the table's sentence."""
+    advice: str = ""
+    """Empty: the table's."""
+    retryable: bool | None = None
+    """None: the table's."""
 
 
-def first_cause(scan: ScanSnapshot) -> tuple[Hit | None, Raised | None]:
-    """The first cause of a failure: kernel and host before engine, a cause before its consequences.
-
-    Among engine causes the first one in the order of the log decides: that is the first failing rank's first cause.
-    An exception that no signature knows outranks a consequence (a peer that only waited), not a known cause.
-    """
-    failing = [h for h in scan.hits if h.role in ("cause", "consequence") and h.slug]
-    for engine in _HOST_TIER:
-        if hit := next((h for h in failing if h.engine == engine and h.role == "cause"), None):
-            return hit, None
-    if hit := next((h for h in failing if h.signature in ("sd-oom", "oomkill-kernel")), None):
-        return hit, None
-    if hit := next((h for h in failing if h.role == "cause"), None):
-        return hit, _traceback_of(scan, hit)
-    known = {h.number for h in scan.hits if h.role in ("consequence", "pointer", "warning")}
-    unknown = [
-        r
-        for r in scan.raised
-        if r.name
-        and not r.request
-        and not FOLLOW_UPS.search(r.name)
-        and not ({r.exception_line, r.line} & (known - {r.line}))
-    ]
-    consequence = next((h for h in failing if h.role == "consequence" and h.engine != "systemd"), None)
-    if consequence:
-        # "Rank 0 scheduler is dead", and how it ended stands on the next line
-        near = range(consequence.number, consequence.number + 4)
-        consequence = next(
-            (h for h in failing if h.signature == "exit-code-9" and h.number in near), consequence
-        )
-    if unknown and (consequence is None or not _same_process(unknown[0], consequence)):
-        return None, unknown[0]
-    if consequence:
-        return consequence, unknown[0] if unknown else _traceback_of(scan, consequence)
-    if unknown:
-        return None, unknown[0]
-    return next((h for h in failing if h.role == "consequence"), None), None
-
-
-def _same_process(raised: Raised, hit: Hit) -> bool:
-    return hit.signature in ("sgl-warmup-fail",) and abs(raised.line - hit.number) <= 1
-
-
-def _traceback_of(scan: ScanSnapshot, hit: Hit) -> Raised | None:
-    within = [r for r in scan.raised if r.line <= hit.number <= (r.last_line or r.line)]
-    same = [r for r in within if r.pid == hit.pid and (r.rank == hit.rank or not hit.rank)]
-    return next(iter(same or within), None)
+REPEATED = 3
+"""Repeats of one line from which on it is a line that waits."""
 
 
 def judge(scan: ScanSnapshot, *, silence_s: float | None = None, unit_over: bool = False) -> Judgement:
@@ -98,9 +62,10 @@ def judge(scan: ScanSnapshot, *, silence_s: float | None = None, unit_over: bool
     failed = _failure(scan)
     if failed is not None:
         return failed
-    if (stop := scan.phases.get("stop")) is not None and scan.phase == "stop":
-        del stop
-        return _state(scan, "stopped-by-request", "stop")
+    if scan.stop_line[0] and scan.phase == "stop":
+        return _state(scan, "stopped-by-request", "stop", line=scan.stop_line)
+    if (by_signal := _stopped_by_signal(scan)) is not None:
+        return by_signal
     zero = scan.counts.get("zero_tps_now", 0)
     if zero >= 3:
         return _state(scan, "engine-hung-zero-throughput", "run", hit=_last_hit(scan, "zero-tps-vllm"))
@@ -121,12 +86,14 @@ def judge(scan: ScanSnapshot, *, silence_s: float | None = None, unit_over: bool
     phase = phase_now(scan)
     if silence_s is not None and silence_s > SILENT_LIMIT_S.get(phase, 600.0):
         return _stalled(scan, phase)
+    if _repeats_itself(scan, phase):
+        return _stalled(scan, phase)
     return _starting(scan, phase)
 
 
 def _failure(scan: ScanSnapshot) -> Judgement | None:
-    failing = [h for h in scan.hits if h.role in ("cause", "consequence", "pointer")]
-    raised = [r for r in scan.raised if not r.request and not (r.name and FOLLOW_UPS.search(r.name))]
+    failing = failing_hits(scan)
+    raised = failing_raised(scan)
     if not failing and not raised:
         return None
     if scan.run_after_failure >= ALIVE_LINES:
@@ -148,20 +115,24 @@ def _failure(scan: ScanSnapshot) -> Judgement | None:
         evidence = [(hit.number, hit.text)]
         if trace is not None and trace.exception_line not in (None, hit.number):
             evidence.append((trace.exception_line or 0, trace.text))
+        if trace is not None and trace.exception_line == hit.number:
+            evidence += trace.more[:3]
         evidence += [(h.number, h.text) for h in failing if h is not hit and h.number != hit.number][:6]
         return Judgement(row.slug, row.verdict, row.severity, phase, hit, trace, tuple(evidence))
     if trace is not None:
         row = cause_row("unhandled-exception")
         evidence = [
             (trace.exception_line or trace.line, trace.text),
+            *trace.more[:4],
             *[(h.number, h.text) for h in failing[:6]],
         ]
         # without any other sign of an end, a ready server has only met a bad request
         ready = not failing and (scan.ready or "run" in scan.phases)
         verdict, severity = ("degraded", "warn") if ready else (row.verdict, row.severity)
-        return Judgement(
+        judged = Judgement(
             row.slug, verdict, severity, trace.phase or phase_now(scan), None, trace, tuple(evidence)
         )
+        return in_own_words(scan, judged)
     open_trace = next((r for r in raised if r.name is None), None)
     row = cause_row("unknown-root-cause-cut")
     phase = next((r.phase for r in raised if r.phase), "") or phase_now(scan)
@@ -183,9 +154,10 @@ def _state(
     verdict: str = "",
     severity: str = "",
     hit: Hit | None = None,
+    line: tuple[int, str] | None = None,
 ) -> Judgement:
     row = cause_row(slug)
-    lines = [(hit.number, hit.text)] if hit else list(scan.tail)[-1:]
+    lines = [(hit.number, hit.text)] if hit else [line] if line else list(scan.tail)[-1:]
     return Judgement(slug, verdict or row.verdict, severity or row.severity, phase, hit, None, tuple(lines))
 
 
@@ -197,6 +169,13 @@ def _ready(scan: ScanSnapshot) -> Judgement:
         return _state(
             scan, warning.slug, "run" if scan.phase == "run" else "ready", verdict="degraded", hit=warning
         )
+    if (word := last_word(scan)) is not None:
+        if word.kind == "end":
+            return _ended(scan, word)
+        told = _state(scan, "error-not-known", "run", line=word.line)
+        return replace(told, verdict="degraded", severity="warn")
+    if (no_gpu := no_gpu_line(scan)) is not None:
+        return _state(scan, "no-gpu-used", "run" if scan.phase == "run" else "ready", line=no_gpu)
     slug, phase = ("serving", "run") if scan.phase == "run" else ("ready", "ready")
     judged = _state(scan, slug, phase)
     if not scan.ready:
@@ -228,14 +207,48 @@ def phase_now(scan: ScanSnapshot) -> str:
 
 
 def _stalled(scan: ScanSnapshot, phase: str) -> Judgement:
+    slug = _stall_slug(scan, phase)
+    again = scan.repeated
+    if again is None or again.quiet_s is None or again.times < REPEATED:
+        return _state(scan, slug, phase)
+    told = _state(scan, slug, phase, line=again.line)
+    lines = (*told.evidence, *([again.since] if again.since[0] else []))
+    means = (
+        f"{cause_row(slug).means} For {again.quiet_s:.0f} s by the log's own time only lines came that had come before: "
+        "a repeated line is no progress."
+    )
+    return replace(told, means=means, evidence=lines)
+
+
+def _stall_slug(scan: ScanSnapshot, phase: str) -> str:
     if phase == "post-load":
-        return _state(scan, "silent-after-weights-loaded", phase)
-    if phase == "init":
-        return _state(scan, "nccl-init-hang", phase)
-    return _state(scan, "silent-too-long", phase)
+        return "silent-after-weights-loaded"
+    collective = "nccl" in scan.facts or "init.nccl" in scan.facts or "init-begin" in scan.began
+    if phase == "init" and (collective or any("NCCL" in text for _, text in scan.tail)):
+        return "nccl-init-hang"
+    return "silent-too-long"
+
+
+def _repeats_itself(scan: ScanSnapshot, phase: str) -> bool:
+    """Whether only lines that were there before have come for longer than the phase may be silent."""
+    again = scan.repeated
+    if again is None or again.times < REPEATED or again.quiet_s is None or not scan.own:
+        return False
+    return again.quiet_s > SILENT_LIMIT_S.get(phase, 600.0)
 
 
 def _starting(scan: ScanSnapshot, phase: str) -> Judgement:
+    word = last_word(scan)
+    known = bool(scan.own or scan.server_args) or _only_systemd(scan)
+    if word is not None and known:
+        if word.kind == "end":
+            return _ended(scan, word)
+        told = _state(scan, "error-not-known", phase, line=word.line)
+        return replace(
+            told, means=f"The last word is {_WORDS[word.kind]} that ddtop has no rule for: {word.text}"
+        )
+    if not known:
+        return _served(scan) or not_recognised(scan)
     by_phase = {
         "launch": "just-launched",
         "init": "init-distributed",
@@ -252,7 +265,82 @@ def _starting(scan: ScanSnapshot, phase: str) -> Judgement:
         return _state(scan, "no-ready-marker-yet", phase)
     if phase in by_phase:
         return _state(scan, by_phase[phase], phase)
-    if not scan.phases and not scan.server_args and (found := served(scan)) is not None:
-        row = cause_row(found.cause)
-        return Judgement(row.slug, row.verdict, row.severity, found.phase, None, None, (found.line,))
-    return _state(scan, "just-launched" if scan.lines and scan.tail else "no-log-lines", phase or "launch")
+    return _served(scan) or _state(scan, "just-launched", phase or "launch")
+
+
+_WORDS = {"error": "an error", "timeout": "a time-out", "end": "the end of a process"}
+
+
+def _only_systemd(scan: ScanSnapshot) -> bool:
+    """Whether all that has been said is that systemd starts a service: its process has not spoken yet."""
+    return bool(scan.tail) and all(_STARTS.match(split_prefix(text).message) for _, text in scan.tail)
+
+
+_STARTS = re.compile(r"(?:Starting|Started) \S+\.service\b")
+
+
+def _served(scan: ScanSnapshot) -> Judgement | None:
+    if scan.phases or scan.server_args or (found := served(scan)) is None:
+        return None
+    row = cause_row(found.cause)
+    return Judgement(row.slug, row.verdict, row.severity, found.phase, None, None, (found.line,))
+
+
+def _ended(scan: ScanSnapshot, word: LastWord) -> Judgement:
+    """A process ended, and nothing says why."""
+    row = cause_row("unknown-root-cause-cut")
+    lines = (word.line, *([scan.mark_line] if scan.mark_line[0] else []))
+    means = f"The log ends with the end of a process, and does not say why: {word.text}"
+    return Judgement(row.slug, row.verdict, row.severity, phase_now(scan), None, None, lines, means=means)
+
+
+def not_recognised(scan: ScanSnapshot) -> Judgement:
+    """Nothing in it is an engine's: all that can be told is which line looks like an error."""
+    if not scan.lines or not scan.tail:
+        return _state(scan, "no-log-lines", "launch")
+    told = _state(scan, "not-recognised", "")
+    if not (bad := suspicious(scan)):
+        return replace(told, evidence=(next(reversed(scan.tail)),))
+    number, text = bad
+    return replace(
+        told,
+        means=f"Nothing in it is a line of a server that ddtop knows. The last line that looks like an error is line {number}: {text[:200]}",
+        evidence=(bad,),
+    )
+
+
+def _stopped_by_signal(scan: ScanSnapshot) -> Judgement | None:
+    """A server whose parts ended by SIGTERM, and nothing else is wrong: somebody stopped it."""
+    told = [h for h in scan.hits if h.role in ("consequence", "pointer")]
+    if not told or failing_hits(scan) or failing_raised(scan) or scan.stop_line[0]:
+        return None
+    return _state(scan, "stopped-by-request", "stop", line=(told[0].number, told[0].text))
+
+
+def no_gpu_line(scan: ScanSnapshot) -> tuple[int, str] | None:
+    """The line that shows that the server runs on the CPU although it was not meant to; None otherwise."""
+    said = scan.devices
+    if "gpu" in said or "meant-cpu" in said:
+        return None
+    if "none" in said:
+        return said["none"]
+    return None if "cpu-engine" in said else said.get("cpu")
+
+
+def in_own_words(scan: ScanSnapshot, judged: Judgement) -> Judgement:
+    """An exception that no rule knows, answered in its own words; one that comes again is not to be retried."""
+    raised = judged.raised
+    if raised is None or judged.slug != "unhandled-exception":
+        return judged
+    words = raised.words.rstrip(".")
+    if judged.verdict != "failed" or not comes_again(scan, raised):
+        return replace(judged, means=f"It ended with an exception that ddtop has no rule for: {words}")
+    return replace(
+        judged,
+        means=f"It ended before it was ready, in its own words: {words}",
+        advice=OWN_WORDS_ADVICE,
+        retryable=False,
+    )
+
+
+OWN_WORDS_ADVICE = "Correct what the message names: an argument in the plan, a file of the model, or a package. The same start fails again."

@@ -12,9 +12,10 @@ from ddtop.engines.log.grammar import LogFact
 from ddtop.engines.log.phases import START_PHASE
 from ddtop.events import CauseKind, Evidence, LogLine
 from ddtop.services.causes import cause as cause_row
+from ddtop.sources.log.first_cause import comes_again, first_cause
 from ddtop.sources.log.scan_snapshot import LogEntry, ScanSnapshot
 from ddtop.sources.log.scanner import LogScanner
-from ddtop.sources.log.verdict import first_cause
+from ddtop.sources.log.verdict import OWN_WORDS_ADVICE
 from ddtop.sweep.shared.verdict import CauseReading
 from ddtop.sweep.start.evidence.phases import Phases, bar, enter
 from ddtop.sweep.start.evidence.progress import Progress, evidence, log_line, reset_gap
@@ -161,11 +162,12 @@ def cause_of(scan: ScanSnapshot) -> CauseReading | None:
         )
     if raised is not None:
         row = cause_row("unhandled-exception")
+        again = comes_again(scan, raised)
         return CauseReading(
             slug=row.slug,
-            kind="bug",
-            text=f"{row.means} {raised.text}".strip(),
-            advice=row.advice,
-            evidence=(Evidence(source="log", text=raised.text[:400]),),
+            kind="config" if again else "bug",
+            text=f"{row.means} {raised.words}".strip(),
+            advice=OWN_WORDS_ADVICE if again else row.advice,
+            evidence=(Evidence(source="log", text=raised.words[:400]),),
         )
     return None

@@ -1,0 +1,122 @@
+"""Which cause came first in a scanned log: the one that a failure is told with. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ddtop.sources.log.scan_snapshot import Hit, ScanSnapshot
+from ddtop.sources.log.tracebacks import FOLLOW_UPS, Raised
+
+_HOST_TIER = ("kernel", "host")
+FAILING = ("cause", "consequence", "pointer")
+_BY_SIGTERM = re.compile(
+    r"exit ?code:? ?=?\s?(?:-15|143)\b|exitcode=-15|[Ss]ignal:? ?(?:15|SIGTERM)\b|status=15/TERM|status=143"
+)
+_COMES_AGAIN = re.compile(
+    r"(?:^|\.)(?:Value|Assertion|Import|ModuleNotFound|Type|Key|NotImplemented|Attribute|Name|UnboundLocal|Index|Syntax|Indentation|"
+    r"FileNotFound|NotADirectory|IsADirectory|Permission|JSONDecode|UnicodeDecode|Validation|HFValidation|Argument|Configuration|Config|"
+    r"PydanticUser|ZeroDivision|Lookup|Unsupported\w*|Incompatible\w*|Missing\w*|Invalid\w*|EntryNotFound|RepositoryNotFound|LocalEntryNotFound)"
+    r"(?:Error|Exception)?$"
+)
+"""Exceptions of the same arguments, files and packages each time: before a server is ready they are the configuration's."""
+
+
+def comes_again(scan: ScanSnapshot, raised: Raised) -> bool:
+    """Whether an exception that no rule knows is the configuration's fault: of a kind that the same start raises again, and
+    before the server was ready."""
+    worked = any(scan.counts.get(kind, 0) for kind in ("decode", "stats", "timing"))
+    if scan.ready and 0 < scan.ready_number < raised.line:
+        return False
+    if worked and not scan.ready:
+        return False
+    return raised.name is not None and _COMES_AGAIN.search(raised.name) is not None
+
+
+def failing_hits(scan: ScanSnapshot) -> list[Hit]:
+    """The hits that a failure may be told with: what follows a stop on request only shows how the parts ended."""
+    failing = [h for h in scan.hits if h.role in FAILING]
+    stopped = scan.stop_line[0]
+    if stopped:
+        failing = [h for h in failing if h.number < stopped or h.role == "cause"]
+    if (
+        failing
+        and all(h.role != "cause" for h in failing)
+        and any(_BY_SIGTERM.search(h.text) for h in failing)
+    ):
+        first = min(h.number for h in failing if _BY_SIGTERM.search(h.text))
+        # a group's stop reaches the parts first, and the parent calls that a crash
+        failing = [h for h in failing if h.number < first]
+    return failing
+
+
+def failing_raised(scan: ScanSnapshot) -> list[Raised]:
+    """The tracebacks that a failure may be told with."""
+    stopped = scan.stop_line[0]
+    return [
+        r
+        for r in scan.raised
+        if not r.request
+        and not (r.name and FOLLOW_UPS.search(r.name))
+        and not (stopped and r.line >= stopped)
+    ]
+
+
+def first_cause(scan: ScanSnapshot) -> tuple[Hit | None, Raised | None]:
+    """The first cause of a failure: kernel and host before engine, a cause before its consequences.
+
+    Among engine causes the first one in the order of the log decides: that is the first failing rank's first cause.
+    An exception that no signature knows outranks a consequence (a peer that only waited), not a known cause.
+    """
+    hit, raised = _first(scan)
+    if hit is None or not hit.echo:
+        return hit, raised
+    # source code that a traceback shows: the words are in the line that was raised
+    twin = next(
+        (h for h in scan.hits if h.signature == hit.signature and not h.echo and h.number > hit.number), None
+    )
+    raised = raised or _traceback_of(scan, hit)
+    if twin is not None:
+        return twin, _traceback_of(scan, twin) or raised
+    if raised is not None and raised.exception_line:
+        return replace(hit, number=raised.exception_line, text=raised.text, echo=False), raised
+    return hit, raised
+
+
+def _first(scan: ScanSnapshot) -> tuple[Hit | None, Raised | None]:
+    failing = [h for h in failing_hits(scan) if h.role in ("cause", "consequence") and h.slug]
+    for engine in _HOST_TIER:
+        if hit := next((h for h in failing if h.engine == engine and h.role == "cause"), None):
+            return hit, None
+    if hit := next((h for h in failing if h.signature in ("sd-oom", "oomkill-kernel")), None):
+        return hit, None
+    if hit := next((h for h in failing if h.role == "cause"), None):
+        return hit, _traceback_of(scan, hit)
+    known = {h.number for h in scan.hits if h.role in ("consequence", "pointer", "warning")}
+    unknown = [
+        r for r in failing_raised(scan) if r.name and not ({r.exception_line, r.line} & (known - {r.line}))
+    ]
+    consequence = next((h for h in failing if h.role == "consequence" and h.engine != "systemd"), None)
+    if consequence:
+        # "Rank 0 scheduler is dead", and how it ended stands on the next line
+        near = range(consequence.number, consequence.number + 4)
+        consequence = next(
+            (h for h in failing if h.signature == "exit-code-9" and h.number in near), consequence
+        )
+    if unknown and (consequence is None or not _same_process(unknown[0], consequence)):
+        return None, unknown[0]
+    if consequence:
+        return consequence, unknown[0] if unknown else _traceback_of(scan, consequence)
+    if unknown:
+        return None, unknown[0]
+    return next((h for h in failing if h.role == "consequence"), None), None
+
+
+def _same_process(raised: Raised, hit: Hit) -> bool:
+    return hit.signature in ("sgl-warmup-fail",) and abs(raised.line - hit.number) <= 1
+
+
+def _traceback_of(scan: ScanSnapshot, hit: Hit) -> Raised | None:
+    within = [r for r in scan.raised if r.line <= hit.number <= (r.last_line or r.line)]
+    same = [r for r in within if r.pid == hit.pid and (r.rank == hit.rank or not hit.rank)]
+    return next(iter(same or within), None)

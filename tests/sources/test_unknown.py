@@ -1,0 +1,101 @@
+"""Unknown is unknown: what strangers give as a log is never called a start that goes well, and an error is never fine."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ddtop.engines.log.last_words import bad_news
+from ddtop.engines.log.line_prefix import split_prefix
+from ddtop.engines.log.own_lines import is_own
+from ddtop.inspect import inspect_files
+from ddtop.inspect.inspectors import main_inspect
+
+FOLDER = Path(__file__).parents[1] / "data" / "strangers"
+EXPECT = tomllib.loads((FOLDER / "expect.toml").read_text("utf-8"))
+
+
+def test_every_input_has_an_answer() -> None:
+    assert {p.name for p in FOLDER.iterdir()} - {"expect.toml"} == set(EXPECT)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECT))
+def test_stranger(name: str) -> None:
+    want = EXPECT[name]
+    got = inspect_files(None, {name: (FOLDER / name).read_bytes()})
+    assert {key: got.get(key) for key in want} == want, got["evidence"]
+    assert got["advice"] and got["evidence"] and "taken for" in got["guessed"]
+
+
+@pytest.mark.parametrize("name", sorted(n for n in EXPECT if n.startswith("d")))
+def test_named_as_a_log_it_is_no_start_either(name: str) -> None:
+    got = inspect_files("log", {name: (FOLDER / name).read_bytes()})
+    assert got["verdict"] in ("unknown", "failed") and got["severity"] != "info"
+
+
+def test_binary_data_named_as_a_log_is_unknown() -> None:
+    assert inspect_files("log", {"x": bytes(range(256)) * 20})["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize("name", ["d01-mail.txt", "d09-nginx-error.log", "d20-vllm-errorend.log"])
+def test_unknown_ends_with_12_and_is_printed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main_inspect("log", str(FOLDER / name), True) == 12
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == "unknown" and told["evidence"][0]["line"] and "retryable" not in told
+
+
+def test_what_it_looks_like_is_said() -> None:
+    looks = {
+        name: inspect_files("log", {name: (FOLDER / name).read_bytes()}).get("looks_like", "")
+        for name in (
+            "d01-mail.txt",
+            "d02-passwd.txt",
+            "d07-source.txt",
+            "d11-plan.toml",
+            "d09-nginx-error.log",
+        )
+    }
+    words = ("mail", "password", "source code", "plan", "nginx")
+    assert all(word in said for word, said in zip(words, looks.values(), strict=True)), looks
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("[2026-11-30 10:00:00 TP0] Load weight begin. avail mem=78.00 GB", ""),
+        ("(EngineCore pid=1) ERROR 11-30 10:00:00 [core.py:1] it broke", "error"),
+        ("(EngineCore pid=1) INFO 11-30 10:00:00 [core.py:1] 0 errors", ""),
+        ("(APIServer pid=1) WARNING 11-30 10:00:00 [x.py:1] failed to raise the limit", ""),
+        ('time=2026-08-29T08:50:23Z level=ERROR source=sched.go:575 msg="error loading"', "error"),
+        ('{"level":"error","msg":"no"}', "error"),
+        ('{"level":"info","error":null,"msg":"up"}', ""),
+        ("panic: runtime error: index out of range", "end"),
+        ("Segmentation fault (core dumped)", "end"),
+        ("llm-1 exited with code 139", "end"),
+        ("llm-1 exited with code 0", ""),
+        ("waiting for the port: timed out", "timeout"),
+        ("[04/28/2025-09:56:44] [TRT-LLM] [E] Failed to build", "error"),
+        ("errors: 0, failed: 0", ""),
+        ("cannot open shared object", "suspect"),
+    ],
+)
+def test_bad_news(line: str, kind: str) -> None:
+    assert bad_news(line) == kind
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("(EngineCore pid=1) INFO 11-30 10:00:00 [v1/engine/core.py:1] x", True),
+        ("[2026-11-30 10:00:00 TP0] x", True),
+        ("[2026-11-30 10:00:00] x", False),
+        ("llama_context: n_ctx = 4096", True),
+        ("    logger.info('llama_context: x')", False),
+        ("python3 -m sglang.launch_server --model x", False),
+    ],
+)
+def test_own_lines(line: str, own: bool) -> None:
+    assert is_own(split_prefix(line)) is own
