@@ -131,7 +131,9 @@ def guess_text(data: bytes) -> str | None:
         return "log"  # dated records of some program: what they say of ssh or a unit is not the client's
     if sum(1 for line in rows if _KERNEL.match(line)) * 2 > len(rows):
         return "log"
-    if _UNIT_WORDS.search(text[:4000]) and not re.search(r"server_args|Traceback", text):
+    if _UNIT_WORDS.search(text[:4000]) and not re.search(
+        r"server_args|Traceback|\busage: \S|\S: error: \S", text
+    ):
         return "unit"
     engine = re.search(
         r"server_args|sglang|vllm|llama|uvicorn|INFO[ :]|Traceback|\[[\d\- :]{19}(?: \w{2}\d+)*\] ",

@@ -51,7 +51,7 @@ _VLLM_LEVEL = re.compile(
 )
 _VLLM_SRC = re.compile(r"\[(?P<src>[\w./\-]+\.py:\d+)\] ")
 _C10D = re.compile(
-    r"\[rank(?P<rank>\d+)\]:(?:\[(?P<level>[EWIF])\d* ?(?P<time>\d\d:\d\d:\d\d[.\d]*)? ?(?:[\w.]+:\d+)?\] ?)?"
+    r"\[rank(?P<rank>\d+)\]:(?:\[(?P<level>[EWIF])\d* ?(?P<time>\d\d:\d\d:\d\d[.\d]*)? ?(?:[\w.]+:\d+)?\])? ?"
 )
 _NCCL = re.compile(r"(?P<host>[\w.\-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] (?=NCCL )")
 _LLAMA = re.compile(r"(?:\[\d+\] )?(?P<time>\d+\.\d\d\.\d{3}\.\d{3}) (?P<level>[DIWE]) ")

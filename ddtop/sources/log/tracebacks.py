@@ -15,7 +15,7 @@ _DOTTED_END = re.compile(r"^(?P<name>(?:[a-z_]\w*\.)+[A-Z]\w*)(?:: (?P<text>.*))
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
 START = "Traceback (most recent call last):"
 _NEXT = re.compile(
-    r"^(?:\[|\(?[A-Z]\w+ pid=|[A-Z]{4,8}:? |\w+@|\$ |\S+\.service|/\S+\.py:\d+: \w*Warning|warnings\.warn|Process \S+:|ERROR|INFO|usage: )"
+    r"^(?:\[|\(?[A-Z]\w+ pid=|[A-Z]{4,8}:? |\w+@|\$ |\S+\.service|\S+ exited with code|/\S+\.py:\d+: \w*Warning|warnings\.warn|Process \S+:|ERROR|INFO|usage: )"
 )
 """Lines that begin something else than the rest of an exception's message."""
 

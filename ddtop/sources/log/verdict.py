@@ -124,6 +124,7 @@ def _failure(scan: ScanSnapshot) -> Judgement | None:
         evidence = [
             (trace.exception_line or trace.line, trace.text),
             *trace.more[:4],
+            *[(r.exception_line or r.line, r.text) for r in _chained_to(scan, trace)],
             *[(h.number, h.text) for h in failing[:6]],
         ]
         # without any other sign of an end, a ready server has only met a bad request
@@ -140,6 +141,17 @@ def _failure(scan: ScanSnapshot) -> Judgement | None:
         [(open_trace.line, "Traceback (most recent call last):")] if open_trace else []
     )
     return Judgement(row.slug, row.verdict, row.severity, phase, None, open_trace, tuple(evidence))
+
+
+def _chained_to(scan: ScanSnapshot, trace: Raised) -> list[Raised]:
+    """What the same process raised while it handled `trace`, in order."""
+    found: list[Raised] = []
+    for raised in scan.raised:
+        if raised.line > trace.line and (raised.pid, raised.rank) == (trace.pid, trace.rank):
+            if not raised.chained or not raised.name or len(found) == 2:
+                break
+            found.append(raised)
+    return found
 
 
 def _last_hit(scan: ScanSnapshot, signature: str) -> Hit | None:
@@ -332,7 +344,7 @@ def in_own_words(scan: ScanSnapshot, judged: Judgement) -> Judgement:
     raised = judged.raised
     if raised is None or judged.slug != "unhandled-exception":
         return judged
-    words = raised.words.rstrip(".")
+    words = "; then ".join(r.words for r in (raised, *_chained_to(scan, raised))).rstrip(".")
     if judged.verdict != "failed" or not comes_again(scan, raised):
         return replace(judged, means=f"It ended with an exception that ddtop has no rule for: {words}")
     return replace(
