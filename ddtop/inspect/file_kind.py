@@ -131,9 +131,8 @@ def guess_text(data: bytes) -> str | None:
         return "log"  # dated records of some program: what they say of ssh or a unit is not the client's
     if sum(1 for line in rows if _KERNEL.match(line)) * 2 > len(rows):
         return "log"
-    if _UNIT_WORDS.search(text[:4000]) and not re.search(
-        r"server_args|Traceback|\busage: \S|\S: error: \S", text
-    ):
+    program = re.search(r"server_args|Traceback|\busage: \S|\S: error: \S", text)  # the server's own words
+    if _UNIT_WORDS.search(text[:4000]) and not program:
         return "unit"
     engine = re.search(
         r"server_args|sglang|vllm|llama|uvicorn|INFO[ :]|Traceback|\[[\d\- :]{19}(?: \w{2}\d+)*\] ",
@@ -142,7 +141,7 @@ def guess_text(data: bytes) -> str | None:
     )
     if speaks_of_ssh(text[:20_000]) and not engine:
         return "ssh"
-    if _UNIT_WORDS.search(text) and not engine:
+    if _UNIT_WORDS.search(text) and not engine and not program:
         return "unit"
     return "log"
 
