@@ -50,7 +50,7 @@ class Watched:
         self.metric: Metric = TOK_S
         self.baseline: str | None = None
         """Chosen by the person; None: the plan's."""
-        self.plan: StepsPlanned | None = None
+        self.proposed: StepsPlanned | None = None
         """The steps proposed last, until the run says that they are over."""
         self.drained = False
         """True once the session has ended and everything of it is here."""
@@ -82,15 +82,15 @@ class Watched:
         if batch.reset:
             self.state = State()
             self.log.clear()
-            self.plan = None
+            self.proposed = None
             self.cells_version += 1
         for event, seq in zip(batch, batch.seqs, strict=True):
             apply(self.state, event, seq)
             self._feed_log(event)
             if isinstance(event, StepsPlanned):
-                self.plan = event if event.steps else None
+                self.proposed = event if event.steps else None
             elif isinstance(event, RunStarted | RunEnded):
-                self.plan = None
+                self.proposed = None
             if isinstance(event, CELL_EVENTS):
                 self.cells_version += 1
 

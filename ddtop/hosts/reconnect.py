@@ -32,7 +32,7 @@ class Backoff(NamedTuple):
 DEFAULT = Backoff()
 
 
-async def connect_once(
+async def connect_with_retries(
     connector: Connector, on_try: OnTry, policy: Backoff = DEFAULT, failures: int = 0
 ) -> Host:
     """Tries until there is a Host. `failures` continues an earlier count.
@@ -68,7 +68,7 @@ async def connect_forever(
     host: Host | None = None
     try:
         while True:
-            host = await connect_once(connector, on_try, policy, failures)
+            host = await connect_with_retries(connector, on_try, policy, failures)
             began = time.monotonic()
             yield host, why
             lost = asyncio.create_task(host.wait_lost())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ddtop.errors import HostLostError, HostUnreachableError
-from ddtop.hosts.reconnect import Backoff, connect_forever, connect_once
+from ddtop.hosts.reconnect import Backoff, connect_forever, connect_with_retries
 
 FAST = Backoff(first_s=0.01, most_s=0.05, healthy_s=0.2)
 
@@ -54,7 +54,7 @@ def test_back_off_doubles_to_30_s() -> None:
 
 async def test_tries_until_it_is_there_and_tells() -> None:
     told: list[tuple[int, str, float | None]] = []
-    host = await connect_once(FakeConnector(lost(), lost()), lambda *a: told.append(a), FAST)
+    host = await connect_with_retries(FakeConnector(lost(), lost()), lambda *a: told.append(a), FAST)
     assert host is not None
     assert [(attempt, next_s) for attempt, _, next_s in told] == [
         (1, None),
@@ -68,7 +68,9 @@ async def test_tries_until_it_is_there_and_tells() -> None:
 
 async def test_final_errors_end_it() -> None:
     with pytest.raises(HostUnreachableError):
-        await connect_once(FakeConnector(lost(), HostUnreachableError("key changed")), lambda *a: None, FAST)
+        await connect_with_retries(
+            FakeConnector(lost(), HostUnreachableError("key changed")), lambda *a: None, FAST
+        )
 
 
 async def test_yields_a_new_host_with_the_reason_and_closes_the_old() -> None:

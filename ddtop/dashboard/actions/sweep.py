@@ -72,7 +72,9 @@ class SweepActions:
         if action == "advised":
             offered = alert is not None and bool(alert.raised.actions)
             waiting = state.run.ended is not None and state.run.ended.outcome != "done"
-            return offered or here.plan is not None or state.paused is not None or waiting or here.orphaned
+            return (
+                offered or here.proposed is not None or state.paused is not None or waiting or here.orphaned
+            )
         return True
 
     @property
@@ -95,7 +97,7 @@ class SweepActions:
         if here.orphaned:
             self.app.no_runner(here, "Nothing is running this sweep. Start a runner to go on.")
             return
-        if self.app.here.plan is not None:
+        if self.app.here.proposed is not None:
             self.app.push_screen(StepsScreen())
             return
         alert = self.alert

@@ -218,7 +218,7 @@ class ViewActions:
             action = advised_action(alert) if alert is not None else None
             if self.app.here.orphaned:
                 return "Start a runner"
-            if self.app.here.plan is not None:
+            if self.app.here.proposed is not None:
                 return "Steps"
             if action is not None:
                 label = action.label.removeprefix("r ")

@@ -144,7 +144,7 @@ class DashboardScreen(DdScreen):
 
     def _alert(self, width: int, _height: int) -> Sequence[Line]:
         narrow = self.size.width < arrange.NARROW or self.size.height < 30
-        lines = alert_lines(self.here.state, self.here.now_s(), width, narrow, self.here.plan)
+        lines = alert_lines(self.here.state, self.here.now_s(), width, narrow, self.here.proposed)
         return [*trouble_lines(self.here.error, width), *lines]
 
     # ------------------------------------------------------------------------------------------- hands

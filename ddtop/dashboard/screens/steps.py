@@ -53,7 +53,7 @@ class StepsScreen(DdModal):
     @property
     def plan(self) -> StepsPlanned | None:
         """The proposal on the screen."""
-        return None if self._own is not None else self.here.plan
+        return None if self._own is not None else self.here.proposed
 
     @property
     def steps(self) -> Sequence[Step]:
