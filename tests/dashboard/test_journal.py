@@ -1,6 +1,6 @@
 """The dashboard on real recordings: one that grows under a writer, and one that is replayed."""
 
-from __future__ import asyncio
+from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
