@@ -146,7 +146,8 @@ def test_retractions_and_own_count() -> None:
 
     assert reasons(made(counters=counters(0, 8 * 60))) == ()
     assert reasons(made(counters=counters(3, 8 * 60))) == ("retractions",)
-    assert reasons(made(counters=counters(0, 8 * 80))) == ("server-disagrees",)
+    assert reasons(made(counters=counters(0, 8 * 40))) == ("server-disagrees",)
+    assert reasons(made(counters=counters(0, 8 * 80))) == ("foreign-load",)
 
 
 def test_cache_hits_need_more_than_the_template() -> None:

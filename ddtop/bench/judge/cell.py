@@ -13,6 +13,7 @@ from ddtop.bench.figures.metrics import Slo, cell_metrics
 from ddtop.bench.figures.requests import Request, read_request
 from ddtop.bench.figures.stats import percentile
 from ddtop.bench.judge.accuracy import garbage_share
+from ddtop.bench.judge.foreign import foreign_load
 from ddtop.bench.judge.sanity import Figures, acceptance_problems, found
 from ddtop.bench.judge.validity import Fault, State, judge_reasons
 
@@ -245,6 +246,9 @@ def _server(
     )
     if counted:
         metrics["server_output_tokens"] = counted
+    others = foreign_load(result)
+    if others:
+        details["foreign-load"] = others
     if known.get("server_tok_s"):
         metrics["server_tok_s"] = known["server_tok_s"]
     # The server counts the tokens of failed and cut requests too.
@@ -253,7 +257,7 @@ def _server(
         ok=metrics["requests_ok"],
         output_tokens=metrics.get("output_tokens"),
         output_tok_s=metrics.get("output_tok_s"),
-        server_tokens=counted if all_ok else None,
+        server_tokens=counted if all_ok and not others else None,
         server_tok_s=known.get("server_tok_s"),
         acceptance_length=accepted.length if accepted is not None else None,
         acceptance_source=accepted.source if accepted is not None else "",

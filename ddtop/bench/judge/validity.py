@@ -140,6 +140,10 @@ TABLE: dict[str, Rule] = {
     ),
     "declared-invalid": _doubt("the benchmark itself calls its result invalid", "read why; run it again"),
     "server-disagrees": _doubt("the server's own throughput differs from ours", "compare both figures"),
+    "foreign-load": _doubt(
+        "the server answered requests that are not ours during the cell",
+        "keep others away from the server, then measure again",
+    ),
     "context-off": _doubt(
         "the context does not have the planned length", "check the context's token count in the result"
     ),
