@@ -59,6 +59,9 @@ _RESULT_KEYS = {
     "Succeed requests",
     "results_num_completed_requests",
     "tput_per_gpu",
+    "request_latency",
+    "eval_count",
+    "num_prompts_attempted",
     "speed_tg",
     "root_group",
     "status_codes",
@@ -198,7 +201,7 @@ def _value_kind(value: Any) -> str | None:
         value = value[0] if value else {}
     if not isinstance(value, dict):
         return None
-    keys = set(value)
+    keys = set(value) | set(value["metrics"] if isinstance(value.get("metrics"), dict) else ())
     if keys & {"MESSAGE", "__CURSOR", "_SYSTEMD_UNIT"}:
         return "unit" if value.get("SYSLOG_IDENTIFIER") == "systemd" or "JOB_RESULT" in keys else "log"
     if keys & {"choices", "timings"} or (

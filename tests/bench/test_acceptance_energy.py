@@ -9,6 +9,7 @@ import pytest
 from ddtop.bench.figures.acceptance import (
     acceptance,
     counter_deltas,
+    drafted_share,
     duplicates,
     from_draft_counters,
     from_llamacpp_timings,
@@ -208,3 +209,62 @@ def test_outputs_are_compared() -> None:
 )
 def test_garbage(text: str, bad: bool) -> None:
     assert bool(garbage(text)) is bad
+
+
+def told_after(**after: float) -> dict[str, Any]:
+    values = {name.replace("vllm_", "vllm:"): value for name, value in after.items()}
+    return {"counters": {"before": {"values": dict.fromkeys(values, 0.0)}, "after": {"values": values}}}
+
+
+def test_a_drafter_that_rarely_drafts_says_of_how_many_tokens_it_speaks() -> None:
+    """A real n-gram run: 68 steps with a draft gave 239 of 960 tokens, 171 of them accepted drafts."""
+    raw = told_after(
+        vllm_generation_tokens_total=960,
+        vllm_spec_decode_num_drafts_total=68,
+        vllm_spec_decode_num_accepted_tokens_total=171,
+    )
+    found = acceptance(raw)
+    assert found is not None and found.length == pytest.approx(239 / 68)
+    told = drafted_share(found, raw)
+    assert told["drafted_share"] == pytest.approx(239 / 960)
+    assert told["overall_length"] == pytest.approx(960 / (960 - 171))
+    always = told_after(
+        vllm_generation_tokens_total=960,
+        vllm_spec_decode_num_drafts_total=270,
+        vllm_spec_decode_num_accepted_tokens_total=682,
+    )
+    assert drafted_share(acceptance(always), always) == {}  # type: ignore[arg-type]
+
+
+def texts(
+    count: int, part_at: int | None, long: int = 1000
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Outputs of `long` characters, and the same parting at `part_at` (None: never)."""
+    base = {str(i): [f"{i:02d}" + "x" * (long - 2)] for i in range(count)}
+    other = {
+        i: [t[0] if part_at is None else t[0][:part_at] + "y" * (long - part_at)] for i, t in base.items()
+    }
+    return base, other
+
+
+@pytest.mark.parametrize(
+    ("count", "part_at", "suspect"),
+    [
+        (48, None, False),
+        (48, 700, False),
+        (48, 400, False),
+        (48, 60, True),
+        (6, 20, True),
+        (6, 700, False),
+        (1, 5, False),
+    ],
+)
+def test_outputs_are_judged_by_how_soon_they_part(count: int, part_at: int | None, suspect: bool) -> None:
+    base, other = texts(count, part_at)
+    assert compare_outputs(base, other, base).suspect is suspect
+
+
+def test_a_noisy_baseline_excuses_as_much_noise() -> None:
+    base, other = texts(48, 60)
+    _, again = texts(48, 70)
+    assert not compare_outputs(base, other, again).suspect

@@ -136,6 +136,26 @@ def test_a_nonce_does_where_no_flush_is_known() -> None:
     assert reasons(made(flush={**flush, "asked": True}, spec={"nonce": "n"})) == ("cache-not-flushed",)
 
 
+@pytest.mark.parametrize(
+    ("engine", "hits", "asked"),
+    [
+        ("vllm", "prefix_cache_hits_total", "prefix_cache_queries_total"),
+        ("sglang", "cached_tokens_total", "prompt_tokens_total"),
+    ],
+)
+def test_a_cache_that_answered_nothing_needs_no_flush(engine: str, hits: str, asked: str) -> None:
+    """An ordinary vLLM answers 404 where its cache would be flushed; its counters say that nothing came from it."""
+    flush = {"asked": True, "ok": False, "status": 404, "text": "Not Found"}
+
+    def counted(share: float) -> dict[str, Any]:
+        after = {f"{engine}:{hits}": 1000 * share, f"{engine}:{asked}": 1000.0}
+        return {"before": {"values": dict.fromkeys(after, 0.0)}, "after": {"values": after}}
+
+    assert reasons(made(flush=flush, counters=counted(0.0))) == ()
+    assert reasons(made(flush=flush, counters=counted(0.5))) == ("cache-not-flushed",)
+    assert reasons(made(flush=flush)) == ("cache-not-flushed",), "where nothing is known it stays a doubt"
+
+
 def test_retractions_and_own_count() -> None:
     def counters(retracted: float, tokens: float) -> dict[str, Any]:
         names = ("sglang:num_retracted_requests_total", "sglang:generation_tokens_total")

@@ -187,3 +187,17 @@ def test_compare() -> None:
     assert compare([100.0], [150.0]).ratio == 1.5
     assert compare([100.0, 100.0, 100.0], [100.5, 100.5, 100.5]).different is False  # below 1 %
     assert compare([], [1.0]).different is None and compare([0.0, 0.0], [1.0, 1.0]).ratio is None
+
+
+def test_chunks_of_one_step_that_come_in_a_burst_are_one_step() -> None:
+    """llama.cpp sends each token of a verification step in a chunk of its own: 20 ms, then three within 0.1 ms."""
+    burst = [20.0, 0.04, 0.03, 0.03]
+    bursts = read_request(record(0, 0, 50, burst * 16, 1))
+    stats = itl_ms([bursts])
+    assert stats["p50"] == pytest.approx(20.1 / 4) and stats["mean"] == pytest.approx(20.1 / 4)
+    even = itl_ms([read_request(record(0, 0, 50, [5.0] * 64, 1))])
+    assert even["p50"] == pytest.approx(5.0)
+    jitter = itl_ms([read_request(record(0, 0, 50, [5.0, 0.9, 9.1] * 20, 1))])
+    assert jitter["p50"] == pytest.approx(5.0) and jitter["max"] == pytest.approx(9.1), (
+        "a stutter is no burst"
+    )

@@ -9,7 +9,7 @@ import pytest
 
 from ddtop.bench.importers import diagnose_results
 from ddtop.bench.importers.needs import NEEDS, WHOLE_RUN, not_read
-from ddtop.bench.importers.planned import planned_before
+from ddtop.bench.importers.surroundings import planned_before
 from ddtop.inspect import NotJudgedError, inspect_files
 from ddtop.inspect.file_kind import guess_kind
 

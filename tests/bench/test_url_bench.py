@@ -12,12 +12,13 @@ import pytest
 
 from ddtop.bench.figures.metrics import Slo
 from ddtop.bench.ramp import Step, knee, next_concurrency
-from ddtop.bench.render import bench_text, selftest_text
+from ddtop.bench.render import acceptance_words, bench_text, selftest_text
 from ddtop.bench.selftest import SelftestOptions, run_selftest, selftest_problems
 from ddtop.bench.url_bench import (
     BenchOptions,
     exit_code,
     link_lost,
+    load_spec_of,
     run_bench,
     split_url,
 )
@@ -155,3 +156,14 @@ def test_selftest_runs_as_a_script() -> None:
     argv = [sys.executable, "-m", "ddtop.agent.loadgen.selftest", '{"streams": 2, "tokens": 10, "rounds": 1}']
     done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=True)
     assert json.loads(done.stdout)["chunks"] == 20
+
+
+def test_the_report_names_the_acceptance_and_of_how_many_tokens() -> None:
+    metrics = {"acceptance_length": 3.51, "acceptance": {"source": "vllm counters"}}
+    assert acceptance_words(metrics) == "tokens a step (vllm counters)"
+    metrics["acceptance"] = {"source": "vllm counters", "drafted_share": 239 / 960, "overall_length": 1.217}
+    assert "25% of the tokens" in acceptance_words(metrics) and "1.22 over all steps" in acceptance_words(
+        metrics
+    )
+    assert load_spec_of(BenchOptions("localhost:1"), 1)["metrics_url"] == "/metrics"
+    assert "metrics_url" not in load_spec_of(BenchOptions("localhost:1", engine="sglang"), 1)

@@ -17,7 +17,7 @@ import tomli
 from ddtop.bench.importers import engines, markdown, others, printed, serving, tables
 from ddtop.bench.importers.common import Fields, ResultFormatError, json_lines, loads, number, peek
 from ddtop.bench.importers.load_tools import load_tool
-from ddtop.bench.importers.planned import planned_before
+from ddtop.bench.importers.surroundings import plain_text, planned_before
 from ddtop.bench.importers.verdict import advice, judge_record, server_cause
 
 __all__ = ["ResultFormatError", "diagnose_results", "read_records"]
@@ -103,13 +103,28 @@ def read_records(text: str) -> tuple[list[Fields], list[str]]:
                 others.from_aiperf_records([row for row in rows if others.is_aiperf_record(row)])
             ], damaged
         records = [record for row in rows for record in _from_object(row, strict=False)]
-        if not records and not damaged:
+        if records or (damaged and stripped.startswith("{")):
+            return _newest(records), damaged
+        if rows:
             raise ResultFormatError("JSON lines without any known result in them")
-        return _newest(records), damaged
+    plain = plain_text(text)
+    if plain.lstrip().startswith("{") and not stripped.startswith(
+        "{"
+    ):  # JSON lines behind the prefixes of a log
+        return read_records(plain)
+    return _printed(plain), []
+
+
+def _printed(text: str) -> list[Fields]:
+    """The records of a printed result. Raises ResultFormatError if nothing in it is known."""
     if found := printed.from_printed(text):
-        return found, []
-    if table := tables.from_table(text):
-        return [{**table, **_planned(text)}], []
+        return [{**one, **_planned(text)} for one in found]
+    if rows := tables.csv_rows(text):
+        records = [record for row in rows for record in _from_object(row, strict=False)]
+        if records:
+            return records
+    if not _BLOCK.search(text) and (table := tables.from_table(text)):
+        return [{**table, **_planned(text)}]
     records = [
         {**fields, **_planned(before)}
         for before, block in _blocks(text)
@@ -117,9 +132,9 @@ def read_records(text: str) -> tuple[list[Fields], list[str]]:
     ]
     if not records:
         raise ResultFormatError(
-            f"neither JSON nor a benchmark's printed result; it begins with {stripped[:60]!r}"
+            f"neither JSON nor a benchmark's printed result; it begins with {text.strip()[:60]!r}"
         )
-    return records, []
+    return records
 
 
 _BLOCK = re.compile(r"^=+ .{0,40}Benchmark Result =+\s*$", re.M)
@@ -160,6 +175,8 @@ def _from_object(data: dict[str, Any], strict: bool = True) -> list[Fields]:
         (engines.is_llama_bench, engines.from_llama_bench),
         (markdown.is_batched_bench, markdown.from_batched_bench),
         (markdown.is_inferencex, markdown.from_inferencex),
+        (engines.is_ollama, engines.from_ollama),
+        (engines.is_hypercomputer, engines.from_hypercomputer),
         (engines.is_vllm_throughput, engines.from_vllm_throughput),
         (engines.is_vllm_latency, engines.from_vllm_latency),
         (engines.is_sglang_offline, engines.from_sglang_offline),

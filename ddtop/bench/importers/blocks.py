@@ -216,6 +216,47 @@ def _one_batch(pairs: Pairs, text: str) -> Fields | None:
     return fields
 
 
+_SERVING_2023 = re.compile(r"^Throughput: ([\d.,]+) requests/s\s*$", re.M)
+
+
+def _vllm_2023(pairs: Pairs, text: str) -> Fields | None:
+    """benchmark_serving.py of 2023: requests a second and times, no tokens a second."""
+    found = _SERVING_2023.search(text)
+    if found is None or "total time" not in pairs:
+        return None
+    fields: Fields = {"tool": "vllm 2023"}
+    put(fields, "rps", found[1])
+    _put(fields, pairs, {"total time": ("duration_s", 1.0), "average latency": ("e2e_mean_ms", 1e3)})
+    if "rps" in fields and "duration_s" in fields:
+        fields["requests_ok"] = round(fields["rps"] * fields["duration_s"])  # its rate is requests over time
+    return fields
+
+
+_LLMPERF_PART = re.compile(r"^(?P<name>\w+)_s\n(?P<stats>(?:[ \t]+\w+ = \S+\n)+)", re.M)
+
+
+def _llmperf(pairs: Pairs, text: str) -> Fields | None:
+    """What LLMPerf's token_benchmark_ray.py prints beside its JSON."""
+    if "number of completed requests" not in pairs:
+        return None
+    fields: Fields = {"tool": "llmperf"}
+    _put(
+        fields,
+        pairs,
+        {
+            "number of completed requests": ("requests_ok", 1.0),
+            "number of errored requests": ("requests_failed", 1.0),
+            "overall output throughput": ("output_tps", 1.0),
+        },
+    )
+    names = {"ttft": "ttft", "inter_token_latency": "itl", "end_to_end_latency": "e2e"}
+    for part in _LLMPERF_PART.finditer(text):
+        for stat, value in re.findall(r"(\w+) = (\S+)", part["stats"]):
+            if part["name"] in names and stat in ("mean", "p50", "p90", "p95", "p99", "min", "max"):
+                put(fields, f"{names[part['name']]}_{stat}_ms", value, 1e3)
+    return fields
+
+
 READERS: tuple[Callable[[Pairs, str], Fields | None], ...] = (
     _mlperf,
     _hypercomputer,
@@ -223,6 +264,8 @@ READERS: tuple[Callable[[Pairs, str], Fields | None], ...] = (
     _dflash_transformers,
     _ollama,
     _vllm_throughput,
+    _vllm_2023,
     _vllm_latency,
+    _llmperf,
     _one_batch,
 )

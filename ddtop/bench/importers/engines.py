@@ -1,4 +1,5 @@
-"""Benchmarks that engines bring along without a server: llama-bench, vLLM throughput and latency, SGLang offline. Pure."""
+"""Benchmarks that engines bring along without a server: llama-bench, vLLM throughput and latency, SGLang offline;
+ollama's own API, and AI-Hypercomputer's saved result. Pure."""
 
 from __future__ import annotations
 
@@ -83,4 +84,48 @@ def from_sglang_offline(data: dict[str, Any]) -> Fields:
         "total_tps": "total_throughput",
     }.items():
         put(fields, name, data.get(key))
+    return fields
+
+
+def is_ollama(data: dict[str, Any]) -> bool:
+    """The last object of ollama's own API: counts, and durations in ns."""
+    return "eval_count" in data and "eval_duration" in data
+
+
+def from_ollama(data: dict[str, Any]) -> Fields:
+    """One request."""
+    fields: Fields = {"tool": "ollama", "requests_ok": 1}
+    put(fields, "duration_s", data.get("total_duration"), 1e-9)
+    for count, span, tokens, rate in (
+        ("eval_count", "eval_duration", "output_tokens", "output_tps"),
+        ("prompt_eval_count", "prompt_eval_duration", "input_tokens", "input_tps"),
+    ):
+        put(fields, tokens, data.get(count))
+        seconds = number(data.get(span))
+        if seconds and tokens in fields:
+            fields[rate] = fields[tokens] / (seconds * 1e-9)
+    if isinstance(data.get("model"), str):
+        fields["model"] = data["model"]
+    return fields
+
+
+def is_hypercomputer(data: dict[str, Any]) -> bool:
+    """AI-Hypercomputer's saved result, alone or as the `metrics` of a report."""
+    body = data.get("metrics", data)
+    return isinstance(body, dict) and "num_prompts_attempted" in body
+
+
+def from_hypercomputer(data: dict[str, Any]) -> Fields:
+    """Its `throughput_rps` counts requests that failed, so it is not taken."""
+    body = data.get("metrics", data)
+    fields: Fields = {"tool": "ai-hypercomputer"}
+    for name, key in {
+        "requests_ok": "num_prompts_succeeded",
+        "requests_planned": "num_prompts_attempted",
+        "duration_s": "benchmark_time",
+        "output_tps": "throughput",
+        "output_tokens": "total_output_token",
+        "input_tokens": "total_input_tokens",
+    }.items():
+        put(fields, name, body.get(key))
     return fields

@@ -56,6 +56,24 @@ def from_table(text: str) -> Fields | None:
     return {**from_aiperf(data), **lengths, "tool": "aiperf" if "AIPerf" in text else "genai-perf"}
 
 
+_CSV_HEADS = (
+    {"completed", "output_throughput"},
+    {"avg_ts", "n_gen"},
+    {"tput_per_gpu", "conc"},
+    {"speed_tg", "pl"},
+)
+
+
+def csv_rows(text: str) -> list[dict[str, Any]]:
+    """The rows of a CSV whose columns are the keys of a JSON result (a sweep's table of runs), else []."""
+    lines = text.strip().splitlines()
+    for delimiter in (",", "\t", ";"):
+        head = {name.strip().strip('"') for name in lines[0].split(delimiter)} if lines else set()
+        if any(keys <= head for keys in _CSV_HEADS):
+            return [dict(row) for row in csv.DictReader(lines, delimiter=delimiter)]
+    return []
+
+
 def _cells(line: str) -> list[str]:
     if line.lstrip()[:1] in ("│", "┃", "|"):
         return [c.strip() for c in re.split(r"[│┃|]", line.strip())[1:-1]]

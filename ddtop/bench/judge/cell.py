@@ -133,6 +133,8 @@ def _requests(
     result: Mapping[str, Any], requests: list[Request], metrics: Mapping[str, Any], details: dict[str, str]
 ) -> None:
     ok = metrics["requests_ok"]
+    if not requests and not details:
+        details["generator-failed"] = "the result holds no request"
     share, why = garbage_share(result.get("texts") or {})
     came = ok or any(r.tokens or r.chunks for r in requests)
     words = ", ".join(f"{n} {name}" for name, n in metrics["failures"].items())

@@ -111,5 +111,5 @@ def _rates(f: Figures) -> Iterator[str]:
 
 
 def _differ(count: float, seconds: float, rate: float) -> bool:
-    slack = DIFFER + ROUNDED / seconds + (ROUNDED / rate if rate > 0 else 0.0)
-    return abs(rate * seconds / count - 1) > slack
+    true = count / seconds
+    return abs(rate - true) > true * (DIFFER + ROUNDED / seconds) + ROUNDED
