@@ -16,7 +16,7 @@ from ddtop.agent.model.weight_files import Head
 from ddtop.hosts.ssh.causes import CAUSES, fill
 from ddtop.hosts.ssh.target import Note, SshTarget
 from ddtop.inspect.ssh import config_cause
-from ddtop.sources.gpu.host_signs import XIDS
+from ddtop.sources.gpu.host_signs import INIT_CAUSES, XIDS
 from ddtop.sources.gpu.sample import GpuSample
 from ddtop.sources.gpu.smi.error_texts import EXIT_CAUSES, TEXT_RULES
 from ddtop.sources.gpu.verdict import judge_samples
@@ -55,6 +55,8 @@ _GPU_EXAMPLES = (
     GpuSample(index=0, denied_fields=("mem_used_mib",)),
     GpuSample(index=0, throttle_reasons=("sw_power_cap",), util_gpu_pct=99),
     GpuSample(index=0, util_gpu_pct=99),
+    GpuSample(index=0, util_gpu_pct=99, pstate="P8"),
+    GpuSample(index=0, util_gpu_pct=99, power_w=110, power_limit_w=700),
     GpuSample(index=0, util_gpu_pct=0),
     GpuSample(index=0, util_gpu_pct=0, mem_used_mib=0),
     GpuSample(index=0, mem_used_mib=50_000),
@@ -125,6 +127,8 @@ def vocabulary() -> list[Word]:
         add("gpu", cause, "degraded" if severity == "warn" else "down", severity, advice)
     for cause, severity, verdict, advice in XIDS.values():
         add("gpu", cause, verdict, severity, advice)
+    for cause, (_, severity, advice) in INIT_CAUSES.items():
+        add("gpu", cause, "down", severity, advice)
     for sample in _GPU_EXAMPLES:
         finding = judge_samples([sample])
         add("gpu", finding.cause, finding.verdict, finding.severity, finding.advice)

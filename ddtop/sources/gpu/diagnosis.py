@@ -117,7 +117,46 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8-sig", "replace").replace("\x00", "")
 
 
+_GENERAL = {
+    "no-devices-found",
+    "driver-not-loaded",
+    "nvml-init-failed",
+    "nvml-unknown-error",
+    "gpu-not-readable",
+    "nvidia-smi-missing",
+}
+"""What nvidia-smi says without knowing why: kernel lines beside it decide."""
+_KERNEL_LINE = re.compile(
+    r"NVRM: |Xid|blocked for more than|fallen off the bus|nvidia\S*: |Lockdown: |nouveau "
+)
+_VERDICTS = {"down": 0, "degraded": 1, "partial": 2, "ok": 3}
+
+
 def _one(text: str, command: str, name: str) -> dict[str, Any] | None:
+    """The verdict on one output, and on the kernel lines that were pasted with it; None if it is neither."""
+    got = _by_form(text, command, name)
+    if got is None or not _KERNEL_LINE.search(text) or got["cause"] == "nvidia-smi-hung":
+        return got
+    signs = host_signs(text)
+    if not (signs.xids or signs.lost or signs.failed):
+        return got
+    kernel = judge_signs(signs)
+    if kernel["cause"] == got["cause"]:
+        return {**got, "evidence": [*got["evidence"], *kernel["evidence"]][:12]}
+    graver = _VERDICTS[kernel["verdict"]] < _VERDICTS[got["verdict"]]
+    if got["cause"] in _GENERAL or graver:
+        head = ("verdict", "cause", "severity", "advice")
+        return {
+            **kernel,
+            **got,
+            **{k: kernel[k] for k in head},
+            "evidence": [*kernel["evidence"], *got["evidence"]][:12],
+        }
+    more = {k: v for k, v in kernel.items() if k in ("xid", "xids", "blocked_tasks")}
+    return {**more, **got, "evidence": [*got["evidence"], *kernel["evidence"]][:12]}
+
+
+def _by_form(text: str, command: str, name: str) -> dict[str, Any] | None:
     """The verdict on one output, by its form; None if it is not nvidia-smi's."""
     body = text.strip()
     if not body:
@@ -147,7 +186,7 @@ def _one(text: str, command: str, name: str) -> dict[str, Any] | None:
     if (running := judge_pmon(text, lines)) is not None:
         return running
     signs = host_signs(text)
-    if signs.hung or signs.xids or signs.blocked or signs.lost or signs.running:
+    if signs.hung or signs.xids or signs.blocked or signs.lost or signs.running or signs.failed:
         return judge_signs(signs)
     if (
         any(dmon_head(line) for line in lines[:50])

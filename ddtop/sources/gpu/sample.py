@@ -54,6 +54,7 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gfx_clock_mhz: Number | None = None
     mem_clock_mhz: Number | None = None
     sm_clock_max_mhz: Number | None = None
+    gfx_clock_max_mhz: Number | None = None
     throttle_reasons: tuple[str, ...] | None = None
     pstate: str | None = None
     energy_j: Number | None = None
@@ -85,6 +86,15 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.power_w is None or not self.power_limit_w:
             return None
         return self.power_w / self.power_limit_w
+
+    @property
+    def clock_fraction(self) -> float | None:
+        """The clock of the SMs (else of graphics) over its highest, or None when either is unknown."""
+        pairs = ((self.sm_clock_mhz, self.sm_clock_max_mhz), (self.gfx_clock_mhz, self.gfx_clock_max_mhz))
+        # Both clocks are the same domain, and people query one now and the other's maximum.
+        now = self.sm_clock_mhz if self.sm_clock_mhz is not None else self.gfx_clock_mhz
+        highest = next((high for _, high in pairs if high), None)
+        return now / highest if now is not None and highest else None
 
     @property
     def key(self) -> str:

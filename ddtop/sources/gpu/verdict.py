@@ -161,6 +161,58 @@ def _throttled(s: GpuSample) -> Finding | None:
     )
 
 
+LOADED_PCT = 80
+"""Utilisation from which clocks and power must show the load."""
+SPINNING_PCT = 97
+_LOW_CLOCK = 0.35
+_IDLE_POWER = 0.24
+"""Of the power limit. Idle cards draw 10-18%; a kernel that only waits (a hung collective) 17-24%; the lightest real load
+seen on an H200 (a 135M model, utilisation below 95%) 20%."""
+
+
+def _power_state(s: GpuSample) -> int | None:
+    word = s.pstate or ""
+    return int(word[1:]) if word[:1] == "P" and word[1:].isdigit() else None
+
+
+def _not_working(s: GpuSample) -> Finding | None:
+    """Busy by utilisation, and at rest by power state, clocks or power: results are far too low, or nothing moves."""
+    if s.util_gpu_pct is None or s.util_gpu_pct < LOADED_PCT:
+        return None
+    state, clock, power = _power_state(s), s.clock_fraction, s.power_fraction
+    seen = [f"utilisation {s.util_gpu_pct:g}%"]
+    if s.pstate:
+        seen.append(s.pstate)
+    if clock is not None:
+        seen.append(f"clock at {100 * clock:.0f}% of its maximum")
+    if power is not None:
+        seen.append(f"power at {100 * power:.0f}% of its limit")
+    name = f"GPU {s.index}: " if s.index is not None else ""
+    if (state is not None and state >= 5 and (power is None or power < 0.6)) or (
+        clock is not None and clock <= _LOW_CLOCK and (power is None or power < 0.45)
+    ):
+        set_by = (
+            "Clocks are set by a person: `nvidia-smi -rgc -i N` and `nvidia-smi -rac -i N` undo that."
+            if "applications_clocks_setting" in (s.throttle_reasons or ())
+            else "Look for set clocks (`nvidia-smi -q -d CLOCK,PERFORMANCE`; undo with `nvidia-smi -rgc`), else stop the server and reset the GPU (`nvidia-smi -r -i N`) or reload the driver."
+        )
+        return Finding(
+            "degraded",
+            "stuck-in-low-power-state",
+            "error",
+            f"{name}{', '.join(seen)}: it is stuck in a low power state under load, so results are far too low. {set_by}",
+        )
+    if power is not None and power < _IDLE_POWER and s.util_gpu_pct >= SPINNING_PCT:
+        return Finding(
+            "degraded",
+            "busy-at-idle-power",
+            "error",
+            f"{name}{', '.join(seen)}: kernels run but do no work, as a collective does that waits for another rank. Read the "
+            "server's log for NCCL and for a rank that ended; if tokens still flow, the load is too small to compare results.",
+        )
+    return None
+
+
 def _no_util(s: GpuSample) -> Finding | None:
     if not ({"util_gpu_pct"} & {*s.absent_fields, *s.denied_fields}):
         return None
@@ -238,6 +290,7 @@ _RULES: tuple[Callable[[GpuSample], Finding | None], ...] = (
     _memory_errors,
     _fabric,
     _throttled,
+    _not_working,
     _field_error,
     _no_memory,
     _no_util,

@@ -8,7 +8,7 @@ open-gpu-kernel-modules#446 for 119. A contained error (94) kills one process, a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<code>\d{1,4})(?:, pid='?(?P<pid>[^,']*)'?)?(?:, name=(?P<name>[^,]*))?(?:, )?(?P<text>.*)"
@@ -19,6 +19,7 @@ _OOM = re.compile(
 )
 _OOM_KILL = re.compile(r"oom-kill:constraint=(?P<c>\w+)(?:.{0,400}?task=(?P<comm>[^,]+),pid=(?P<pid>\d+))?")
 _CALM = re.compile(r"to 0x0 \(None\)")
+_ACTION = re.compile(r"recovery action changed from .{1,60} to 0x[0-9a-fA-F]+ \((?P<action>[^)]{1,60})\)")
 _MEMCG = re.compile(r"task_memcg=(?P<path>/[^,]{1,300})")
 _UNIT = re.compile(r"([^/\s]{1,120}\.(?:service|scope))(?:/|$)")
 _LOST = re.compile(
@@ -188,6 +189,21 @@ def _xid_cause(row: Xid) -> str | None:
     return "gpu-engine-exception" if row.kind == "bug" else "gpu-hardware-error"
 
 
+def asked_action(line: str) -> str | None:
+    """What an Xid 154 line asks for: `reset`, `reboot`, `drain-p2p` or `drain-and-reset`; `none`; None if it does not say."""
+    found = _ACTION.search(line)
+    if found is None:
+        return None
+    word = found["action"].lower()
+    if "none" in word:
+        return "none"
+    if "p2p" in word:
+        return "drain-p2p"
+    if "drain" in word:
+        return "drain-and-reset"
+    return "reboot" if "reboot" in word else "reset" if "reset" in word else None
+
+
 def parse_kernel_line(line: str) -> KernelFact | None:
     """Read one kernel log line, with or without journal prefix; None for any other line."""
     line = line[:4_000]
@@ -202,6 +218,12 @@ def parse_kernel_line(line: str) -> KernelFact | None:
             "critical",
             "Look up the code in NVIDIA's Xid catalogue, and do what `nvidia-smi --query-gpu=gpu_recovery_action --format=csv` says.",
         )
+        if code == 154 and asked_action(line) == "drain-p2p":  # cells on one GPU may go on
+            row = replace(
+                row,
+                severity="error",
+                advice="Run no cells on more than one GPU. Reset this GPU when it is idle.",
+            )
         comm = (match["name"] or "").strip() or None
         return KernelFact(
             "xid",

@@ -90,7 +90,7 @@ TEXT_RULES: tuple[_Rule, ...] = (
         "The driver is loaded but shows no GPU: a wrong -i, a container without GPU devices, or a GPU that failed to initialise. Check `lspci | grep -i nvidia` and `journalctl -k -g NVRM`.",
     ),
     _rule(
-        r"(?:GPU requires reset|GPU Reset Required)",
+        r"(?:GPU requires reset|GPU Reset Required(?!\)))",
         "gpu-requires-reset",
         "critical",
         "The GPU needs a reset. Stop the sweep on this host and run `nvidia-smi -r -i N`, or reboot.",

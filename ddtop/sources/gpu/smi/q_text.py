@@ -31,6 +31,7 @@ _KEYS: dict[tuple[str, str], str] = {
     ("clocks", "graphics"): "clocks.current.graphics",
     ("clocks", "memory"): "clocks.current.memory",
     ("max clocks", "sm"): "clocks.max.sm",
+    ("max clocks", "graphics"): "clocks.max.graphics",
     ("remapped rows", "pending"): "remapped_rows.pending",
     ("remapped rows", "remapping failure occurred"): "remapped_rows.failure",
 }

@@ -53,6 +53,7 @@ _PATHS: dict[str, tuple[str, ...]] = {
     "clocks.current.graphics": ("clocks/graphics_clock",),
     "clocks.current.memory": ("clocks/mem_clock",),
     "clocks.max.sm": ("max_clocks/sm_clock",),
+    "clocks.max.graphics": ("max_clocks/graphics_clock",),
     "remapped_rows.pending": ("remapped_rows/remapped_row_pending",),
     "remapped_rows.failure": ("remapped_rows/remapped_row_failure",),
     "pcie.link.gen.current": ("pci/pci_gpu_link_info/pcie_gen/current_link_gen",),

@@ -62,6 +62,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "clocks.current.graphics": ("gfx_clock_mhz", "number"),
     "clocks.current.memory": ("mem_clock_mhz", "number"),
     "clocks.max.sm": ("sm_clock_max_mhz", "number"),
+    "clocks.max.graphics": ("gfx_clock_max_mhz", "number"),
     "pstate": ("pstate", "text"),
     "mig.mode.current": ("mig", "flag"),
     "persistence_mode": ("persistence", "flag"),
