@@ -105,9 +105,9 @@ OPS = {
     ),
     "processes": (
         "request",
-        '{"unit"|"cgroup"|"pids": ...}',
+        '{"unit"|"cgroup"|"pids"|"pid" (and all below it): ...}',
         '{"processes": [{"pid", "ppid", "comm", "cmdline": [..], "start_ticks", "cpu_s", "rss_mib", "read_b"|absent,'
-        ' "write_b"|absent, "state", "uid"}], "mono_s", "unknown"}',
+        ' "write_b"|absent, "state", "uid", "wait_status"|absent (of a zombie)}], "mono_s", "unknown"}',
     ),
     "activity": (
         "stream",

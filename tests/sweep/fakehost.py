@@ -76,6 +76,8 @@ class Unit:
     override: list[str] | None = None
     listening: bool = False
     seed: int = 0
+    core_dead: bool = False
+    """Its engine process was killed; the one that answers lives on for a while."""
 
 
 @dataclass
@@ -216,7 +218,7 @@ class World:
         unit.invocation, unit.pid, unit.seed = f"{n:032x}", 1000 + n, n
         unit.active, unit.sub, unit.result, unit.code, unit.status = "active", "running", "success", "0", "0"
         unit.argv = list(unit.override or ["/bin/own", "--port", "30000"])
-        unit.listening = False
+        unit.listening = unit.core_dead = False
         self.starts.append(unit.argv)
         loop = asyncio.get_running_loop()
         kind = self.fault_of(unit.argv)
@@ -317,7 +319,17 @@ class World:
             "chunks": len(job.results),
         }
         self.tell()
+        if self.serving is not None and self.fault_of(self.serving.argv) == "freeze-mid" and job.results:
+            job.task = asyncio.get_running_loop().call_later(1.0, self._still_frozen, job, todo[0])
+            return
         job.task = asyncio.get_running_loop().call_later(self.cell_s, self._cell_done, job, todo[0])
+
+    def _still_frozen(self, job: Job, cell: str) -> None:
+        """A second in which no byte came; requests that time out make room for others."""
+        if job.state == "running":
+            job.progress = {**job.progress, "done": job.progress["done"] + 1}
+            self.tell()
+            job.task = asyncio.get_running_loop().call_later(1.0, self._still_frozen, job, cell)
 
     def _cell_done(self, job: Job, cell: str) -> None:
         if job.state != "running":
@@ -331,9 +343,28 @@ class World:
             )
             self.faults = {k: v for k, v in self.faults.items() if v != "exit-mid"}
             return
+        if serving is not None and self.fault_of(serving.argv) == "core-mid" and len(job.results) == 1:
+            self._core_dies(serving, job, cell)
+            return
         tokens = 0 if serving is None or cell in self.broken_cells else 32
         job.results[cell] = result(cell, tokens) if serving is not None else refused(cell)
         self.served.append(cell)
+        self._next_cell(job)
+
+    def _core_dies(self, unit: Unit, job: Job, cell: str) -> None:
+        """`kill -9` of the engine under load: errors inside HTTP 200, then 500s; the process ends seconds later."""
+        self.faults = {k: v for k, v in self.faults.items() if v != "core-mid"}
+        unit.core_dead = True
+        self.say(
+            unit,
+            "Subprocess scheduler_0 (pid=812) crashed with exit code -9. Triggering SIGQUIT for cleanup...",
+        )
+        failed = result(cell, 0)
+        for n, one in enumerate(failed["requests"]):
+            one["class"], one["chunks"] = ("in-band error", 9) if n < 2 else ("http 500", 0)
+        job.results[cell] = failed
+        self.served.append(cell)
+        asyncio.get_running_loop().call_later(6.0, self._crash, unit, unit.invocation, "Shutting down")
         self._next_cell(job)
 
     def staged(self, job: Job) -> None:
@@ -631,8 +662,15 @@ class FakeHost:
             )
         return {"listeners": rows, "mono_s": 0.0}
 
-    def op_processes(self, pids: list[int]) -> dict[str, Any]:
-        rows = [{"pid": u.pid, "cmdline": u.argv} for u in self.world.units.values() if u.pid in pids]
+    def op_processes(self, pids: list[int] | None = None, unit: str = "", **_: Any) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = []
+        for u in self.world.units.values():
+            if u.pid and (u.name == unit or u.pid in (pids or ())):
+                seen = {"cmdline": u.argv, "start_ticks": u.seed, "state": "S"}
+                rows.append({"pid": u.pid, "comm": "python3", **seen})
+                if u.name == unit:
+                    end = {"state": "Z", "wait_status": 9} if u.core_dead else {}
+                    rows.append({"pid": u.pid + 500, "comm": "sglang::schedul", **seen, **end})
         return {"processes": rows}
 
     def op_http(self, method: str, url: str, **_: Any) -> dict[str, Any]:

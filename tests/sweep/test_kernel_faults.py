@@ -80,7 +80,7 @@ def test_a_lost_gpu_stops_the_job_and_waits_for_a_clean_host(rig: Rig) -> None:
 
 @pytest.mark.parametrize(
     ("action", "title", "reason"),
-    [("None", None, "kernel-fault"), ("Reset", "NOT STARTING?", None), (None, "NOT STARTING?", None)],
+    [("None", None, "kernel-fault"), ("Reset", "HOST FAULT", None), (None, "HOST FAULT", None)],
 )
 def test_what_the_driver_asks_for_decides(
     rig: Rig, action: str | None, title: str | None, reason: str | None
@@ -114,7 +114,7 @@ def test_an_oom_kill_of_the_server_is_its_cause(rig: Rig) -> None:
     assert rig.run().word == "done"
     (fault,) = kinds(rig, ev.KernelFault)  # two lines of one kill
     assert fault.kind == "oom-kill" and fault.cell_id == "b0"
-    assert ("NOT STARTING?", "failed", "killed-by-oom-killer") in sum_up(rig)
+    assert ("SERVER DIED", "failed", "killed-by-oom-killer") in sum_up(rig)
 
 
 def test_an_oom_kill_of_another_unit_doubts_the_cell_only(rig: Rig) -> None:

@@ -15,6 +15,8 @@ from .facts import cgroup_of, read_text, start_ticks_of, unit_of_cgroup
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MAX_CMDLINE_B = 64 << 10
+EXIT_FIELD = 49
+"""Of /proc/PID/stat behind the name: exit_code, as wait() would give it. Zero for those who may not trace the process."""
 
 
 def cmdline(pid: int) -> List[str]:
@@ -53,6 +55,8 @@ def describe(pid: int) -> Optional[Dict[str, Any]]:
         "rss_mib": round(int(fields[21]) * PAGE / 2**20, 1),
         "state": fields[0],
     }
+    if fields[0] == "Z" and len(fields) > EXIT_FIELD and fields[EXIT_FIELD] != "0":
+        found["wait_status"] = int(fields[EXIT_FIELD])  # 0 may also mean that we may not see it
     try:
         found["uid"] = os.stat("/proc/%d" % pid).st_uid
     except OSError:
@@ -123,9 +127,11 @@ def pids_of_unit(unit: str) -> List[int]:
 
 
 async def processes(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
-    """The op `processes`: of a unit, a cgroup or given pids."""
+    """The op `processes`: of a unit, a cgroup, given pids, or one pid and all below it."""
     if "pids" in args:
         pids = [int(pid) for pid in args["pids"]]
+    elif "pid" in args:
+        pids = await context.thread(descendants, int(args["pid"]))
     elif "cgroup" in args:
         pids = await context.thread(pids_of_cgroup, args["cgroup"])
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 import time
 from typing import Any, Callable, Dict
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ from .machine.gpu import GpuSampler
 from .records import token_bins
 from .request_builder import RequestBuilder
 from .spec import SCHEMA, LoadSpec, SpecError, load_spec
-from .warm_up import small_spec, warm_up
+from .warm_up import open_only, small_spec, warm_up
 from .window.shards import process_count, run_shards
 
 Tell = Callable[[Dict[str, Any]], None]
@@ -79,12 +80,12 @@ def _measure(spec: LoadSpec, result: dict[str, Any], tell: Tell) -> None:
     text = ""
     if spec.context:
         tell({"phase": "context"})
-        text, result["context"] = _context(spec, base, headers, key)
+        text, result["context"] = _context(spec, base, headers, key, tell)
     builder = RequestBuilder(spec, text, key)
     raise_file_limit()
     if spec.warmup:
         tell({"phase": "warming up"})
-        result["warmup"], builder = warm_up(spec, builder, text, key)
+        result["warmup"], builder = warm_up(spec, builder, text, key, tell)
     result["usage_asked"] = builder.usage
     if spec.flush_cache:
         result["flush"] = flush_cache(spec.engine, base, headers, spec.tls_verify)
@@ -97,10 +98,10 @@ def _measure(spec: LoadSpec, result: dict[str, Any], tell: Tell) -> None:
         result["counters"] = counters
     if spec.again and spec.keep_texts and not result["window"]["stopped"] and not result.get("error"):
         tell({"phase": "asking again"})
-        result["texts_again"] = _ask_again(spec, text, key, builder.usage, result["window"]["wall_s"])
+        result["texts_again"] = _ask_again(spec, text, key, builder.usage, result["window"]["wall_s"], tell)
 
 
-def _ask_again(spec: LoadSpec, text: str, key: str, usage: str, wall_s: float) -> dict[str, Any]:
+def _ask_again(spec: LoadSpec, text: str, key: str, usage: str, wall_s: float, tell: Tell) -> dict[str, Any]:
     """The responses to the window's first requests, asked once more in batches of another size than before: all at
     once, or three at a time where that is how many streams the window had. It may take as long as the window (of
     which one request is a part); what is not whole by then is left out."""
@@ -114,7 +115,8 @@ def _ask_again(spec: LoadSpec, text: str, key: str, usage: str, wall_s: float) -
         time_limit_s=min(spec.time_limit_s, max(30.0, wall_s)),
     )
     small.keep_texts = True
-    out = run_shards(small, RequestBuilder(small, text, key, usage), list(range(count)))
+    builder = RequestBuilder(small, text, key, usage)
+    out = run_shards(small, builder, list(range(count)), on_progress=open_only(tell))
     whole = {str(one["i"]) for one in out["requests"] if one["class"] == "ok"}
     return {index: texts for index, texts in out["texts"].items() if index in whole}
 
@@ -139,7 +141,8 @@ def _window(
         marks["energy1"], marks["energy1_ns"] = sampler.energy_mj(), time.monotonic_ns()
         marks["after"] = pressure.snapshot(pids)
         if engine[1]:
-            counters["after"] = read_counters(engine[0], engine[1], engine[2], spec.tls_verify)
+            ask = lambda: read_counters(engine[0], engine[1], engine[2], spec.tls_verify)  # noqa: E731
+            counters["after"] = beside(ask, sampler)
 
     processes = process_count(spec, os.cpu_count() or 1)
     sampler.start()
@@ -182,6 +185,18 @@ def _window(
     result["gpu_samples"] = [{**sample, "t": sample["t"] - zero} for sample in sampler.samples]
 
 
+def beside(ask: Callable[[], dict[str, Any]], sampler: GpuSampler) -> dict[str, Any]:
+    """What `ask` returns, while the sampler is read on: its readings are stamped as they are read, and a server that
+    hangs keeps us waiting for seconds."""
+    got: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: got.append(ask()), daemon=True)
+    asking.start()
+    while asking.is_alive():
+        sampler.readable()
+        asking.join(0.05)
+    return got[0] if got else {"error": "the question for the counters failed"}
+
+
 def find_model(base: str, headers: dict[str, str], verify: bool) -> str:
     """The name of the first model that /v1/models lists; "" where there is none (many servers need none)."""
     try:
@@ -194,7 +209,9 @@ def find_model(base: str, headers: dict[str, str], verify: bool) -> str:
     return ""
 
 
-def _context(spec: LoadSpec, base: str, headers: dict[str, str], key: str) -> tuple[str, dict[str, Any]]:
+def _context(
+    spec: LoadSpec, base: str, headers: dict[str, str], key: str, tell: Tell
+) -> tuple[str, dict[str, Any]]:
     def by_tokenize(text: str) -> int | None:
         return count_tokens(base, spec.engine, spec.model, text, headers, spec.tls_verify)
 
@@ -203,10 +220,10 @@ def _context(spec: LoadSpec, base: str, headers: dict[str, str], key: str) -> tu
         text, about = fit_context(spec.context, by_tokenize, source)
         about["by"] = "tokenize"
         return text, about
-    alone = _prompt_tokens(spec, "", key)
+    alone = _prompt_tokens(spec, "", key, tell)
 
     def by_usage(text: str) -> int | None:
-        whole = _prompt_tokens(spec, text, key)
+        whole = _prompt_tokens(spec, text, key, tell)
         return None if whole is None or alone is None else whole - alone
 
     text, about = fit_context(spec.context, by_usage, source)
@@ -214,9 +231,9 @@ def _context(spec: LoadSpec, base: str, headers: dict[str, str], key: str) -> tu
     return text, about
 
 
-def _prompt_tokens(spec: LoadSpec, text: str, key: str) -> int | None:
+def _prompt_tokens(spec: LoadSpec, text: str, key: str, tell: Tell) -> int | None:
     small = small_spec(spec, requests=1, concurrency=1, output_tokens=1, exact_tokens=False)
-    out = run_shards(small, RequestBuilder(small, text, key), [0])
+    out = run_shards(small, RequestBuilder(small, text, key), [0], on_progress=open_only(tell))
     for record in out["requests"]:
         if "prompt_tokens" in record:
             return int(record["prompt_tokens"])

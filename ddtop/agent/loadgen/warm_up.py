@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 from .request_builder import RequestBuilder
 from .spec import LoadSpec
@@ -17,8 +17,20 @@ def small_spec(spec: LoadSpec, **changes: Any) -> LoadSpec:
     return LoadSpec(**fields)
 
 
+def open_only(tell: Callable[[dict[str, Any]], None] | None) -> Callable[[dict[str, int]], None] | None:
+    """Progress of requests beside the window: what is open and what arrived, for whoever watches the server. How many
+    are done is the window's alone."""
+    if tell is None:
+        return None
+    return lambda one: tell({"in_flight": one["in_flight"], "chunks": one["chunks"]})
+
+
 def warm_up(
-    spec: LoadSpec, builder: RequestBuilder, text: str, key: str
+    spec: LoadSpec,
+    builder: RequestBuilder,
+    text: str,
+    key: str,
+    tell: Callable[[dict[str, Any]], None] | None = None,
 ) -> tuple[dict[str, Any], RequestBuilder]:
     """Warm-up requests, apart from the result. A server that refuses a field of the request (400, 422) is asked without
     it: stream_options, ignore_eos, max_tokens. What was given up is said."""
@@ -30,7 +42,12 @@ def warm_up(
         )
         if spec.nonce:
             small.nonce = spec.nonce + "/warm-up"
-        out = run_shards(small, RequestBuilder(small, text, key, usage), list(range(spec.warmup)))
+        out = run_shards(
+            small,
+            RequestBuilder(small, text, key, usage),
+            list(range(spec.warmup)),
+            on_progress=open_only(tell),
+        )
         refused = [one for one in out["requests"] if one["class"] in ("http 400", "http 422")]
         step = _give_up(refused[0].get("why", ""), usage, spec) if refused else ""
         if not step:

@@ -73,9 +73,12 @@ def integrate(samples: Sequence[tuple[float, float]], begin: float, end: float) 
     for (t0, w0), (t1, w1) in itertools.pairwise(points):
         if t1 <= begin or t0 >= end or t1 <= t0:
             continue
-        if t1 - t0 > MAX_GAP_S:
-            return 0.0, f"no power sample for {t1 - t0:.1f} s"
         low, high = max(t0, begin), min(t1, end)
+        if high - low > MAX_GAP_S:
+            return 0.0, f"no power sample for {t1 - t0:.1f} s"
+        if t1 - t0 > MAX_GAP_S:  # the hole lies beyond the border: what was read inside holds up to it
+            joules += (w0 if t0 >= begin else w1) * (high - low)
+            continue
         at_low = w0 + (w1 - w0) * (low - t0) / (t1 - t0)
         at_high = w0 + (w1 - w0) * (high - t0) / (t1 - t0)
         joules += (at_low + at_high) / 2 * (high - low)

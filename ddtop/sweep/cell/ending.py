@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,14 +11,17 @@ from ddtop.events import Evidence, Generation
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch
 from ddtop.services.readings import UnitReading
+from ddtop.sweep.cell.life.ended import EndedProcess
+from ddtop.sweep.cell.life.server_watch import ServerLog
+from ddtop.sweep.cell.life.silence import Silence, life_words
 from ddtop.sweep.cell.outcome import Committed
-from ddtop.sweep.cell.server_watch import ServerLog
 from ddtop.sweep.shared.context import SweepContext
-from ddtop.sweep.shared.limits import FAULT_LOOKBACK_S, KERNEL_LINE_S, NO_TOKEN_S
+from ddtop.sweep.shared.limits import FAULT_LOOKBACK_S, KERNEL_LINE_S
 from ddtop.sweep.shared.log_lines import drain_log
 from ddtop.sweep.shared.verdict import CauseReading, Judgement
 from ddtop.sweep.start.exits import exit_state, exit_words
 from ddtop.sweep.tell.alerts import fault_judgement
+from ddtop.words import many
 
 GONE_POLL_S = 0.5
 
@@ -68,17 +72,17 @@ async def is_gone_now(ctx: SweepContext, host: Host, subject: Subject) -> bool:
 
 
 async def why_failed(
-    ctx: SweepContext, host: Host, subject: Subject, log: ServerLog
+    ctx: SweepContext, host: Host, subject: Subject, log: ServerLog, ended: Sequence[EndedProcess] = ()
 ) -> tuple[Judgement, float | None]:
     """(why a server that is gone failed, seconds since the host's first sign of it).
 
-    The kernel's cause goes before the log's, the log's before the exit code.
+    The kernel's cause goes before the log's, the log's before the exit code. `ended`: its processes that ended first.
     """
     feed, unit = ctx.feed(subject.launch.unit), subject.launch.unit
     await drain_log(ctx, host, feed)
     ctx.take_reading(await feed.service.read(host))
     u = feed.reading
-    j = failure_judgement(unit, u, log.cause())
+    j = failure_judgement(unit, u, log.cause(), ended)
     if "journal" in host.hello.can:  # the kernel's line may come half a second after the exit it explains
         await ctx.wait_until(
             lambda: ctx.faults.cause_since(ctx.mono() - FAULT_LOOKBACK_S) is not None, KERNEL_LINE_S
@@ -90,10 +94,14 @@ async def why_failed(
     return j, ctx.since_fault_s(u.changed_mono_s) if u else None
 
 
-def failure_judgement(unit: str, u: UnitReading | None, logged: CauseReading | None) -> Judgement:
+def failure_judgement(
+    unit: str, u: UnitReading | None, logged: CauseReading | None, ended: Sequence[EndedProcess] = ()
+) -> Judgement:
     """Why a server failed while it was measured: by its log where that names a fatal cause, else by its exit."""
     how = f"{u.active}/{u.sub}, Result={u.result}, {u.exit_code or 'no exit code'}" if u else "not read"
-    why = Evidence(source="systemctl", text=how)
+    why = Evidence(source=u.told_by if u else "systemctl", text=how)
+    first = tuple(Evidence(source="probe", text=one.words) for one in ended[:3])
+    by = f" ({ended[0].words})" if ended else ""
     if logged is not None and logged.fatal:
         return Judgement(
             verdict="failed",
@@ -101,26 +109,33 @@ def failure_judgement(unit: str, u: UnitReading | None, logged: CauseReading | N
             kind=logged.kind,
             advice=logged.advice,
             signature_id=logged.signature_id,
-            text=f"{unit} died while it was measured: {logged.text}",
-            evidence=(*logged.evidence, why),
+            text=f"{unit} died while it was measured: {logged.text}{by}",
+            evidence=(*first, *logged.evidence, why),
         )
     words = exit_words(u) if u and u.gone else "was restarted by another user or process"
     return Judgement(
         verdict="failed",
         cause=exit_state(u).slug if u else "process-exited",
         kind="bug",
-        text=f"{unit} {words} while it was measured",
-        evidence=(why,),
+        text=f"{unit} {words} while it was measured{by}",
+        evidence=(*first, why),
     )
 
 
-def hang_judgement(unit: str, job: str) -> Judgement:
-    """A server that gives no token while requests run."""
+def hang_judgement(unit: str, job: str, silence: Silence, requests: int) -> Judgement:
+    """A server that gives no byte while requests run, for longer than it may."""
+    asked = many(requests, "request")
+    needs = f"; it was seen to need {silence.expected_s:.0f} s at most" if silence.expected_s >= 1 else ""
     return Judgement(
         verdict="stalled",
         cause="engine-hung-zero-throughput",
         kind="bug",
-        text=f"{unit} has given no token for {NO_TOKEN_S:.0f} s while requests run",
-        evidence=(Evidence(source="job", text=f"{job}: no chunk for {NO_TOKEN_S:.0f} s"),),
+        text=f"{unit} has given no byte for {silence.quiet_s:.0f} s while it had {asked} to answer{needs}",
+        evidence=(
+            Evidence(
+                source="job", text=f"{job}: no byte on any stream for {silence.quiet_s:.0f} s, {asked} open"
+            ),
+            Evidence(source="probe", text=life_words(silence.life)),
+        ),
         advice="restart once; a second time means it is broken",
     )

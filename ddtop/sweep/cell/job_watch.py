@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from ddtop.events import CellProgress
@@ -25,14 +26,24 @@ from ddtop.sweep.cell.ending import (
     is_gone_now,
     why_failed,
 )
+from ddtop.sweep.cell.life.server_watch import ChunkWatch, ServerLog, Size
+from ddtop.sweep.cell.life.signs import LifeWatch
+from ddtop.sweep.cell.life.silence import Life, Silence, Silences, is_hung
 from ddtop.sweep.cell.outcome import keep_without_verdict
-from ddtop.sweep.cell.results import has_cut_requests, read_result, stop_job, take_result
-from ddtop.sweep.cell.server_watch import ChunkWatch, ServerLog
+from ddtop.sweep.cell.results import (
+    has_cut_requests,
+    has_dying_requests,
+    read_result,
+    stop_job,
+    take_result,
+)
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
 from ddtop.sweep.shared.kernel_faults import FaultRecord
+from ddtop.sweep.shared.limits import ASK_AFTER_S, DYING_S
+from ddtop.sweep.shared.log_lines import drain_log
 from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.shared.verdict import Judgement
-from ddtop.sweep.tell.alerts import fault_judgement
+from ddtop.sweep.tell.alerts import HOST_FAULT, fault_judgement
 
 TICK_S = 0.25
 CONFIRM_S = 0.3
@@ -42,7 +53,8 @@ CONFIRM_S = 0.3
 class JobWatch:
     """Follows one job. `subject` None: the server is not watched, for it is unknown.
 
-    `settle`: a cell without a result when the job ends is interrupted; else that is left to the caller.
+    `settle`: a cell without a result when the job ends is interrupted; else that is left to the caller. `silences`: of
+    this configuration so far; `size`: tokens of a cell's prompts.
     """
 
     def __init__(
@@ -55,6 +67,8 @@ class JobWatch:
         subject: Subject | None,
         *,
         settle: bool = True,
+        silences: Silences | None = None,
+        size: Size | None = None,
     ) -> None:
         self.ctx = ctx
         self.requests = requests
@@ -66,7 +80,10 @@ class JobWatch:
         self._results = 0
         self._stop_after_cell = False
         self._inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._chunks = ChunkWatch(ctx.mono())
+        self._chunks = ChunkWatch(ctx.mono(), silences, size)
+        self._life: LifeWatch | None = None
+        if subject is not None:
+            self._life = LifeWatch(ctx, host, subject.launch, subject.generation.main_pid, self._chunks)
         self._log = ServerLog(ctx, subject.launch, subject.generation.id) if subject is not None else None
 
     async def run(self) -> MeasureEnd:
@@ -78,14 +95,17 @@ class JobWatch:
         if self._log is not None:
             listeners.append(self._log.take)
         ctx.gpu_watch.chunks = self._chunks
+        watching = asyncio.create_task(self._life.run()) if self._life is not None else None
         try:
             return await self._follow(reader)
         finally:
             if self._log is not None:
                 listeners.remove(self._log.take)
             ctx.gpu_watch.chunks = None
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+            tasks = [task for task in (reader, watching) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, known: list[str]) -> None:
         async with self.host.stream("job-watch", job=self.job, known=known) as batches:
@@ -115,8 +135,12 @@ class JobWatch:
 
     async def _look_around(self) -> MeasureEnd | None:
         """What ends the measurement although the job and the server run: a hang, a fault of the host, a viewer."""
-        if self._chunks.hung(self.ctx.mono()):
-            return await self._hung()
+        now = self.ctx.mono()
+        silence = self._chunks.silence(self._life.life(now) if self._life is not None else Life(), now)
+        if silence is not None and is_hung(silence):
+            return await self._hung(silence)
+        if silence is not None and silence.quiet_s >= ASK_AFTER_S and self._log_names_its_end():
+            return await self._server_failed(None)
         record = self.ctx.faults.unreported_grave() if self.subject is not None else None
         if record is not None and self.subject is not None:
             return await self._host_fault(record, self.subject)
@@ -157,7 +181,7 @@ class JobWatch:
     async def _result(self, item: Mapping[str, Any]) -> MeasureEnd | None:
         ctx, cell_id, subject = self.ctx, str(item["id"]), self.subject
         raw = await read_result(self.host, item)
-        if subject is not None and has_cut_requests(raw) and await is_gone_now(ctx, self.host, subject):
+        if subject is not None and has_dying_requests(raw) and await self._is_dying(subject):
             # Requests that failed because the server died are no verdict on the cell: the server's failure is.
             return await self._server_failed(cell_id)
         self._results += 1
@@ -182,6 +206,23 @@ class JobWatch:
 
     # ---- what ends it
 
+    def _log_names_its_end(self) -> bool:
+        """Whether the log names a fatal cause, though the process may still live: an engine dies before its server."""
+        cause = self._log.cause() if self._log is not None else None
+        return cause is not None and cause.fatal
+
+    async def _is_dying(self, subject: Subject) -> bool:
+        """Whether a server under which requests failed is gone, or will be: its log says so before its process ends."""
+        if await is_gone_now(self.ctx, self.host, subject):
+            return True
+        await drain_log(self.ctx, self.host, self.ctx.feed(subject.launch.unit))
+        if not self._log_names_its_end():
+            return False
+        if self._life is not None:
+            await self._life.look()
+        await self.ctx.wait_until(self._server_gone, DYING_S)
+        return True
+
     def _server_gone(self) -> bool:
         return self.subject is not None and is_gone(self.ctx, self.subject)
 
@@ -190,7 +231,10 @@ class JobWatch:
         ctx, subject, log = self.ctx, self.subject, self._log
         assert subject is not None and log is not None
         await stop_job(ctx, self.host, self.job)
-        judgement, seen_s = await why_failed(ctx, self.host, subject, log)
+        if self._life is not None:
+            await self._life.look()
+        ended = self._life.ended_first if self._life is not None else ()
+        judgement, seen_s = await why_failed(ctx, self.host, subject, log, ended)
         return self._failed(judgement, cell_id, seen_s)
 
     async def _host_fault(self, record: FaultRecord, subject: Subject) -> MeasureEnd:
@@ -198,15 +242,14 @@ class JobWatch:
         record.reported = True
         await stop_job(self.ctx, self.host, self.job)
         unit = subject.launch.unit
-        return self._failed(
-            fault_judgement(record.fault, unit, "was stopped while it was measured"), record.cell_id
-        )
+        judgement = fault_judgement(record.fault, unit, "was stopped while it was measured")
+        return self._failed(replace(judgement, title=HOST_FAULT), record.cell_id)
 
-    async def _hung(self) -> MeasureEnd:
+    async def _hung(self, silence: Silence) -> MeasureEnd:
         flight = in_flight(self.ctx.state)
         await stop_job(self.ctx, self.host, self.job)
         unit = self.subject.launch.unit if self.subject else "the server"
-        return self._failed(hang_judgement(unit, self.job), flight)
+        return self._failed(hang_judgement(unit, self.job, silence, self._chunks.open), flight)
 
     def _failed(self, judgement: Judgement, cell_id: str | None, seen_s: float | None = None) -> MeasureEnd:
         return MeasureEnd(

@@ -17,12 +17,15 @@ from ddtop.sweep.cell.accuracy_guard import load_options
 from ddtop.sweep.cell.attempts import attempt_for, cells_with_result, interrupt_begun
 from ddtop.sweep.cell.ending import MeasureEnd, Subject
 from ddtop.sweep.cell.job_watch import JobWatch
+from ddtop.sweep.cell.life.silence import Silences
 from ddtop.sweep.cell.outcome import keep_without_verdict
 from ddtop.sweep.cell.results import has_cut_requests, read_result, take_result
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import JOB_SPARE_S
 from ddtop.sweep.shared.plan import Bench
 from ddtop.sweep.shared.requests import Requests
+
+CHARS_PER_TOKEN = 4.0
 
 
 def job_id(run_id: str, launch: Launch) -> str:
@@ -37,6 +40,8 @@ class Measurer:
     def __init__(self, ctx: SweepContext, requests: Requests) -> None:
         self.ctx = ctx
         self.requests = requests
+        self._silences: dict[str, Silences] = {}
+        """By restart key: how long the server was seen to be silent by itself."""
 
     async def run(self, host: Host, subject: Subject, cells: Sequence[CellSpec]) -> MeasureEnd:
         """Measures `cells` on the running server by one job."""
@@ -59,7 +64,19 @@ class Measurer:
         self, host: Host, job: str, cell_ids: Sequence[str], subject: Subject | None
     ) -> MeasureEnd:
         """Follows a job to its end, or to what ends it."""
-        return await JobWatch(self.ctx, self.requests, host, job, cell_ids, subject).run()
+        key = subject.launch.key if subject is not None else ""
+        silences = self._silences.setdefault(key, Silences())
+        return await JobWatch(
+            self.ctx, self.requests, host, job, cell_ids, subject, silences=silences, size=self._prompt_tokens
+        ).run()
+
+    def _prompt_tokens(self, cell_id: str) -> float:
+        """Tokens of one prompt of a cell as planned, its context included; 0.0 for a cell that the plan has no more."""
+        if self.ctx.sweep is None:
+            return 0.0
+        load = {**self._bench.defaults, **self._bench.cells.get(cell_id, {})}
+        texts = [len(str(prompt)) for prompt in load.get("prompts") or ()]
+        return float(load.get("context") or 0) + max(texts, default=0) / CHARS_PER_TOKEN
 
     @property
     def _bench(self) -> Bench:

@@ -17,6 +17,8 @@ from ddtop.sweep.cell.outcome import Committed, Origin, commit
 from ddtop.sweep.shared.context import SweepContext
 
 CUT_REQUEST_CLASSES = ("refused", "truncated", "aborted")
+DYING_REQUEST_CLASSES = (*CUT_REQUEST_CLASSES, "in-band error", "timeout")
+"""And every HTTP 5xx: what clients get from a server that still answers though its engine is dead."""
 
 
 async def read_file(host: Host, path: str, most_b: int | None = None) -> bytes:
@@ -39,11 +41,20 @@ async def read_result(host: Host, item: Mapping[str, Any]) -> dict[str, Any]:
 
 def has_cut_requests(raw: Mapping[str, Any]) -> bool:
     """Whether a result has requests whose connection was refused, or ended before the response did."""
+    return any(name in CUT_REQUEST_CLASSES for name in _classes(raw))
+
+
+def has_dying_requests(raw: Mapping[str, Any]) -> bool:
+    """Whether a result has requests that failed as those of a server do that has just lost its engine."""
+    return any(name in DYING_REQUEST_CLASSES or name.startswith("http 5") for name in _classes(raw))
+
+
+def _classes(raw: Mapping[str, Any]) -> list[str]:
     try:
         requests = unpack(dict(raw)).get("requests")
     except ValueError:
-        return False
-    return any(isinstance(r, Mapping) and r.get("class") in CUT_REQUEST_CLASSES for r in requests or ())
+        return []
+    return [str(r.get("class")) for r in requests or () if isinstance(r, Mapping)]
 
 
 def take_result(

@@ -20,7 +20,7 @@ from ddtop.sweep.shared.limits import MOVING_WITHIN_S, STANDING_STILL_S
 
 
 class Moving(Protocol):
-    """What shows whether tokens come (cell.server_watch.ChunkWatch)."""
+    """What shows whether tokens come (cell.life.server_watch.ChunkWatch)."""
 
     def quiet_s(self, now: float) -> float | None:
         """Seconds without a chunk while requests run; None while none do."""

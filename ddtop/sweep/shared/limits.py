@@ -80,7 +80,26 @@ TOKEN_S = 60.0
 # ---- a measurement (cell/)
 
 NO_TOKEN_S = 300.0
-"""No chunk while requests run: the server hangs. The engines' own watchdogs have the same limit."""
+"""No byte while requests run, though the server works: it hangs. The engines' own watchdogs have the same limit."""
+LIFELESS_S = 15.0
+LIFELESS_EXPECT_MOST_S = 30.0
+"""A silent server that does nothing at all hangs so long after it should have spoken, which is at most the second."""
+DOUBTFUL_S = 60.0
+"""The same where its signs of life contradict each other (a loop that spins), or none can be read."""
+CPU_ALONE_S = 120.0
+"""CPU time is the only sign of life, and the configuration is known to need far less: at least so long."""
+SLOWEST_PREFILL_TOK_S = 20.0
+"""A server that works reads prompts at this rate at least: 32 k tokens take half an hour on a slow CPU."""
+STILL_S = 8.0
+"""The CPU time of the server's processes stands still once it has not moved for so long."""
+CPU_EVERY_S = 4.0
+"""Between two looks at the CPU time of the server that is measured."""
+ASK_AFTER_S = 6.0
+ASK_EVERY_S = 5.0
+ASK_MOST_S = 2.0
+"""A server that was silent so long is asked for its counters, so often, for so long."""
+DYING_S = 12.0
+"""A server whose log names its end: for its process to end (vLLM takes 5 s after its core was killed)."""
 STANDING_STILL_S = 20.0
 MOVING_WITHIN_S = 5.0
 """Without a chunk for longer than the first, tokens do not come; for less than the second, they do; else unknown."""

@@ -32,6 +32,8 @@ class Judgement:
     advice: str = ""
     evidence: tuple[Evidence, ...] = ()
     signature_id: str | None = None
+    title: str = ""
+    """What happened, as the alert is headed; empty: by its verdict."""
 
     @property
     def alarm(self) -> bool:

@@ -6,7 +6,7 @@ The first action is the advised one (key `r`); for a config cause it is never a 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,14 @@ TITLES: dict[Verdict, str] = {
     "unknown": "ATTENTION",
     "slow": "SLOW",
 }
+
+CELL_TITLES: dict[Verdict, str] = {
+    "failed": "SERVER DIED",
+    "crash-loop": "SERVER DIED",
+    "stalled": "SERVER HUNG",
+    "hung-gpu": "SERVER HUNG",
+}
+"""What happened to a server that was ready and is measured; the other verdicts have the titles above."""
 
 ADVICE: dict[CauseKind, str] = {
     "transient": "start it again once",
@@ -94,13 +102,19 @@ def cell_alert(j: Judgement, cell: CellSpec, alert: str, *, host: str, unit: str
         _act("x", f"skip {name}", "skip", alert_id=alert, cell_id=cell.id),
         _act("b", f"mark {name} broken", "mark-broken", alert_id=alert, cell_id=cell.id),
     )
-    return _failure_alert(j, actions, host, unit)
+    return _failure_alert(j, actions, host, unit, CELL_TITLES)
 
 
-def _failure_alert(j: Judgement, actions: tuple[Action, ...], host: str, unit: str) -> AlertText:
+def _failure_alert(
+    j: Judgement,
+    actions: tuple[Action, ...],
+    host: str,
+    unit: str,
+    titles: Mapping[Verdict, str] = TITLES,
+) -> AlertText:
     assert j.verdict is not None
     return AlertText(
-        title=TITLES[j.verdict],
+        title=j.title or titles.get(j.verdict, TITLES[j.verdict]),
         verdict=j.verdict,
         cause=j.cause,
         cause_text=placed(host, unit, j.text),
