@@ -14,4 +14,6 @@ ENGINES: dict[str, Engine] = {"sglang": SGLang(), "vllm": VLLM(), "llamacpp": Ll
 
 def is_ready_mark(engine: str | None, fact: LogFact) -> bool:
     """Whether a fact is the ready mark of the engine with this name; of an unknown one only a line that says so."""
+    if engine == "trtllm":  # its HTTP server is made when the model is loaded
+        return fact.phase == "ready" or fact.event == "startup-complete"
     return fact.phase == "ready" or (engine in ENGINES and ENGINES[engine].ready_mark(fact))

@@ -75,9 +75,74 @@ slot      release: id  0 | task 0 | stop processing: n_tokens = 275, truncated =
 srv  log_server_r: done request: POST /v1/chat/completions 127.0.0.1 200
 """
 
+TRTLLM = """\
+[TensorRT-LLM] TensorRT LLM version: 1.2.0
+[11/20/2026-09:12:01] [TRT-LLM] [I] Using LLM with PyTorch backend
+[11/20/2026-09:12:01] [TRT-LLM] [W] Using default gpus_per_node: 8
+[11/20/2026-09:12:02] [TRT-LLM] [I] Set nccl_plugin to None.
+rank 0 using MpiPoolSession to spawn MPI processes
+[11/20/2026-09:12:20] [TRT-LLM] [RANK 0] [I] ATTENTION RUNTIME FEATURES: 
+[11/20/2026-09:12:21] [TRT-LLM] [RANK 0] [I] Prefetching 15.26GB checkpoint files.
+Loading safetensors weights in parallel: 100%|██████████| 4/4 [00:02<00:00,  1.71it/s]
+Loading weights concurrently: 100%|██████████| 617/617 [00:05<00:00, 120.05it/s]
+[11/20/2026-09:12:31] [TRT-LLM] [RANK 0] [I] Use 15.04 GB for model weights.
+[11/20/2026-09:12:33] [TRT-LLM] [RANK 0] [I] Memory used after loading model weights (inside torch) in memory usage profiling: 15.04 GiB
+[TensorRT-LLM][INFO] Max KV cache blocks per sequence: 1281 [window size=40961], tokens per block=32, primary blocks=26115, secondary blocks=0
+[TensorRT-LLM][INFO] [MemUsageChange] Allocated 114.77 GiB for max tokens in paged KV cache (835680).
+[TensorRT-LLM][WARNING] Attention workspace size is not enough, increase the size from 0 bytes to 67462144 bytes
+[11/20/2026-09:12:36] [TRT-LLM] [RANK 0] [I] [Autotuner] Autotuning process starts ...
+[11/20/2026-09:12:40] [TRT-LLM] [RANK 0] [I] [Autotuner] Autotuning process ends
+[11/20/2026-09:12:41] [TRT-LLM] [RANK 0] [I] Creating CUDA graph instances for 34 batch sizes.
+[11/20/2026-09:12:52] [TRT-LLM] [I] get signal from executor worker
+INFO:     Started server process [812]
+INFO:     Waiting for application startup.
+INFO:     Application startup complete.
+INFO:     Uvicorn running on http://0.0.0.0:8000 (Press CTRL+C to quit)
+INFO:     127.0.0.1:51234 - "POST /v1/chat/completions HTTP/1.1" 200 OK
+[11/20/2026-09:13:10] [TRT-LLM] [RANK 0] [I] iter = 12, global_rank = 0, rank = 0, currank_total_requests = 0/0, host_step_time = 5.9ms, elapsed_time = 0.00512s, timestamp = 2026-11-20 09:13:10, num_scheduled_requests: 4, states = {'num_ctx_requests': 0, 'num_ctx_tokens': 0, 'num_generation_tokens': 4}
+"""
+
+OLLAMA = """\
+time=2026-11-20T10:00:00.001Z level=INFO source=routes.go:1671 msg="server config" env="map[CUDA_VISIBLE_DEVICES: OLLAMA_LOAD_TIMEOUT:5m0s OLLAMA_KV_CACHE_TYPE:]"
+time=2026-11-20T10:00:00.002Z level=INFO source=images.go:518 msg="total blobs: 12"
+time=2026-11-20T10:00:00.003Z level=INFO source=routes.go:1725 msg="Listening on 127.0.0.1:11434 (version 0.14.2)"
+time=2026-11-20T10:00:00.004Z level=INFO source=runner.go:67 msg="discovering available GPUs..."
+time=2026-11-20T10:00:01.100Z level=INFO source=types.go:42 msg="inference compute" id=GPU-00000000 library=CUDA compute=9.0 name=CUDA0 description="NVIDIA H200" total="139.8 GiB" available="139.2 GiB"
+[GIN] 2026/11/20 - 10:01:00 | 200 |      31.2µs |       127.0.0.1 | HEAD     "/"
+time=2026-11-20T10:01:00.200Z level=INFO source=server.go:392 msg="starting runner" cmd="/usr/bin/ollama runner --ollama-engine --model /root/.ollama/models/blobs/sha256-00 --port 36183"
+time=2026-11-20T10:01:00.300Z level=INFO source=server.go:1251 msg="waiting for llama runner to start responding"
+time=2026-11-20T10:01:00.301Z level=INFO source=server.go:1285 msg="waiting for server to become available" status="llm server loading model"
+load_tensors: offloaded 37/37 layers to GPU
+time=2026-11-20T10:01:04.000Z level=INFO source=server.go:1289 msg="llama runner started in 3.80 seconds"
+[GIN] 2026/11/20 - 10:01:09 | 200 |  9.120338194s |       127.0.0.1 | POST     "/api/chat"
+"""
+
+TGI = """\
+2026-11-20T10:00:00.000001Z  INFO text_generation_launcher: Args { model_id: "/data/m", revision: None, num_shard: Some(2) }
+2026-11-20T10:00:00.200001Z  INFO download: text_generation_launcher: Starting check and download process for /data/m
+2026-11-20T10:00:03.000001Z  INFO text_generation_launcher: Files are already present on the host. Skipping download.
+2026-11-20T10:00:03.400001Z  INFO download: text_generation_launcher: Successfully downloaded weights for /data/m
+2026-11-20T10:00:03.400002Z  INFO shard-manager: text_generation_launcher: Starting shard rank=0
+2026-11-20T10:00:13.400002Z  INFO shard-manager: text_generation_launcher: Waiting for shard to be ready... rank=0
+2026-11-20T10:00:20.100002Z  INFO shard-manager: text_generation_launcher: Shard ready in 16.7s rank=0
+2026-11-20T10:00:20.200001Z  INFO text_generation_launcher: Starting Webserver
+2026-11-20T10:00:20.300001Z  INFO text_generation_router_v3: backends/v3/src/lib.rs:125: Warming up model
+2026-11-20T10:00:24.000001Z  INFO text_generation_router_v3: backends/v3/src/lib.rs:137: Setting max batch total tokens to 212736
+2026-11-20T10:00:24.100001Z  WARN text_generation_router::server: router/src/server.rs:1652: Invalid hostname, defaulting to 0.0.0.0
+2026-11-20T10:00:24.200001Z  INFO text_generation_router::server: router/src/server.rs:2402: Connected
+"""
+
 SYSTEMD = """\
 Starting llm-server.service - LLM inference server...
 Started llm-server.service - LLM inference server.
 """
 
-LOGS = {"sglang": SGLANG, "vllm": VLLM, "llamacpp": LLAMA, "systemd": SYSTEMD}
+LOGS = {
+    "sglang": SGLANG,
+    "vllm": VLLM,
+    "llamacpp": LLAMA,
+    "trtllm": TRTLLM,
+    "ollama": OLLAMA,
+    "tgi": TGI,
+    "systemd": SYSTEMD,
+}

@@ -23,6 +23,10 @@ from ddtop.engines.log.run_lines import run_fact
 from ddtop.engines.log.server_args import MAX_CHARS, find_args, parse_server_args
 
 HEAD_CHARS, TAIL_CHARS = 8_192, 4_096
+LOGS = ("sglang", "vllm", "llamacpp", "trtllm", "ollama", "tgi")
+"""Engines whose logs are read. The first three can be run (`ddtop.engines.ENGINES`), the others are named."""
+_WRAPPERS = {"ollama": "llamacpp"}
+"""Engines that run another one: its lines stand in their logs."""
 
 _BAR = re.compile(
     r"(?P<pct>\d{1,3})% ?(?:Completed )?\|(?:[^|]{0,300}\|)? ?(?:(?P<n>\d+(?:\.\d+)?[kMG]?)/(?P<of>\d+(?:\.\d+)?[kMG]?))?"
@@ -38,7 +42,7 @@ class LogFact:
     kind      ``phase`` (a mark of a phase), ``progress`` (a bar), ``args``, ``decode``, ``prefill``, ``stats``,
               ``spec``, ``timing``, or ``note`` (true, but no progress)
     phase     a name of `LOG_PHASES`; ``""`` = the bar did not say (it belongs to whatever is going on)
-    engine    ``sglang``, ``vllm``, ``llamacpp`` or ``any``
+    engine    one of `LOGS`, or ``any``
     values    numbers and texts by name; seconds `s`, per cent `pct`, `n`/`of`, tokens `tok`, gibibytes `gb`
     rank      ``DP0 TP0`` and the like, ``""`` when the line did not say
     time      as written in the line, zone unknown, None when it has none
@@ -153,13 +157,18 @@ def _broken(rest: str) -> bool:
     return all(c in "#.-=>▏▎▍▌▋▊▉█ �|" or c.isspace() for c in rest[:300])
 
 
+def speaks(engine: str | None, row: str) -> bool:
+    """Whether a rule or signature of the engine `row` may be tried on a log of `engine` (None: not known)."""
+    return engine is None or row not in LOGS or row in (engine, _WRAPPERS.get(engine))
+
+
 def _phase_facts(engine: str | None, line: Line, glued: bool) -> list[LogFact]:
     found: list[LogFact] = []
     message = line.message
     for rule in load_phase_rules():
         if rule.anchor not in message:
             continue
-        if engine not in (None, "any", rule.engine) and rule.engine != "any":
+        if engine not in (None, "any") and not speaks(engine, rule.engine):
             continue
         match = rule.regex.search(message)
         if match is None or (match.start() and is_quoted(message[: match.start()])):
@@ -210,7 +219,7 @@ def parse_piece(engine: str | None, text: str, *, glued: bool = False) -> tuple[
 def parse_line(engine: str | None, line: str) -> tuple[LogFact, ...]:
     """Read one log line, as it came from the file or the journal, without its newline.
 
-    engine  ``sglang``, ``vllm``, ``llamacpp`` or None (every grammar is tried)
+    engine  one of `LOGS`, or None (every grammar is tried)
     Returns the facts in the order in which they stand in the line; of a bar's successive states only the last one,
     with ``segments`` = how many there were. Never raises.
     """
@@ -242,19 +251,35 @@ _STRONG = (
     (
         "sglang",
         re.compile(
-            r"server_args=ServerArgs|fired up and ready to roll|\b(?:Decode|Prefill) batch(?:[.,]| ?\[\d+\],)? ?#|Load weight (?:begin|end)\b|Init torch distributed (?:begin|ends)\b|sglang::|sigquit|SIGQUIT received|/sglang/|sglang\.(?:launch_server|srv|srt)|sglang is using nccl"
+            r"server_args=ServerArgs|fired up and ready to roll|\b(?:Decode|Prefill) batch(?:[.,]| ?\[\d+\],)? ?#|Load weight (?:begin|end)\b|Init torch distributed (?:begin|ends)\b|sglang::|sigquit|SIGQUIT received|/sglang/|^(?:sglang serve|launch_server\.py): error: |sglang\.(?:launch_server|srv|srt)|sglang is using nccl"
         ),
     ),
     (
         "vllm",
         re.compile(
-            r"\((?:EngineCore|APIServer|VllmWorker|Worker)[\w.\-]{0,40}[^)\n]{0,40} pid=|non-default args: |Avg (?:prompt|generation) throughput|SpecDecoding metrics|vLLM (?:API )?server|/vllm/|vllm\.(?:entrypoints|v1|engine)|VllmWorker|vLLM is using nccl|LLM engine \(v"
+            r"\((?:EngineCore|APIServer|VllmWorker|Worker)[\w.\-]{0,40}[^)\n]{0,40} pid=|non-default args: |Avg (?:prompt|generation) throughput|SpecDecoding metrics|vLLM (?:API )?server|/vllm/|vllm\.(?:entrypoints|v1|engine)|VllmWorker|^vllm(?: serve)?: error: |vLLM is using nccl|LLM engine \(v"
+        ),
+    ),
+    (
+        "trtllm",
+        re.compile(
+            r"\[(?:TRT-LLM|TensorRT-LLM)\] ?\[|^\[TensorRT-LLM\] TensorRT|/tensorrt_llm/|\btrtllm-(?:serve|llmapi-launch)\b|tensorrt_llm\.(?:executor|serve|llmapi|commands|_torch)"
+        ),
+    ),
+    (
+        "ollama",
+        re.compile(r"\blevel=[A-Z]+ source=[\w.]+\.go:\d+ msg=|\[GIN\] \d{4}/|\bollama (?:runner|serve)\b"),
+    ),
+    (
+        "tgi",
+        re.compile(
+            r"\btext_generation_(?:launcher|router|server)|\btext-generation-(?:launcher|router|server)\b"
         ),
     ),
     (
         "llamacpp",
         re.compile(
-            r"\bllama_(?:model|context|kv|new|server|init|perf)|\bslot +(?:print_timing|release|launch_slot_|update_slots|get_availabl)|\bsrv +\w+: |\bggml_|draft acceptance(?: rate)? =|llama-server|llama_cpp|gguf_init"
+            r"\bllama_(?:model|context|kv|new|server|init|perf)|\bslot +(?:print_timing|release|launch_slot_|update_slots|get_availabl)|\bsrv +\w+: |\bggml_|draft acceptance(?: rate)? =|llama-server|llama_cpp|gguf_init|^error while handling (?:argument|environment variable) \""
         ),
     ),
 )
@@ -284,6 +309,8 @@ def guess_engine(text: str) -> str | None:
 def likeliest(scores: Iterable[Mapping[str, int]]) -> str | None:
     """The engine with the highest score: strong evidence first, weak evidence only where there is no strong one."""
     for counts in scores:
+        if wrapper := next((name for name in _WRAPPERS if counts.get(name)), None):
+            return wrapper
         best = max(counts, key=lambda name: counts[name], default=None)
         if best is not None and counts[best]:
             return best

@@ -30,7 +30,7 @@ _OUTER = (
     re.compile(
         r"(?P<time>(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
         r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?))"
-        r" [\w.\-]+ (?P<unit>[^\s\[\]:]+(?: \S+)?)(?:\[(?P<pid>\d+)\])?: "
+        r" (?!(?:TRACE|DEBUG|INFO|WARN|ERROR) )[\w.\-]+ (?P<unit>[^\s\[\]:]+(?: \S+)?)(?:\[(?P<pid>\d+)\])?: "
     ),
     # docker logs --timestamps, CRI: `2026-01-01T00:00:00.123456789Z stderr F text`
     re.compile(
@@ -55,6 +55,28 @@ _C10D = re.compile(
 )
 _NCCL = re.compile(r"(?P<host>[\w.\-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] (?=NCCL )")
 _LLAMA = re.compile(r"(?:\[\d+\] )?(?P<time>\d+\.\d\d\.\d{3}\.\d{3}) (?P<level>[DIWE]) ")
+# TensorRT-LLM: `[04/28/2025-09:56:44] [TRT-LLM] [I] `, ranks since 0.20 as `[RANK 3]`, a module since 1.1; C++: `[TensorRT-LLM][ERROR] `
+_TRTLLM = re.compile(
+    r"(?:\[(?P<time>\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)\] )?\[(?:TRT-LLM|TensorRT-LLM)\] ?(?:\[RANK (?P<rank>\d+)\] ?)?"
+    r"\[(?P<level>[DIWEFV]|DEBUG|VERBOSE|INFO|WARNING|ERROR)\] (?:\[[a-z_.]{1,40}\] )?(?:\[RANK (?P<rank2>\d+)\] ?)?"
+)
+# Go's slog, as ollama writes it: `time=… level=INFO source=server.go:591 msg="…"`
+_SLOG = re.compile(
+    r"time=\"?(?P<time>\S{10,40}?)\"? level=(?P<level>[A-Z]+)(?:[+-]\d+)? (?:source=(?P<src>\S+) )?(?=msg=)"
+)
+# Rust's tracing, as TGI writes it behind a container's time: `INFO shard-manager: text_generation_launcher: …`
+_TRACING = re.compile(
+    r" ?(?P<level>TRACE|DEBUG|INFO|WARN|ERROR) (?:[\w{}=\"\-.]{1,80}: ?){0,6}?text_generation_\w+(?:::\w+)*: (?:[\w/.\-]+\.rs:\d+: )?"
+)
+_WORDS = {
+    "I": "INFO",
+    "W": "WARNING",
+    "WARN": "WARNING",
+    "E": "ERROR",
+    "F": "CRITICAL",
+    "D": "DEBUG",
+    "V": "DEBUG",
+}
 _UVICORN = re.compile(r"(?P<level>INFO|WARNING|ERROR|DEBUG|CRITICAL): {2,}(?=\S)")
 
 
@@ -136,6 +158,12 @@ def split_prefix(text: str) -> Line:
         rest = rest[match.end() :]
     elif match := _LLAMA.match(rest):
         time, level, prefixed = match["time"], match["level"], True
+        rest = rest[match.end() :]
+    elif match := _TRTLLM.match(rest) or _SLOG.match(rest) or _TRACING.match(rest):
+        told = match.groupdict()
+        time, level, prefixed = told.get("time") or time, _WORDS.get(told["level"], told["level"]), True
+        number = told.get("rank") or told.get("rank2")
+        rank, source = rank or (f"rank{number}" if number else ""), told.get("src") or source
         rest = rest[match.end() :]
     if match := _UVICORN.match(rest):
         level, prefixed = match["level"], True

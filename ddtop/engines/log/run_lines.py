@@ -197,6 +197,25 @@ def _llama_lengths(text: str, into: dict[str, Any]) -> None:
             into["per_pos"] = rates
 
 
+_TRTLLM = re.compile(
+    r"\biter = (?P<iter>\d+), .{0,200}?elapsed_time = (?P<s>[\d.eE+-]+)s, .{0,400}?num_scheduled_requests: (?P<n>\d+)"
+)
+_TRTLLM_STATE = re.compile(r"'(?P<k>num_\w+)': (?P<v>\d+)")
+
+
+def _trtllm(message: str) -> RunFact | None:
+    """One iteration. Its generation tokens are padded for CUDA graphs: the scheduled requests are the real ones."""
+    if (match := _TRTLLM.search(message)) is None:
+        return None
+    seconds, scheduled = plain_float(match["s"]), int(match["n"])
+    state = {m["k"]: int(m["v"]) for m in _TRTLLM_STATE.finditer(message, match.end())}
+    values: dict[str, Any] = {"iter": int(match["iter"]), "running": scheduled, **state}
+    decoding = scheduled - state.get("num_ctx_requests", 0)
+    if seconds and decoding > 0:
+        values |= {"step_s": seconds, "gen_tps": decoding / seconds}
+    return "timing", "iteration", "trtllm", values
+
+
 def run_fact(engine: str | None, message: str) -> RunFact | None:
     """Read a line of a running server: (kind, event, engine, values), or None when it is none of these lines."""
     if engine in (None, "any", "sglang") and (
@@ -212,7 +231,9 @@ def run_fact(engine: str | None, message: str) -> RunFact | None:
         found = _vllm(message)
         if found is not None:
             return found
-    if engine in (None, "any", "llamacpp") and (
+    if engine in (None, "any", "trtllm") and "num_scheduled_requests: " in message:
+        return _trtllm(message)
+    if engine in (None, "any", "llamacpp", "ollama") and (
         " time = " in message or "draft acceptance" in message or "statistics " in message
     ):
         return _llama(message)

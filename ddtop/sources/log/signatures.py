@@ -1,4 +1,4 @@
-"""The catalogue of failure signatures: signatures.toml, compiled once, matched line by line.
+"""The catalogue of failure signatures: startup.toml and signatures.toml, compiled once, matched line by line.
 
 The fast path is literal: a signature's regex is only tried on a line that holds one of its anchors.
 """
@@ -15,8 +15,10 @@ from typing import Any
 
 import tomli
 
-from ddtop.engines.log.grammar import clip
+from ddtop.engines.log.grammar import clip, speaks
 
+_FILES = ("startup.toml", "signatures.toml")
+"""In this order: an exact row of an engine's start-up code wins over a general one."""
 ROLES = ("cause", "consequence", "pointer", "warning", "marker")
 
 
@@ -48,9 +50,9 @@ class Match:
 @functools.cache
 def load_catalogue() -> tuple[Signature, ...]:
     """All signatures of the packaged catalogue, in file order. Read once."""
-    raw: dict[str, Any] = tomli.loads(
-        resources.files("ddtop.sources.log").joinpath("signatures.toml").read_text("utf-8")
-    )
+    folder = resources.files("ddtop.sources.log")
+    tables = [tomli.loads(folder.joinpath(name).read_text("utf-8")) for name in _FILES]
+    rows: list[dict[str, Any]] = [row for table in tables for row in table["signature"]]
     return tuple(
         Signature(
             row["id"],
@@ -64,7 +66,7 @@ def load_catalogue() -> tuple[Signature, ...]:
             row["sample"],
             row["source"],
         )
-        for row in raw["signature"]
+        for row in rows
     )
 
 
@@ -101,8 +103,7 @@ def gate_table() -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], .
 def match_line(line: str, engine: str | None = None) -> tuple[Match, ...]:
     """All signatures in one log line, in catalogue order (earlier rows win). Never raises.
 
-    engine  restricts engine-specific rows to that engine; rows of ``any``, ``host``, ``kernel`` and
-    ``systemd``
+    engine  restricts engine-specific rows to that engine; rows of ``any``, ``host``, ``kernel`` and ``systemd``
             always count. Of a very long line only the beginning and the end are examined.
     """
     line = clip(line)
@@ -121,7 +122,7 @@ def _confirmed(line: str, positions: Iterable[int], engine: str | None) -> Itera
     catalogue = load_catalogue()
     for position in positions:
         signature = catalogue[position]
-        if engine and signature.engine in ("sglang", "vllm", "llamacpp") and signature.engine != engine:
+        if not speaks(engine, signature.engine):
             continue
         if (match := signature.regex.search(line)) is not None:
             yield Match(signature, {k: v for k, v in match.groupdict().items() if v is not None})
