@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -p no:randomly
 PARALLEL := --dist load --maxschedchunk 1
 
-.PHONY: help demo quick unit test check bed stories shuffle fmt bench shots fuzz soak clean
+.PHONY: help catalogue demo quick unit test check bed stories shuffle fmt bench shots fuzz soak clean
 
 help:
 	@echo "make demo     set up, then the dashboard on an embedded SIMULATED host"
@@ -22,6 +22,7 @@ help:
 	@echo "make stories  the long form of the stories on the test bed (an hour or so)"
 	@echo "make shuffle  make unit in random order (SEED=n: that order again)"
 	@echo "make bench    benchmarks of the load generator against a server with exact truth"
+	@echo "make catalogue  which messages of the engines' start-up code have an entry (PACKAGES=\"vllm=FOLDER sglang=FOLDER\" LIST=100)"
 	@echo "make fuzz     10 minutes of spoilt inputs through every parser (not part of CI)"
 	@echo "make soak     10 minutes under load: memory and CPU of runner and dashboard (not part of CI)"
 	@echo "make shots    screenshots in assets/, made anew"
@@ -74,6 +75,9 @@ fmt: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks
+
+catalogue: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.sources.coverage $(PACKAGES) --list $(or $(LIST),0)
 
 fuzz: $(VENV)/.installed-dev
 	nice $(BIN)/python -m tests.fuzz

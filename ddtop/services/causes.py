@@ -6,7 +6,8 @@ It is in this room because services, engines and sources all use it, and service
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
@@ -26,6 +27,12 @@ class Cause:
     means: str
     advice: str
     signatures: tuple[str, ...]
+    advice_by: Mapping[str, str] = field(default_factory=dict)
+    """Advice for one engine, where its flags differ from what `advice` names."""
+
+    def advice_for(self, engine: str | None) -> str:
+        """The advice for a server of this engine (None: not known)."""
+        return self.advice_by.get(engine or "", self.advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,11 @@ def phase_word(phase: str) -> str:
     return load_causes().phases.get(phase, phase)
 
 
-def verdict_fields(slug: str) -> dict[str, Any]:
-    """The fields that every verdict has: verdict, cause, severity, retryable, meaning, advice, and remedy if any."""
+def verdict_fields(slug: str, engine: str | None = None) -> dict[str, Any]:
+    """The fields that every verdict has: verdict, cause, severity, retryable, meaning, advice, and remedy if any.
+
+    engine  the server's, where known: the advice names its flags
+    """
     row = cause(slug)
     fields: dict[str, Any] = {
         "verdict": row.verdict,
@@ -73,7 +83,7 @@ def verdict_fields(slug: str) -> dict[str, Any]:
         "severity": row.severity,
         "retryable": row.retryable,
         "meaning": row.means,
-        "advice": row.advice,
+        "advice": row.advice_for(engine),
     }
     if row.remedy:
         fields["remedy"] = row.remedy

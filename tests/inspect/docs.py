@@ -121,7 +121,7 @@ waits until a probe of the host is clean.
 ADDING = """## Adding a signature
 
 1. Take the real line, with its source, and find the words that no healthy log has.
-2. Add a row to `ddtop/sources/log/signatures.toml`: `id`, `engine`, `phase`, `role` (`cause`, or `pointer` when it only
+2. Add a row to `ddtop/sources/log/signatures.toml` (or `startup.toml`, whose rows come first): `id`, `engine`, `phase`, `role` (`cause`, or `pointer` when it only
    says that something else failed), `anchors` (literal texts, one of which is in the line), `regex`, `cause` (what the
    line says), `sample` (that real line), `source`; `advice` only where it is more exact than that of its cause.
 3. Put the id into the `signatures` of a cause in `ddtop/services/causes.toml` (`id@phase` when it means that only in one

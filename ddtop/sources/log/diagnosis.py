@@ -79,7 +79,7 @@ def _one(name: str, data: bytes, engine: str | None, silence_s: float | None) ->
         judged = not_recognised(scan)
     elif judged.verdict == "starting" or judged.slug in ("error-not-known", "not-recognised"):
         judged = _ended_by_exception(scan) or judged
-    result = verdict_fields(judged.slug)
+    result = verdict_fields(judged.slug, scan.engine)
     result["verdict"], result["severity"] = judged.verdict, judged.severity
     result["meaning"] = judged.means or result["meaning"]
     result["advice"] = judged.advice or result["advice"]

@@ -234,7 +234,12 @@ def _hit(found: dict[str, Any], scan: ScanSnapshot, hit: Hit | None, raised: Rai
             found["ranks_blamed"] = sorted(blamed)
     if hit.slug == "permission-denied":
         _put(found, "path", groups.get("path"))
-    if hit.slug in ("model-weights-missing", "model-path-missing"):
+    if hit.slug in (
+        "model-weights-missing",
+        "model-path-missing",
+        "tokenizer-missing",
+        "model-config-damaged",
+    ):
         path = next((groups[k] for k in ("path", "path2", "path3", "path4") if groups.get(k)), None)
         path = path or _quoted_path(scan, hit)
         _put(found, "path", path)

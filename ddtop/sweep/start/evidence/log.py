@@ -155,7 +155,7 @@ def cause_of(scan: ScanSnapshot) -> CauseReading | None:
             slug=hit.slug,
             kind=KINDS.get(row.kind, "unknown"),
             text=row.means,
-            advice=row.advice,
+            advice=hit.advice or row.advice_for(scan.engine),
             signature_id=hit.signature,
             evidence=tuple(lines),
             fatal=hit.role in ("cause", "consequence"),
