@@ -21,6 +21,10 @@ METRICS = (
     ("ttft_ms.p50", "Time to first token (ms, median)"),
     ("itl_ms.p50", "Time between tokens (ms, median)"),
     ("acceptance_length", "Acceptance length (tokens a verification step)"),
+    (
+        "acceptance.drafted_share",
+        "Share of the tokens from steps with a draft (what the acceptance length is about)",
+    ),
     ("j_per_token", "Energy (J/token)"),
 )
 """Tables of the report, each shown where there is such a number."""

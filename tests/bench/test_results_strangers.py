@@ -768,6 +768,86 @@ case(
 )
 
 
+EVALSCOPE_2024 = """Benchmarking summary:
+ Time taken for tests: 22.512 seconds
+ Expected number of requests: 100
+ Number of concurrency: 128
+ Total requests: 100
+ Succeed requests: 100
+ Failed requests: 0
+ Average QPS: 4.442
+ Average latency: 14.140
+ Throughput(average output tokens per second): 891.275
+ Average time to first token: 2.701
+ Average input tokens per request: 28.890
+ Average output tokens per request: 200.640
+"""
+case("evalscope 2024", "results: ok complete", EVALSCOPE_2024)
+case(
+    "evalscope 2024 lost some",
+    "results: partial requests-failed-or-missing",
+    EVALSCOPE_2024.replace("Succeed requests: 100", "Succeed requests: 60"),
+)
+case(
+    "evalscope 2024 no tokens",
+    "results: failed no-tokens",
+    EVALSCOPE_2024.replace("891.275", "0.000").replace("200.640", "0.000"),
+)
+# its version 1.3.0 gave the number of tokens as the rate where there was one request
+case(
+    "evalscope total as rate",
+    "results: suspect figures-disagree",
+    {
+        "Time taken for tests (s)": 20.0,
+        "Number of concurrency": 1,
+        "Total requests": 1,
+        "Succeed requests": 1,
+        "Failed requests": 0,
+        "Output token throughput (tok/s)": 2048.0,
+        "Average output tokens per request": 2048.0,
+    },
+)
+case(
+    "evalscope nan",
+    "results: suspect figures-disagree",
+    "+---+---+\n| Key | Value |\n+===+===+\n| Time taken for tests (s) | 2.0 |\n| Total requests | 10 |\n| Succeed requests | 10 |\n| Failed requests | 0 |\n| Output token throughput (tok/s) | nan |\n",
+)
+# a healthy run with long prompts and two tokens a request
+case(
+    "prefill only",
+    "results: ok complete",
+    S
+    + "Backend:                                 sglang    \nTraffic request rate:                    inf       \nMax request concurrency:                 not set   \nSuccessful requests:                     64        \nBenchmark duration (s):                  15.30     \nTotal input tokens:                      2097122   \nTotal generated tokens:                  101       \nTotal generated tokens (retokenized):    89        \nRequest throughput (req/s):              4.18      \nInput token throughput (tok/s):          137022.74 \nOutput token throughput (tok/s):         6.60      \nTotal token throughput (tok/s):          137029.34 \nConcurrency:                             49.12     \nMean E2E Latency (ms):                   11746.39  \nMedian E2E Latency (ms):                 15285.35  \nMean TTFT (ms):                          7252.11   \nMedian TTFT (ms):                        6711.85   \nP99 TTFT (ms):                           15292.66  \nMean ITL (ms):                           8132.74   \nMedian ITL (ms):                         8584.20   \nP95 ITL (ms):                            13752.97  \nP99 ITL (ms):                            13753.42  \n"
+    + E,
+)
+case(
+    "long healthy",
+    "results: ok complete",
+    S
+    + "Backend:                                 sglang\nTraffic request rate:                    4.8\nMax request concurrency:                 512\nSuccessful requests:                     10240\nBenchmark duration (s):                  2343.93\nTotal input tokens:                      41943040\nTotal generated tokens:                  15728640\nTotal generated tokens (retokenized):    15673809\nRequest throughput (req/s):              4.37\nInput token throughput (tok/s):          17894.29\nOutput token throughput (tok/s):         6710.36\nTotal token throughput (tok/s):          24604.65\nConcurrency:                             489.92\nMean E2E Latency (ms):                   112143.54\nMedian E2E Latency (ms):                 113007.21\nMean TTFT (ms):                          1052.21\nMedian TTFT (ms):                        939.13\nP99 TTFT (ms):                           2528.55\nMean ITL (ms):                           72.37\nMedian ITL (ms):                         71.14\nP95 ITL (ms):                            89.53\nP99 ITL (ms):                            150.60\n"
+    + E,
+)
+case(
+    "queued healthy",
+    "results: ok complete",
+    S
+    + "Successful requests:                     1000      \nBenchmark duration (s):                  126.75    \nTotal input tokens:                      1799000   \nTotal generated tokens:                  121341    \nRequest throughput (req/s):              7.89      \nOutput token throughput (tok/s):         957.33    \nTotal Token throughput (tok/s):          15150.76  \nMean TTFT (ms):                          62234.51  \nMedian TTFT (ms):                        62255.56  \nP99 TTFT (ms):                           122673.07 \nMean TPOT (ms):                          32.89     \nMedian TPOT (ms):                        33.15     \nP99 TPOT (ms):                           33.74     \n"
+    + E,
+)
+case(
+    "plot above the block",
+    "results: ok complete",
+    "      |           * *         * *           * |\n  0.5 |                     *    |\n  0 +-------+\n"
+    + blk(**B),
+)
+case(
+    "2026 namespace above",
+    "results: ok complete",
+    "Namespace(subparser='bench', bench_type='serve', seed=2025, num_prompts=16, dataset_name='random', request_rate=inf, max_concurrency=None)\nStarting initial single prompt test run...\nInitial test run completed.\n100%|████████| 16/16 [00:08<00:00,  2.0it/s]\n"
+    + blk(**B),
+)
+
+
 @pytest.mark.parametrize(("right", "source"), [(r, t) for _, r, t in CASES], ids=[n for n, _, _ in CASES])
 def test_the_answer_is_the_one_written_first(right: str, source: Any) -> None:
     assert said(source) == right

@@ -257,6 +257,31 @@ def _llmperf(pairs: Pairs, text: str) -> Fields | None:
     return fields
 
 
+def _evalscope_2024(pairs: Pairs, text: str) -> Fields | None:
+    """EvalScope's summary before it became a table."""
+    if not {"succeed requests", "time taken for tests"} <= set(pairs):
+        return None
+    fields: Fields = {"tool": "evalscope"}
+    _put(
+        fields,
+        pairs,
+        {
+            "time taken for tests": ("duration_s", 1.0),
+            "number of concurrency": ("max_concurrency", 1.0),
+            "total requests": ("requests_planned", 1.0),
+            "succeed requests": ("requests_ok", 1.0),
+            "failed requests": ("requests_failed", 1.0),
+            "average qps": ("rps", 1.0),
+            "average latency": ("e2e_mean_ms", 1e3),
+            "throughput(average output tokens per second)": ("output_tps", 1.0),
+            "average time to first token": ("ttft_mean_ms", 1e3),
+            "average output tokens per request": ("output_len_mean", 1.0),
+            "average input tokens per request": ("input_len_mean", 1.0),
+        },
+    )
+    return fields
+
+
 READERS: tuple[Callable[[Pairs, str], Fields | None], ...] = (
     _mlperf,
     _hypercomputer,
@@ -267,5 +292,6 @@ READERS: tuple[Callable[[Pairs, str], Fields | None], ...] = (
     _vllm_2023,
     _vllm_latency,
     _llmperf,
+    _evalscope_2024,
     _one_batch,
 )

@@ -46,7 +46,6 @@ WHOLE_RUN = frozenset(
         "trtllm-bench",
         "dflash",
         "ai-hypercomputer",
-        "genai-bench",
         "command",
     }
 )

@@ -28,6 +28,8 @@ _EVALSCOPE: dict[str, tuple[str, float]] = {
     "average inter-token latency (s)": ("itl_mean_ms", 1e3),
     "average output tokens per request": ("output_len_mean", 1.0),
     "average input tokens per request": ("input_len_mean", 1.0),
+    "throughput(average tokens/s)": ("output_tps", 1.0),
+    "throughput(average output tokens/s)": ("output_tps", 1.0),
     # since 2026
     "test duration (s)": ("duration_s", 1.0),
     "concurrency": ("max_concurrency", 1.0),

@@ -76,6 +76,13 @@ def stated(fields: Mapping[str, Any]) -> Figures:
     length = fields.get("output_len_mean")
     if fields.get("tool") in ASKED_TOKENS:
         tokens = None
+    if (
+        tokens is None
+        and length is not None
+        and fields.get("tool") in WHOLE_RUN
+        and fields.get("requests_ok")
+    ):
+        tokens = length * fields["requests_ok"]
     told = [one for one in (tokens, tps, length) if one is not None]
     # 0.00 tok/s of tokens that did come is a rounded rate, not their absence
     some = tokens if tokens else min(told, default=None)

@@ -281,7 +281,7 @@ def _rank(line: bytes, default: str) -> str:
 
 def run_evidence(lines: list[bytes], name: str) -> list[dict[str, Any]]:
     """First and last line with figures, as evidence (line numbers of the file, or of the journal's entries)."""
-    words = (*_RUN, b"predicted_ms", b"num_scheduled_requests")
+    words = (*_RUN, b"predicted_ms", b"num_generation_tokens")
 
     def first(numbers: Iterable[int]) -> int | None:
         return next((n for n in numbers if any(word in lines[n] for word in words)), None)
