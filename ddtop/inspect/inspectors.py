@@ -12,7 +12,7 @@ from typing import Any
 
 from ddtop.engines.log.text_forms import looks_like
 from ddtop.errors import DdtopError, UsageError
-from ddtop.inspect.evidence_lines import head_lines, last_events, number_lines
+from ddtop.inspect.evidence_lines import last_events, number_lines, result_lines
 from ddtop.inspect.file_kind import could_be, guess_kind
 from ddtop.inspect.inputs import (
     NotJudgedError,
@@ -117,8 +117,8 @@ def _results(files: Mapping[str, bytes]) -> dict[str, Any]:
         first, *others = sorted(n for n in inputs if n is not None)
         got = dict(judge(Path(folder) / Path(inputs[first]).name))
         if got["verdict"] == "unknown":
-            raise NotJudgedError(f"{got['why']}: {got['advice']}")
-        got["evidence"] = got.get("evidence") or head_lines(files[inputs[first]])
+            raise NotJudgedError(f"{got['why']}; {got['advice']}")
+        got["evidence"] = got.get("evidence") or result_lines(files[inputs[first]], got["cause"])
         for n in others:
             more = judge(Path(folder) / Path(inputs[n]).name)
             got.update((f"{key}_input{n}", value) for key, value in more.items() if key != "evidence")

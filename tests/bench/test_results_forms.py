@@ -368,3 +368,25 @@ def test_an_unknown_form_is_unknown(text: str) -> None:
 def test_tools_of_the_tables_are_those_of_the_importers() -> None:
     assert not_read({"tool": "nobody's"}) == ("the number of requests", "the duration", "a rate")
     assert not WHOLE_RUN & {tool for tool, needs in NEEDS.items() if len(needs) == 1}
+
+
+def test_few_failures_do_not_hide_that_nothing_makes_sense() -> None:
+    lost = {"Failed requests": "3"}
+    assert judged(block(**lost))["usable_for_comparison"] is True
+    hour = judged(block(**lost, **{"P99 TTFT (ms)": "3600000.00"}))
+    assert hour["verdict"] == "partial" and hour["usable_for_comparison"] is False and "TTFT" in hour["why"]
+
+
+def test_the_evidence_is_what_the_doubt_rests_on() -> None:
+    def lines(text: str) -> list[str]:
+        return [one["text"] for one in inspect_files("results", {"input.txt": text.encode()})["evidence"]]
+
+    assert any("generated tokens" in line for line in lines(block(**NOTHING_OUT)))
+    assert any("P99 TTFT" in line for line in lines(block(**{"P99 TTFT (ms)": "3600000.00"})))
+    missing = lines("100%|██| 250/250 [00:10<00:00]\n" + block())
+    assert any("250/250" in line for line in missing) and any("Successful" in line for line in missing)
+
+
+def test_advice_where_the_client_counted_nothing() -> None:
+    came = {"Mean ITL (ms)": "77.00", "Median ITL (ms)": "77.00"}
+    assert "throughput" not in judged(block(**NOTHING_OUT, **came))["advice"]

@@ -70,7 +70,7 @@ def diagnose_results(
     cause = server_cause(server_log) if server_log else None
     if cause is not None:
         out["server_cause"] = cause
-    out["advice"] = advice(out["cause"])
+    out["advice"] = advice(out["cause"], tokens_counted=out.get("output_tokens") != 0)
     return out
 
 

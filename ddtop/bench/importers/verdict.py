@@ -72,7 +72,10 @@ def judge_record(fields: Fields, planned: int | None = None) -> Opinion:
         many = failed_share(Figures(ok=ok, failed=lost)) > NOT_COMPARABLE
         severity = "error" if many and not guessed else "warn"
         why = f"{lost} of {lost + (ok or 0)} requests failed or are missing"
-        return Opinion("partial", "requests-failed-or-missing", severity, fields, why, usable=not many)
+        sound = not many and (doubt is None or doubt.usable) and not not_read(fields)
+        if doubt is not None:
+            why += f"; {doubt.why}"
+        return Opinion("partial", "requests-failed-or-missing", severity, fields, why, usable=sound)
     if doubt:
         return doubt
     if fields.get("declared_invalid"):
@@ -81,7 +84,8 @@ def judge_record(fields: Fields, planned: int | None = None) -> Opinion:
     if unread := not_read(fields):
         why = f"{' and '.join(unread)} could not be read from it"
         return Opinion("partial", "figures-not-read", "warn", fields, why, usable=False)
-    return Opinion("ok", "complete", "info", fields, "all requests completed")
+    why = "all requests completed" if ok is not None else "its figures agree with one another"
+    return Opinion("ok", "complete", "info", fields, why)
 
 
 def _believable(fields: Fields) -> tuple[Fields, Opinion | None]:
@@ -143,8 +147,10 @@ def _chunks(fields: Fields, figures: Figures) -> tuple[Fields, Opinion | None]:
     return fields, doubt(next(iter(doubts))) if doubts else None
 
 
-def advice(cause: str) -> str:
-    """What to do about a cause."""
+def advice(cause: str, *, tokens_counted: bool = True) -> str:
+    """What to do about a cause; `tokens_counted` False: the client counted none."""
+    if cause == "tokens-not-visible-to-client" and not tokens_counted:
+        return "use TTFT and the gaps only; let the server count (`include_usage`), or use a tool that reads its answers"
     words: dict[str, Any] = {
         "complete": "nothing to do",
         "requests-failed-or-missing": "do not compare it; read the errors and run it again",
