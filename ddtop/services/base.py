@@ -90,6 +90,8 @@ class Service(Protocol):
 
     kind: str
     unit: str
+    log_place: str | None
+    """Where the log is, in words, if not where this kind has it by nature (the journal): a file, or nowhere."""
 
     async def read(self, host: Host) -> UnitReading:
         """The unit as it is now. A unit that does not exist is a reading too (`not-found` or `inactive`)."""

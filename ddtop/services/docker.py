@@ -31,6 +31,7 @@ class DockerService:
 
     kind = "docker"
     stops_itself = False
+    log_place: str | None = None
 
     def __init__(self, unit: str, program: str = "docker") -> None:
         self.unit = unit

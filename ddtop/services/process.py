@@ -29,6 +29,7 @@ class ProcessService:
 
     kind = "process"
     stops_itself = False
+    log_place: str | None = None
 
     def __init__(self, unit: str) -> None:
         self.unit = unit
@@ -237,7 +238,21 @@ def read_proc(name: str, item: Mapping[str, Any], at: float) -> UnitReading:
         need_reload=False,
         exit_code=code,
         argv=shlex.join(item.get("argv") or []),
+        changed_mono_s=_changed(item, running),
     )
+
+
+def _changed(item: Mapping[str, Any], running: bool) -> float | None:
+    """When its state last changed, on the host's monotonic clock: both of the host's clocks were read at once.
+
+    >>> _changed({"mono_s": 500.0, "wall_s": 1010.0, "ended_at_s": 1008.5}, False)
+    498.5
+    """
+    at = item.get("started_at_s" if running else "ended_at_s")
+    mono, wall = item.get("mono_s"), item.get("wall_s")
+    if at is None or mono is None or wall is None:
+        return None
+    return float(mono) - max(0.0, float(wall) - float(at))
 
 
 def exit_code(raw: Any) -> str | None:

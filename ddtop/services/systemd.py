@@ -20,7 +20,9 @@ from ddtop.events import LogLine
 from ddtop.hosts.base import Host
 from ddtop.services.base import CallResult, Launch, OriginalState, journal_line
 from ddtop.services.containers import container_name, inspect_container, lacks_container
+from ddtop.services.log_file import LogFile, together
 from ddtop.services.readings import UnitReading, read_unit
+from ddtop.services.unit.output import output_of
 from ddtop.services.unit.systemctl_show import exec_argv
 
 CONTAINER_POLL_S = 0.5
@@ -36,6 +38,23 @@ class SystemdService:
     def __init__(self, unit: str, *, user: bool = False) -> None:
         self.unit = unit if "." in unit.rsplit("/", 1)[-1] else f"{unit}.service"
         self.user = user
+        self.log_files: tuple[LogFile, ...] = ()
+        self.log_place: str | None = None
+
+    async def find_log(self, host: Host) -> bool:
+        """Looks where the unit's files send its output. True: it is another place than before."""
+        try:
+            text = (await host.call("unit-cat", unit=self.unit, user=self.user))["text"]
+        except AgentError:
+            return False
+        found = output_of(str(text), self.unit)
+        self.log_place = ", ".join(found.files) or found.elsewhere or None
+        if found.files == tuple(f.path for f in self.log_files):
+            return False
+        self.log_files = tuple(LogFile(path) for path in found.files)
+        for file in self.log_files:
+            await file.mark_end(host)
+        return True
 
     async def read(self, host: Host) -> UnitReading:
         answer = await host.call("unit-show", unit=self.unit, user=self.user)
@@ -94,6 +113,16 @@ class SystemdService:
 
     @asynccontextmanager
     async def follow(self, host: Host, cursor: str | None) -> AsyncIterator[AsyncIterator[list[LogLine]]]:
+        await self.find_log(host)
+        if not self.log_files:
+            async with self._journal(host, cursor) as lines:
+                yield lines
+            return
+        async with together(lambda: self._journal(host, cursor), self.log_files, host) as lines:
+            yield lines
+
+    @asynccontextmanager
+    async def _journal(self, host: Host, cursor: str | None) -> AsyncIterator[AsyncIterator[list[LogLine]]]:
         async with host.stream(
             "journal-follow",
             unit=self.unit,
@@ -110,6 +139,15 @@ class SystemdService:
             yield lines()
 
     async def drain(self, host: Host, cursor: str | None) -> list[LogLine]:
+        in_files = [line for file in self.log_files for line in await file.drain(host)]
+        try:
+            return await self._drain_journal(host, cursor) + in_files
+        except AgentError:
+            if in_files:
+                return in_files
+            raise
+
+    async def _drain_journal(self, host: Host, cursor: str | None) -> list[LogLine]:
         found: list[LogLine] = []
         for _ in range(20):
             answer = await host.call(

@@ -636,7 +636,11 @@ class FakeHost:
         ]
         return {"entries": [dict(e) for e in rows], "more": False}
 
-    def op_listeners(self, port: int) -> dict[str, Any]:
+    def op_unit_cat(self, unit: str, user: bool = False) -> dict[str, Any]:
+        return {"text": "[Service]\nExecStart=/bin/own\n"}
+
+    def op_listeners(self, port: int | None) -> dict[str, Any]:
+        port = port or 30000
         w, rows = self.world, []
         if w.foreign_on_port:
             rows.append(

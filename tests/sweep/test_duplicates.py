@@ -8,7 +8,7 @@ import pytest
 
 from ddtop.engines import ENGINES
 from ddtop.journal.fold.views import RestartView
-from ddtop.sweep.start.duplicates import duplicate_of
+from ddtop.sweep.shared.duplicates import duplicate_of
 
 SGLANG = ENGINES["sglang"]
 BASE = ("/opt/sglang/bin/python", "-m", "sglang.launch_server", "--model-path", "/m", "--tp-size", "1")

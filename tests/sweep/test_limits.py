@@ -14,7 +14,8 @@ from ddtop.journal.history.store import History
 from ddtop.sweep.shared.learned_limits import Limits, for_start, learn, patience
 from ddtop.sweep.shared.limits import FLOOR_S, TABLE_S
 from ddtop.sweep.start.evidence.progress import begin, evidence
-from ddtop.sweep.start.watchdog import judge, quiet_limit_s
+from ddtop.sweep.start.silence import quiet_limit_s
+from ddtop.sweep.start.watchdog import judge
 from tests.sweep.test_watchdog import BASE
 
 NONE: dict[str, float] = {}

@@ -15,7 +15,8 @@ from ddtop.sweep.start.evidence.busy_gpus import GpuLook
 from ddtop.sweep.start.evidence.progress import ActivityReading, advance, begin, evidence, log_line
 from ddtop.sweep.start.gate import ArgsReading, TokenReading
 from ddtop.sweep.start.readings import CallReading, PortOwner, StartReadings
-from ddtop.sweep.start.watchdog import judge, quiet_limit_s
+from ddtop.sweep.start.silence import quiet_limit_s
+from ddtop.sweep.start.watchdog import judge
 
 OLD, NEW = "a" * 32, "b" * 32
 OLD_UNIT = UnitReading(unit="s.service", at=0.0, active="active", sub="running", main_pid=8, generation=OLD)

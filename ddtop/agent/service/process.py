@@ -20,6 +20,8 @@ from ..process.launch import launch, mode_of, python_words, stored_zip
 
 POLL_S = 0.25
 START_S = 10.0
+NO_CLOCK = {"mono_s": 0, "wall_s": 0}
+"""Clocks are no change of a process."""
 
 
 def folder_of(context: Context, name: Any) -> str:
@@ -45,6 +47,7 @@ def show(folder: str) -> Dict[str, Any]:
     for key in ("started_at_s", "ended_at_s"):
         if key in state:
             found[key] = state[key]
+    found["wall_s"] = time.time()
     if alive and state.get("active"):
         found["pid"] = state["pid"]
         found["start_ticks"] = state["start_ticks"]
@@ -192,7 +195,7 @@ async def proc_watch(context: Context, args: Dict[str, Any], emit: Callable[[Dic
             if error.code != "not-found" or last is None:
                 raise
             now = None  # being started anew
-        if now is not None and {**now, "mono_s": 0} != {**(last or {}), "mono_s": 0}:
+        if now is not None and {**now, **NO_CLOCK} != {**(last or {}), **NO_CLOCK}:
             await emit(now)
             last = now
         await _change(context, folder, now)

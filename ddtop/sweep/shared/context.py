@@ -19,6 +19,7 @@ from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.services.base import Launch, Service
 from ddtop.services.kinds import service_for
+from ddtop.services.log_file import FILE_CURSOR
 from ddtop.services.readings import UnitReading
 from ddtop.sweep.shared.gpu_watch import GpuWatch
 from ddtop.sweep.shared.kernel_faults import KernelFaults
@@ -176,7 +177,14 @@ class SweepContext:
             tail = self.state.logs.get(unit)
             cursor = None
             if tail is not None:
-                cursor = next((t.line.cursor for t in reversed(tail.lines) if t.line.cursor), None)
+                cursor = next(
+                    (
+                        t.line.cursor
+                        for t in reversed(tail.lines)
+                        if t.line.cursor and not t.line.cursor.startswith(FILE_CURSOR)
+                    ),
+                    None,
+                )
             self.feeds[unit] = UnitFeed(unit=unit, service=service, cursor=cursor)
         return self.feeds[unit]
 

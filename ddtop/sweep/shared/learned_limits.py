@@ -31,6 +31,8 @@ class Limits:
     """Memory or bytes have moved in the present phase."""
     http_live: bool = False
     """The server responds that it is not ready yet."""
+    blind: bool = False
+    """The log says nothing of this start: which phase it is in is not known."""
     patience: float = 1.0
     """How many times as long as usual: earlier tries of this configuration were called hung."""
 
@@ -46,6 +48,8 @@ class Limits:
             base = max(floor, limits.LEARNED_FACTOR * gap)
         if self.http_live and phase in HTTP_PHASES:
             base = max(base, limits.HTTP_LIVE_S)
+        if self.blind:
+            base = max(base, limits.TABLE_S["loading"])
         if self.jit:
             base = max(base, limits.JIT_S)
         if self.compile:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ddtop.errors import AgentError
 from ddtop.events import LogGap, LogLine, LogRead
 from ddtop.hosts.base import Host
+from ddtop.services.log_file import FILE_CURSOR
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
 
 
@@ -17,7 +18,8 @@ def take_lines(ctx: SweepContext, feed: UnitFeed, lines: Iterable[LogLine]) -> N
         if line.cursor is not None:
             if not feed.is_new(line):
                 continue
-            feed.cursor = line.cursor
+            if not line.cursor.startswith(FILE_CURSOR):
+                feed.cursor = line.cursor
         if line.text:
             fresh.append(line)
     if not fresh:

@@ -10,6 +10,7 @@ from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
 from ddtop.sweep.shared.learned_limits import Limits
 from ddtop.sweep.shared.limits import HTTP_FRESH_S
+from ddtop.sweep.start.answers import Refusals, next_refusal
 from ddtop.sweep.start.evidence.busy_gpus import BusyGpus
 from ddtop.sweep.start.evidence.log import StartLog
 from ddtop.sweep.start.evidence.phases import Phases, enter, leave, rank
@@ -32,6 +33,10 @@ NOT_READY = 503
 WEIGHTS_MIB = 4096.0
 """GPU memory that has come in `loading`: more than the contexts of all ranks that are still being made."""
 WEIGHTS_B = 1 << 30
+MARK_LATE_S = 5.0
+"""A server whose health path has been 200 for so long has logged its mark by then, wherever that went."""
+SILENT_LOG_S = 5.0
+"""A start that runs for so long has a line in the journal: systemd's own, if nothing else."""
 UNEXPLAINED_S = 0.3
 """A unit that is gone for longer, after the call returned, has ended."""
 
@@ -70,11 +75,18 @@ class Attempt:
         self.port_owner: PortOwner | None = None
         self.args: ArgsReading | None = None
         self.token: TokenReading | None = None
+        self.refusals: Refusals | None = None
+        self.elsewhere: tuple[ListenerReading, ...] = ()
+        self.looked_at = 0.0
+        """When all ports were last looked at."""
         self.old_gone_at: float | None = None
         self.gone_since: float | None = None
         self.seen_new = False
         self._listened = False
         self._health: int | None = None
+        self._healthy_since: float | None = None
+        """Since when the health path has been 200 without a break."""
+        self._new_since: float | None = None
         self._not_ready_at: float | None = None
         """When the server last responded that it is not ready (HTTP 503)."""
         self._loading_from: tuple[float, float] | None = None
@@ -129,10 +141,12 @@ class Attempt:
         new = bool(u.generation) and u.generation != self.before_id
         if new and u.running and not self.seen_new:
             self.seen_new = True
+            self._new_since = now
             self.enter_phase("launching")
             self.progress = evidence(self.progress, now, "a new process")
         if new:
             self.log.generation = u.generation
+            self.log.begin_new()
             self.seen_new = self.seen_new or bool(u.main_pid)
         if self.old_gone_at is None and (u.gone or new):
             self.old_gone_at = now
@@ -163,6 +177,54 @@ class Attempt:
                 generation=generation, text=f"/health turned from {was} to {status}", at=at, source="http"
             )
         self._health = status
+        self._healthy_since = (self._healthy_since or at) if status == 200 else None
+
+    def log_is_blind(self) -> str | None:
+        """Why the log says nothing of this start; None where it can be read, and until that is certain."""
+        if self.feed.unreadable:
+            return self.feed.unreadable
+        files = getattr(self.feed.service, "log_files", ())
+        refused = next((f"{f.path}: {f.refused}" for f in files if f.refused), None)
+        if refused is not None:
+            return f"its log cannot be read: {refused}"
+        if self.feed.service.log_place and not files:
+            return f"its output goes nowhere that can be followed ({self.feed.service.log_place})"
+        silent = self._new_since is not None and self.ctx.mono() - self._new_since >= SILENT_LOG_S
+        if silent and not self.log.lines:
+            return "not one line of this start has come, not even its manager's"
+        return None
+
+    def mark_unknown(self) -> str | None:
+        """Why no ready mark of this start can be expected in the log, though the server may be ready; else None."""
+        if not self.log.engine.logs_ready_mark or self.log.mark is not None:
+            return None
+        if blind := self.log_is_blind():
+            return blind
+        since = self._healthy_since
+        if since is not None and self.ctx.mono() - since >= MARK_LATE_S:
+            return f"/health is 200, but the log shows no ready mark ({self.log.lines} lines came)"
+        return None
+
+    @property
+    def seems_ready(self) -> bool:
+        """Whether the server is to be asked for its arguments and a token although its mark is unknown."""
+        return self.mark_unknown() is not None and self._healthy_since is not None
+
+    def take_token(self, reading: TokenReading) -> None:
+        """The response to a trial request."""
+        self.token = reading
+        self.refusals = (
+            next_refusal(
+                self.refusals,
+                at=reading.at,
+                status=reading.status,
+                error=reading.error,
+                kind=reading.kind,
+                server=reading.server,
+            )
+            if reading.error
+            else None
+        )
 
     def enter_phase(self, phase: Phase) -> None:
         before = self.phases.current
@@ -191,6 +253,8 @@ class Attempt:
             listeners=self.listeners or (),
             args=self.args,
             token=self.token,
+            refusals=self.refusals,
+            elsewhere=self.elsewhere,
             cause=self.log.cause(),
             last_lines=tuple(self.log.tail),
             last_is_nccl=self.log.last_is_nccl,
@@ -212,6 +276,7 @@ class Attempt:
             compile=self.log.compile,
             moved=self._weights_came(),
             http_live=fresh,
+            blind=self.log_is_blind() is not None,
         )
 
     def _weights_came(self) -> bool:
@@ -232,7 +297,7 @@ class Attempt:
             unit=self.unit,
             listeners=self.listeners,
             mark=self.log.mark_of(generation),
-            log_unreadable=self.feed.unreadable if self.log.engine.logs_ready_mark else None,
+            log_unreadable=self.mark_unknown(),
             args=self.args,
             token=self.token,
         )

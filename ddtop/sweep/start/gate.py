@@ -11,6 +11,7 @@ from typing import Literal
 
 from ddtop.events import Evidence, GatePartName
 from ddtop.services.readings import ListenerReading, UnitReading
+from ddtop.sweep.start.answers import reachable
 
 PartState = Literal["pending", "ok", "no", "unknown"]
 """`no`: refused, though waiting may still help (a listener that goes away); `unknown`: other rights are needed."""
@@ -58,6 +59,10 @@ class TokenReading:
     status: int | None = None
     error: str | None = None
     text: str = ""
+    kind: str = ""
+    """Content-Type of the response."""
+    server: str = ""
+    """Its `Server` header."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +77,7 @@ class GateReadings:
     listeners_at: float = 0.0
     mark: MarkReading | None = None
     log_unreadable: str | None = None
-    """Why the log, where this engine gives its mark, cannot be read; None where it can, or need not."""
+    """Why the log cannot show this start's mark; None where it can. Then the other parts prove that it is ready."""
     args: ArgsReading | None = None
     token: TokenReading | None = None
     same_generation_ok: bool = False
@@ -92,7 +97,10 @@ class Gate:
 
     @property
     def ready(self) -> bool:
-        return len(self.parts) == len(ORDER) and all(p.state == "ok" for p in self.parts)
+        """All five; a mark that cannot be known is proven by the others: a real generation is more than a log line."""
+        return len(self.parts) == len(ORDER) and all(
+            p.state == "ok" or (p.part == "mark" and p.state == "unknown") for p in self.parts
+        )
 
     def __getitem__(self, name: GatePartName) -> GatePart:
         return self.parts[ORDER.index(name)]
@@ -124,7 +132,9 @@ def new_generation(r: GateReadings) -> str | None:
 def _old_start(r: GateReadings) -> bool:
     """Whether the unit can be read and runs, or ran last, the start before the restart."""
     u = r.unit
-    return u is not None and u.active is not None and bool(u.generation) and new_generation(r) is None
+    if u is None or u.active is None or not u.generation or r.same_generation_ok:
+        return False
+    return u.generation == r.before
 
 
 def _generation(r: GateReadings) -> GatePart:
@@ -174,6 +184,14 @@ def _listener(r: GateReadings) -> GatePart:
         return _part(
             "listener", "pending", "ss", f"{first.addr}:{first.port} belongs to the old start, {first.who}"
         )
+    if r.unit is not None and r.unit.active is not None and new_generation(r) is None:
+        return _part(
+            "listener", "pending", "ss", f"{first.addr}:{first.port}: {first.who}, whose start has ended"
+        )
+    if not reachable(r.listeners):
+        return _part(
+            "listener", "no", "ss", f"{first.addr}:{first.port} only: requests go to 127.0.0.1:{first.port}"
+        )
     return _part("listener", "ok", "ss", f"{first.addr}:{first.port} belongs to {first.who}")
 
 
@@ -187,7 +205,9 @@ def _one_server(listeners: tuple[ListenerReading, ...]) -> bool:
 def _mark(r: GateReadings) -> GatePart:
     generation = new_generation(r)
     if r.mark is None and r.log_unreadable:
-        return _part("mark", "unknown", "log", f"the ready mark is in the log, and {r.log_unreadable}")
+        return _part(
+            "mark", "unknown", "log", f"{r.log_unreadable}: a real generation proves it ready instead"
+        )
     if r.mark is None:
         return _part("mark", "pending", "log", "no ready mark yet")
     if generation is None or r.mark.generation != generation:
@@ -205,7 +225,7 @@ def _arguments(r: GateReadings) -> GatePart:
         return _part(
             "arguments",
             "no",
-            "systemctl",
+            r.unit.told_by,
             f"NeedDaemonReload=yes: {r.unit.unit} was changed on disk but not loaded; the old arguments run",
         )
     a, generation = r.args, new_generation(r)

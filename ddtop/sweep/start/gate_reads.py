@@ -7,13 +7,14 @@ import re
 from typing import Any
 
 from ddtop.engines import ENGINES
-from ddtop.engines.base import ArgMismatch, Engine
+from ddtop.engines.base import ArgMismatch, Engine, as_json
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch, Service, read_listener
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.services.unit.systemctl_show import exec_argv
 from ddtop.sweep.shared.limits import TOKEN_S
+from ddtop.sweep.start.answers import reachable
 from ddtop.sweep.start.gate import ArgsReading, TokenReading
 from ddtop.sweep.start.readings import PortOwner
 
@@ -38,6 +39,24 @@ class GateReader:
     async def listeners(self, host: Host, unit: UnitReading | None) -> tuple[ListenerReading, ...]:
         reply = await host.call("listeners", port=self.launch.port)
         return tuple(read_listener(self.service, row, unit) for row in reply["listeners"])
+
+    async def elsewhere(self, host: Host, unit: UnitReading | None) -> tuple[ListenerReading, ...]:
+        """Sockets of the service on other ports that speak HTTP as the engine does. Ports between its own processes
+        do not."""
+        reply = await host.call("listeners", port=None)
+        rows = [read_listener(self.service, row, unit) for row in reply["listeners"]]
+        found: list[ListenerReading] = []
+        for item in rows:
+            if item.owned is not True or item.port == self.launch.port or item.container:
+                continue
+            local = "127.0.0.1" if reachable((item,)) else item.addr
+            at = f"[{local}]" if ":" in local else local
+            answer = await host.call(
+                "http", method="GET", url=f"http://{at}:{item.port}{self.engine.models_path}", timeout_s=2
+            )
+            if answer.get("status") == 200 and '"data"' in str(answer.get("body", "")):
+                found.append(item)
+        return tuple(found)
 
     async def owner(
         self, host: Host, item: ListenerReading, unit: UnitReading | None, at: float
@@ -99,6 +118,7 @@ class GateReader:
                 unknown=(f"neither {self.base} nor the command line shows them",),
             )
         found = self.engine.compare_args(wanted, self.facts, cmdline) if wanted else ()
+        found += served_otherwise(self.engine, wanted, await self._get(host, self.engine.models_path))
         return args_reading(
             found, wanted, self.facts, logged, source=source, generation=unit.generation, at=at
         )
@@ -147,15 +167,38 @@ def args_reading(
     )
 
 
+def served_otherwise(engine: Engine, wanted: list[str], models: str | None) -> tuple[ArgMismatch, ...]:
+    """The name under which the model is to be served, where `/v1/models` has others only."""
+    asked = engine.resolved_args(None, wanted)
+    name = asked.get("served_model_name", asked.get("alias"))
+    body = as_json(models)
+    data = body.get("data") if isinstance(body, dict) else None
+    served = [str(row.get("id")) for row in data if isinstance(row, dict)] if isinstance(data, list) else []
+    names = [str(n) for n in name] if isinstance(name, list) else str(name).split(",") if name else []
+    if not names or not served or set(names) & set(served):
+        return ()
+    return (ArgMismatch("served_model_name", names[0], served[0], why="by /v1/models"),)
+
+
 def token_reading(engine: Engine, reply: dict[str, Any], generation: str | None, at: float) -> TokenReading:
     """The response to the trial request, as the gate reads it."""
     if "status" not in reply:
-        what = reply.get("what") or reply.get("error") or "no response"
+        word = str(reply.get("error") or "no response")
+        what = word if word in ("refused", "reset") else reply.get("what") or word
         return TokenReading(at=at, tokens=None, generation=generation, error=str(what))
     status, body = int(reply["status"]), str(reply.get("body", ""))
-    if status != 200:
+    headers = {str(k).lower(): str(v) for k, v in dict(reply.get("headers") or {}).items()}
+    kind, server = headers.get("content-type", "").partition(";")[0], headers.get("server", "")
+    if status != 200 or (body.strip() and not isinstance(as_json(body), dict | list)):
+        error = body[:400] if status == 200 else f"HTTP {status}: {body[:400]}"
         return TokenReading(
-            at=at, tokens=None, generation=generation, status=status, error=f"HTTP {status}: {body[:200]}"
+            at=at,
+            tokens=None,
+            generation=generation,
+            status=status,
+            error=error,
+            kind=kind,
+            server=server,
         )
     tokens = engine.tokens_of_answer(body)
     if tokens is None and '"error"' in body:

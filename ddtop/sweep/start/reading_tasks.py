@@ -7,6 +7,7 @@ import asyncio
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.start.answers import ELSEWHERE_S
 from ddtop.sweep.start.attempt import Attempt
 from ddtop.sweep.start.evidence.progress import CACHES, activity_reading
 
@@ -14,6 +15,8 @@ POLL_S = 0.2
 PORT_POLL_S = 0.5
 ACTIVITY_RETRY_S = 1.0
 HEALTH_EVERY_S = 0.5
+LOOK_EVERY_S = 3.0
+"""Between two looks at all ports, where nothing says that the server is ready."""
 TOKEN_RETRY_S = 1.0
 REQUEST_RETRY_S = 2.0
 
@@ -27,7 +30,25 @@ async def read_port(ctx: SweepContext, host: Host, a: Attempt) -> None:
             # None where nobody listens: the owner seen before is not the owner of the next listener.
             a.port_owner = await a.gate_reader.owner(host, found[0], a.unit, ctx.mono()) if found else None
             ctx.wake()
+            await _look_elsewhere(ctx, host, a)
         await asyncio.sleep(PORT_POLL_S)
+
+
+async def _look_elsewhere(ctx: SweepContext, host: Host, a: Attempt) -> None:
+    """Where a server listens that says it is ready and has not opened its port."""
+    mark, generation = a.log.mark, a.new_generation()
+    said = mark is not None and ctx.mono() - mark.at >= ELSEWHERE_S
+    unsaid = not a.log.engine.logs_ready_mark or a.log_is_blind() is not None
+    if a.listeners or generation is None or not (said or unsaid):
+        return
+    if unsaid and ctx.mono() - a.looked_at < LOOK_EVERY_S:
+        return
+    a.looked_at = ctx.mono()
+    try:
+        a.elsewhere = await a.gate_reader.elsewhere(host, a.unit)
+    except AgentError as error:
+        ctx.note("warn", f"the listeners of {a.launch.unit} cannot be read: {error.what}")
+    ctx.wake()
 
 
 async def read_activity(ctx: SweepContext, host: Host, a: Attempt) -> None:
@@ -66,7 +87,7 @@ async def _ask_once(ctx: SweepContext, host: Host, a: Attempt, generation: str) 
     reader, now = a.gate_reader, ctx.mono
     if a.log.mark_of(generation) is None:
         a.take_health(generation, await reader.health(host), now())
-    if a.log.mark_of(generation) is None:
+    if a.log.mark_of(generation) is None and not a.seems_ready:
         await asyncio.sleep(HEALTH_EVERY_S)
         return
     if a.phases.current not in ("answering", "ready"):
@@ -78,7 +99,7 @@ async def _ask_once(ctx: SweepContext, host: Host, a: Attempt, generation: str) 
     if a.args is None or a.args.wrong:
         return
     if a.token is None or a.token.generation != generation or a.token.error:
-        a.token = await reader.token(host, generation, now())
+        a.take_token(await reader.token(host, generation, now()))
         ctx.wake()
-        if a.token.error:
+        if a.token is not None and a.token.error:
             await asyncio.sleep(TOKEN_RETRY_S)

@@ -8,6 +8,7 @@ from ddtop.events import Phase
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.sweep.shared.learned_limits import Limits
 from ddtop.sweep.shared.verdict import CauseReading
+from ddtop.sweep.start.answers import Refusals
 from ddtop.sweep.start.evidence.busy_gpus import GpuLook
 from ddtop.sweep.start.evidence.progress import Progress
 from ddtop.sweep.start.gate import ArgsReading, TokenReading
@@ -58,6 +59,10 @@ class StartReadings:
     listeners: tuple[ListenerReading, ...] = ()
     args: ArgsReading | None = None
     token: TokenReading | None = None
+    refusals: Refusals | None = None
+    """Trial requests that failed, one after the other."""
+    elsewhere: tuple[ListenerReading, ...] = ()
+    """Where the service listens instead, once that is certain."""
     cause: CauseReading | None = None
     last_lines: tuple[str, ...] = ()
     last_is_nccl: bool = False

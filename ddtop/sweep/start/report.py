@@ -9,7 +9,7 @@ from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.start.evidence.phases import OnePhase, Phases, eta_s, rank
 from ddtop.sweep.start.gate import Gate
 from ddtop.sweep.start.readings import StartReadings
-from ddtop.sweep.start.watchdog import quiet_limit_s
+from ddtop.sweep.start.silence import quiet_limit_s
 
 RUNNING_EVERY_S = 1.0
 

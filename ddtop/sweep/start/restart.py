@@ -18,6 +18,7 @@ from ddtop.journal.fold.views import RestartView
 from ddtop.services.base import Launch
 from ddtop.services.readings import UnitReading
 from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.duplicates import duplicate_of
 from ddtop.sweep.shared.learned_limits import expected_start_s, for_start
 from ddtop.sweep.shared.limits import SCRIPT_GRACE_S, UNPROVEN_S
 from ddtop.sweep.shared.log_lines import drain_log
@@ -25,7 +26,6 @@ from ddtop.sweep.shared.tasks import alongside
 from ddtop.sweep.shared.verdict import Judgement
 from ddtop.sweep.start.attempt import Attempt
 from ddtop.sweep.start.calls import end_running_scripts, make_calls
-from ddtop.sweep.start.duplicates import duplicate_of
 from ddtop.sweep.start.gate import Gate
 from ddtop.sweep.start.gate_reads import GateReader
 from ddtop.sweep.start.reading_tasks import ask_server, read_activity, read_port
@@ -126,6 +126,7 @@ class Restarter:
     async def _reattach(self, host: Host, a: Attempt) -> None:
         """The calls were made before the connection (or the runner) was lost: reads what the start logged since."""
         a.take_earlier_call()
+        a.log.begin_new()
         a.take_unit()
         if a.unit is not None and a.unit.generation:
             for line in await a.feed.service.history(host, a.unit.generation):

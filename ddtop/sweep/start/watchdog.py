@@ -11,18 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ddtop.events import CauseKind, Evidence, Verdict
-from ddtop.sweep.shared.limits import (
-    CPU_FRESH_S,
-    CPU_GRACE_S,
-    HUNG_GPU_S,
-    NEVER_BEGAN_S,
-    SETTLE_S,
-    STOP_SHARE,
-)
+from ddtop.sweep.shared.limits import NEVER_BEGAN_S, SETTLE_S
 from ddtop.sweep.shared.verdict import Judgement
-from ddtop.sweep.start.evidence.progress import cpu_counts
+from ddtop.sweep.start.answers import elsewhere, reachable, refused
 from ddtop.sweep.start.exits import BAD_LOADS, exit_kind, exit_state, exit_words, refused_step
 from ddtop.sweep.start.readings import StartReadings
+from ddtop.sweep.start.silence import hung_gpu, is_new, last_words, slow, stalled
 
 WAIT = Judgement(verdict=None)
 
@@ -36,27 +30,10 @@ def judge(r: StartReadings, now: float) -> Judgement:
     return WAIT
 
 
-def quiet_limit_s(r: StartReadings, now: float) -> float:
-    """The quiet the present phase may have now. CPU time that counts stretches it to CPU_GRACE_S."""
-    limit = r.limits.quiet_limit_s(r.phase)
-    if r.phase == "stopping" and r.unit is not None and r.unit.stop_limit_s:
-        # A drain may be silent. It is reported while the manager still waits, before it kills.
-        limit = max(limit, STOP_SHARE * r.unit.stop_limit_s)
-    if r.last_is_nccl and r.gpu is not None and r.gpu.busy_low_since is not None:
-        limit = max(
-            limit, HUNG_GPU_S
-        )  # the rule for a hung collective names the cause, and decides at that time
-    return max(limit, CPU_GRACE_S) if cpu_counts(r.progress, now) else limit
-
-
-def _is_new(r: StartReadings) -> bool:
-    """Whether the unit's reading is of a start after the call."""
-    before = r.before.generation if r.before else None
-    return r.unit is not None and bool(r.unit.generation) and r.unit.generation != before
-
-
-def _tail(r: StartReadings, n: int = 3) -> tuple[Evidence, ...]:
-    return tuple(Evidence(source="log", text=line[:300]) for line in r.last_lines[-n:])
+def _told_by(r: StartReadings) -> str:
+    """The source that evidence on the manager's own words names."""
+    u = r.unit or r.before
+    return u.told_by if u is not None else "systemctl"
 
 
 def _with_cause(
@@ -84,7 +61,7 @@ def _with_cause(
             evidence=(*c.evidence, why),
         )
     slug, kind, text = fallback
-    return Judgement(verdict=verdict, cause=slug, kind=kind, text=text, evidence=(why, *_tail(r)))
+    return Judgement(verdict=verdict, cause=slug, kind=kind, text=text, evidence=(why, *last_words(r)))
 
 
 def _refused(r: StartReadings, now: float) -> Judgement | None:
@@ -97,7 +74,7 @@ def _refused(r: StartReadings, now: float) -> Judgement | None:
         return Judgement(
             verdict="refused", cause=slug, kind="config", text=f"{r.unit_name}: {text}", evidence=(why,)
         )
-    if _is_new(r) and u.gone and (step := refused_step(u)) is not None:
+    if is_new(r) and u.gone and (step := refused_step(u)) is not None:
         slug, text = step
         line = next((x for x in reversed(r.last_lines) if "Failed at step" in x or "Failed to" in x), "")
         why = Evidence(source=u.told_by, text=f"{u.active}, Result={u.result}, {u.exit_code} {line}".strip())
@@ -106,7 +83,7 @@ def _refused(r: StartReadings, now: float) -> Judgement | None:
         )
     stamp_before = r.before.condition_stamp if r.before else None
     unmet = u.condition_ok is False and u.condition_stamp and u.condition_stamp != stamp_before
-    if (unmet or r.skipped) and not u.running and not u.job and not _is_new(r):
+    if (unmet or r.skipped) and not u.running and not u.job and not is_new(r):
         line = r.skipped or next((x for x in reversed(r.last_lines) if "ondition" in x or "ssert" in x), "")
         why = Evidence(
             source="log" if line else u.told_by,
@@ -134,7 +111,7 @@ def _call_failed(r: StartReadings, now: float) -> Judgement | None:
         return None
     text = c.error.strip().splitlines()[-1][:300] if c.error.strip() else f"exit code {c.rc}"
     why = Evidence(
-        source="job" if c.by_script else "systemctl", text=f"exit code {c.rc}: {c.error.strip()[-300:]}"
+        source="job" if c.by_script else _told_by(r), text=f"exit code {c.rc}: {c.error.strip()[-300:]}"
     )
     low = c.error.lower()
     if any(word in low for word in ("access denied", "authentication", "permission denied", "not permitted")):
@@ -163,8 +140,8 @@ def _crash_loop(r: StartReadings, now: float) -> Judgement | None:
     u = r.unit
     if u is None:
         return None
-    rising = (u.n_restarts or 0) > r.base_restarts and (_is_new(r) or r.seen_new)
-    waiting = u.sub == "auto-restart" and (_is_new(r) or r.seen_new)
+    rising = (u.n_restarts or 0) > r.base_restarts and (is_new(r) or r.seen_new)
+    waiting = u.sub == "auto-restart" and (is_new(r) or r.seen_new)
     limit = r.start_limit_hit or u.result == "start-limit-hit"
     if not (rising or waiting or limit):
         return None
@@ -187,7 +164,7 @@ def _failed(r: StartReadings, now: float) -> Judgement | None:
     u = r.unit
     if u is None or not u.gone or u.job:
         return None
-    if not (_is_new(r) or r.seen_new):
+    if not (is_new(r) or r.seen_new):
         return None
     if r.gone_since is not None and now - r.gone_since < SETTLE_S:
         return None
@@ -205,7 +182,7 @@ def _failed(r: StartReadings, now: float) -> Judgement | None:
 
 def _never_began(r: StartReadings, now: float) -> Judgement | None:
     u, c = r.unit, r.call
-    if c.returned_at is None or u is None or u.job or _is_new(r) or r.seen_new:
+    if c.returned_at is None or u is None or u.job or is_new(r) or r.seen_new:
         return None
     if u.active == "deactivating":
         return None
@@ -265,7 +242,7 @@ def _port(r: StartReadings, now: float) -> Judgement | None:
     if u is not None and u.gone and r.seen_new:
         return None  # it exited: that is the cause, not that its container still listens
     old = r.port_owner is not None and r.port_owner.owner == "old"
-    if old and _is_new(r) and r.port_owner is not None:
+    if old and is_new(r) and r.port_owner is not None:
         why = Evidence(source="http", text=f"port {r.port} belongs to {r.port_owner.who}")
         return Judgement(
             verdict="old-server",
@@ -276,7 +253,7 @@ def _port(r: StartReadings, now: float) -> Judgement | None:
             advice="stop the old process, then restart",
         )
     taken = _taken(r)
-    return taken if taken.verdict and (_is_new(r) or r.call.returned_at is not None) else None
+    return taken if taken.verdict and (is_new(r) or r.call.returned_at is not None) else None
 
 
 def _taken(r: StartReadings) -> Judgement:
@@ -296,8 +273,8 @@ def _taken(r: StartReadings) -> Judgement:
 
 
 def _arguments(r: StartReadings, now: float) -> Judgement | None:
-    if r.unit is not None and r.unit.need_reload and r.unit.running and _is_new(r):
-        why = Evidence(source="systemctl", text="NeedDaemonReload=yes")
+    if r.unit is not None and r.unit.need_reload and r.unit.running and is_new(r):
+        why = Evidence(source=r.unit.told_by, text="NeedDaemonReload=yes")
         return Judgement(
             verdict="wrong-arguments",
             cause="old-arguments-loaded",
@@ -307,7 +284,7 @@ def _arguments(r: StartReadings, now: float) -> Judgement | None:
             advice="systemctl daemon-reload, then restart",
         )
     a = r.args
-    if a is None or not (a.wrong or a.tied is False) or not _is_new(r):
+    if a is None or not (a.wrong or a.tied is False) or not is_new(r):
         return None
     text = "; ".join(a.wrong) if a.wrong else "another server responded (its random_seed is not this start's)"
     why = Evidence(source=a.source, text=text)
@@ -321,9 +298,23 @@ def _arguments(r: StartReadings, now: float) -> Judgement | None:
     )
 
 
+def _elsewhere(r: StartReadings, now: float) -> Judgement | None:
+    """The server listens, but not where the plan's requests go."""
+    if not is_new(r):
+        return None
+    own = tuple(item for item in r.listeners if item.owned)
+    if own and len(own) == len(r.listeners) and not reachable(own):
+        return elsewhere(r.unit_name, r.port, own)
+    return elsewhere(r.unit_name, r.port, r.elsewhere) if r.elsewhere and not r.listeners else None
+
+
+def _refuses(r: StartReadings, now: float) -> Judgement | None:
+    return refused(r.unit_name, r.port, r.refusals, now) if r.refusals is not None and is_new(r) else None
+
+
 def _no_tokens(r: StartReadings, now: float) -> Judgement | None:
     t = r.token
-    if t is None or not _is_new(r):
+    if t is None or not is_new(r):
         return None
     if t.error is None and t.tokens is not None and t.tokens <= 0:
         why = Evidence(source="http", text=f"HTTP {t.status}, 0 tokens")
@@ -338,65 +329,6 @@ def _no_tokens(r: StartReadings, now: float) -> Judgement | None:
     return None
 
 
-def _hung_gpu(r: StartReadings, now: float) -> Judgement | None:
-    g = r.gpu
-    if g is None or g.busy_low_since is None or not r.last_is_nccl or not _is_new(r):
-        return None
-    if now - g.busy_low_since < HUNG_GPU_S or r.progress.quiet_s(now) < HUNG_GPU_S:
-        return None
-    share = f"{100 * g.power_share:.0f} % of the power limit" if g.power_share is not None else "low power"
-    why = Evidence(
-        source="gpu",
-        text=f"utilisation {g.util_pct:.0f} %, {share}, memory flat for {now - g.busy_low_since:.0f} s",
-    )
-    return Judgement(
-        verdict="hung-gpu",
-        cause="nccl-init-hang",
-        kind="host",
-        evidence=(why, *_tail(r, 1)),
-        text=f"{r.unit_name} hangs in NCCL: the GPUs are busy and nothing moves",
-        advice="set NCCL_P2P_DISABLE=1 (or iommu=off) for this host, then retry",
-        signature_id="nccl-hang-p2p",
-    )
-
-
-def _stalled(r: StartReadings, now: float) -> Judgement | None:
-    if r.unit is None or r.unit.gone:
-        return None
-    limit = quiet_limit_s(r, now)
-    since = max(r.progress.last_at, r.waited_until)
-    quiet = now - since
-    if quiet < limit:
-        return None
-    spin = r.progress.cpu_at is not None and now - r.progress.cpu_at <= CPU_FRESH_S
-    why = Evidence(
-        source="rule",
-        text=f"nothing moved for {quiet:.0f} s in phase {r.phase} (limit {limit:.0f} s); last: {r.progress.what}"
-        + ("; its processes use CPU but nothing else moves" if spin else "; its processes sleep"),
-    )
-    slug = "hang-spinning" if spin else "hang-asleep"
-    return Judgement(
-        verdict="stalled",
-        cause=slug,
-        kind="transient",
-        text=f"{r.unit_name} makes no progress in phase {r.phase}: nothing moved for {quiet:.0f} s (last: {r.progress.what})",
-        advice="retry once; wait longer if this host is known to be slow",
-        evidence=(why, *_tail(r)),
-    )
-
-
-def _slow(r: StartReadings, now: float) -> Judgement | None:
-    took = now - r.call.asked_at
-    usual = r.limits.slow_note.get(r.phase)
-    if r.expected_s is not None and took > 1.5 * r.expected_s + 5.0:
-        text = f"{took:.0f} s, longer than the usual {r.expected_s:.0f} s, but moving: {r.progress.what}"
-    elif usual is not None and now - r.phase_since > 2.0 * usual + 10.0:
-        text = f"{r.phase} takes longer than the usual {usual:.0f} s, but moves: {r.progress.what}"
-    else:
-        return None
-    return Judgement(verdict="slow", cause="slow", kind="slow", text=text)
-
-
 Rule = Callable[[StartReadings, float], Judgement | None]
 RULES: tuple[Rule, ...] = (
     _refused,
@@ -405,9 +337,11 @@ RULES: tuple[Rule, ...] = (
     _failed,
     _port,
     _arguments,
+    _elsewhere,
+    _refuses,
     _no_tokens,
     _never_began,
-    _hung_gpu,
-    _stalled,
-    _slow,
+    hung_gpu,
+    stalled,
+    slow,
 )

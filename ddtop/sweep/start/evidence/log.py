@@ -42,6 +42,10 @@ class StartLog:
         self.before = before
         self.generation: str | None = None
         """The new start's, once it is known."""
+        self.begun = before is None
+        """Whether lines that name no start (of a file) are the new start's: not before the old process is gone."""
+        self.lines = 0
+        """Lines of the new start so far, those of its manager (pid 1) among them."""
         self.mark: MarkReading | None = None
         self.start_limit_hit = False
         self.skipped = ""
@@ -60,11 +64,13 @@ class StartLog:
         if any(words in text for words in SKIP_WORDS):
             self.skipped = text
         name = line.invocation or self.invocation() or ""
-        if name and self.before and self.before.startswith(name):
+        nameless_old = line.invocation is None and not self.begun
+        if nameless_old or (name and self.before and self.before.startswith(name)):
             if phases.current == "stopping":  # a drain says how many requests are left
                 progress = evidence(progress, at, f"log: {text.strip()[:80]}")
             return progress, phases  # a line of the old process says nothing of the new one
         self.tail.append(text)
+        self.lines += 1
         if name not in self._scanners:
             self._scanners[name] = LogScanner(self.engine.name)
             self._order.append(name)
@@ -78,6 +84,10 @@ class StartLog:
             if isinstance(fact, LogFact):
                 progress, phases = self._fact(fact, line, name, at, progress, phases)
         return progress, phases
+
+    def begin_new(self) -> None:
+        """From here on a line that names no start is the new one's: the old process's last words were all read."""
+        self.begun = True
 
     def invocation(self) -> str | None:
         return self.generation.partition("/")[0] if self.generation else None
