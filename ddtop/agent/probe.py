@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import pwd
 import time
 from typing import Any, Awaitable, Callable, Dict, List, Optional
 
@@ -65,6 +66,19 @@ def results(path: str) -> Dict[str, Any]:
     return {"exists": True, "files": count, "newest_at_s": newest}
 
 
+def owner_of(pid: int) -> Dict[str, Any]:
+    """The user that a process runs as, and its group of processes; {} where it is not of this namespace."""
+    try:
+        uid, group = os.stat("/proc/%d" % pid).st_uid, os.getpgid(pid)
+    except OSError:
+        return {}
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
+    return {"user": name, "pgrp": group}
+
+
 def gpu_procs(csv: str) -> List[Dict[str, Any]]:
     """Processes on the GPUs; inside a container nvidia-smi's pids are the host's and name no process here."""
     found = []
@@ -78,6 +92,7 @@ def gpu_procs(csv: str) -> List[Dict[str, Any]]:
                 "cgroup": group,
                 "unit": unit_of_cgroup(group),
                 "mem_mib": mib,
+                **owner_of(pid),
             }
         )
     return found

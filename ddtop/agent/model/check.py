@@ -176,6 +176,7 @@ def _source(path: str, model: str = "") -> Dict[str, Any]:
         "cause": found["cause"],
         "bytes": found["present_bytes"],
         "files": sum(1 for e in entries if e.kind != "d"),
+        **{key: found[key] for key in ("truncated", "corrupt", "missing") if found.get(key)},
     }
 
 

@@ -8,24 +8,29 @@ from dataclasses import replace
 from typing import Literal
 
 from ddtop import events as ev
-from ddtop.errors import HostLostError
+from ddtop.errors import AgentError, HostLostError
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch
 from ddtop.sweep.configuration.ask import ask_about_alert
-from ddtop.sweep.configuration.waits import HostWaits
-from ddtop.sweep.recovery.reconcile import key_of
+from ddtop.sweep.configuration.waits import HostWaits, probed
+from ddtop.sweep.recovery.foreign import gpu_holders, holder
+from ddtop.sweep.recovery.reconcile import key_of, units_of
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
 from ddtop.sweep.shared.plan import OPEN_STATES
-from ddtop.sweep.shared.policy import AGAIN, Decision, PastFailure, decide
+from ddtop.sweep.shared.policy import AGAIN, RESTAGE_CAUSES, Decision, PastFailure, decide
 from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.start.result import NotStarted
-from ddtop.sweep.tell.alerts import alert_id, fault_judgement, start_alert
+from ddtop.sweep.tell.alerts import alert_id, fault_judgement, held_by_other, start_alert
 from ddtop.sweep.tell.raise_alert import raise_alert
 
 STOP_AFTER = ("stalled", "hung-gpu", "crash-loop", "no-tokens", "wrong-arguments", "old-server")
 """Verdicts that leave a process running which must not keep the GPUs."""
 HowNext = Literal["wait", "again", "give-up"]
 """Watch the same start on; start again; leave the configuration (or a viewer wants something else first)."""
+MEMORY_CAUSES = ("oom-", "gpu-memory", "kv-cache", "no-memory")
+"""How causes begin that a foreign process's GPU memory may be behind."""
+HELD_MIB = 2048.0
+"""So much held by a foreign process explains a start without memory."""
 RETRY_PAUSE_S = 2.0
 """Before the policy's retry: a transient trouble (a port, GPU memory, a colleague's systemctl) may just be ending."""
 
@@ -47,6 +52,8 @@ class FailedStarts:
         self.waited_from: dict[str, float] = {}
         """Attempt id → moment (monotonic) from which a viewer's `wait` makes its quiet limit count anew."""
         self._past: dict[str, list[PastFailure]] = {}
+        self._nothing_to_stage = False
+        """What the last failed start misses is not what the plan's model stages: another try would fail the same."""
 
     def forget(self, launch: Launch) -> None:
         """A start of `launch` became ready: its earlier failures no longer count, its alerts are resolved."""
@@ -56,7 +63,11 @@ class FailedStarts:
     async def decide(self, host: Host, launch: Launch, failed: NotStarted) -> HowNext:
         """Raises the alert, waits for a decision, and does what it asks of the host. Raises StopSweepError."""
         failed = self._with_kernel_cause(launch, failed)
+        failed = await self._with_holder(host, launch, failed)
         j = failed.judgement
+        self._nothing_to_stage = j.cause in RESTAGE_CAUSES and not await self.waits.may_be_staged(
+            host, j.cause
+        )
         decision, by = await self._decide(launch, failed)
         if decision.act == "wait":
             return "wait"
@@ -70,7 +81,9 @@ class FailedStarts:
         ctx, requests, j = self.ctx, self.requests, failed.judgement
         assert j.verdict is not None
         past = self._past.get(launch.key) or self._recorded(launch)
-        decision = decide(ctx.policy, j.verdict, j.kind, j.cause, past, launch.config)
+        kind = "config" if self._nothing_to_stage else j.kind
+        tried = [PastFailure(kind="config", cause=j.cause, act="restage")] if self._nothing_to_stage else []
+        decision = decide(ctx.policy, j.verdict, kind, j.cause, [*past, *tried], launch.config)
         ident = self._alert_id(launch, j.cause)
         answer_by = requests.answer_by_s(ctx.wall(), ctx.policy.answer_s)
         raise_alert(
@@ -153,6 +166,27 @@ class FailedStarts:
             failed, judgement=fault_judgement(record.fault, launch.unit, "did not start", j.evidence)
         )
 
+    async def _with_holder(self, host: Host, launch: Launch, failed: NotStarted) -> NotStarted:
+        """A start that ran out of GPU memory while a foreign process holds some failed for that, whoever it is."""
+        j, sweep = failed.judgement, self.ctx.sweep
+        if (
+            sweep is None
+            or not j.cause.startswith(MEMORY_CAUSES)
+            or j.verdict not in ("failed", "crash-loop")
+        ):
+            return failed
+        try:
+            found = await probed(self.ctx, host)
+        except AgentError:
+            return failed
+        rows = gpu_holders(found, sweep, units_of(found), HELD_MIB)
+        if not rows:
+            return failed
+        most = max(rows, key=lambda row: float(row.get("mem_mib") or 0))
+        return replace(
+            failed, judgement=held_by_other(launch.unit, holder(most), float(most.get("mem_mib") or 0), j)
+        )
+
     def _alert_id(self, launch: Launch, cause: str) -> str:
         """The id of the open alert for this cause; a new one where the earlier ones are resolved."""
         alerts, n = self.ctx.state.alerts, 0
@@ -182,7 +216,7 @@ class FailedStarts:
         if decision.act == "wait-clean":
             await self.waits.wait_clean(host)
         elif decision.act == "wait-foreign":
-            await self.waits.wait_port(host, launch, decision.wait_s or 600.0)
+            await self.waits.wait_foreign(host, launch, decision.wait_s or 600.0, cause=j.cause)
         elif by == "policy":
             await ctx.wait_until(lambda: self.cancelled(launch), RETRY_PAUSE_S)
         return not self.cancelled(launch)

@@ -6,18 +6,19 @@ import asyncio
 from collections.abc import Sequence
 
 from ddtop.errors import AgentError, HostLostError
-from ddtop.events import Approve, Step, StepsPlanned, StepTaken, SweepPaused
+from ddtop.events import AlertResolved, Approve, Step, StepsPlanned, StepTaken, SweepPaused
 from ddtop.hosts.base import Host
 from ddtop.sweep.cell.attempts import measured_by
 from ddtop.sweep.cell.external_benchmark import ExternalBenchmark
 from ddtop.sweep.cell.measure import Measurer
 from ddtop.sweep.configuration.ask import ask
-from ddtop.sweep.configuration.waits import HostWaits
-from ddtop.sweep.recovery.probe import probe
+from ddtop.sweep.configuration.waits import HostWaits, probed
 from ddtop.sweep.recovery.reconcile import reconcile, running_server
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
 from ddtop.sweep.shared.policy import parse_rule
 from ddtop.sweep.shared.requests import HostWait, Requests
+from ddtop.sweep.tell.alerts import alert_id, wait_alert
+from ddtop.sweep.tell.raise_alert import is_open, raise_alert
 
 GONE_POLL_S = 2.0
 
@@ -52,6 +53,7 @@ class StepTaker:
         ctx = self.ctx
         self._n += 1
         plan_id = f"{ctx.run_id}-{ctx.state.run.segment}-{self._n}"
+        self._raise_waits(steps)
         asks = any(s.needs_consent for s in steps) and self.requests.attended
         why = "; ".join(dict.fromkeys(s.reason for s in steps if s.needs_consent)) or steps[0].reason
         ctx.emit(
@@ -66,6 +68,7 @@ class StepTaker:
         for step in steps:
             who = by if step.needs_consent else "automatic"
             if step.id in left_out:
+                self._resolve_wait(step, f"left out by {by}", by)
                 self._record(plan_id, step, who, "left-out")
                 if step.action == "wait-job":  # two loads at once would disturb each other
                     await self._end_job(host, step.detail or "")
@@ -79,6 +82,26 @@ class StepTaker:
             else:
                 await self._do(host, plan_id, step, who)
         ctx.emit(StepsPlanned, plan_id=plan_id, steps=(), why="")
+
+    def _wait_id(self, step: Step) -> str:
+        return alert_id(self.ctx.run_id, "wait", step.id)
+
+    def _raise_waits(self, steps: Sequence[Step]) -> None:
+        """One alert for each step that waits for somebody: nothing blocks the sweep in silence."""
+        ctx = self.ctx
+        assert ctx.sweep is not None
+        wait_s = parse_rule(ctx.policy.foreign).wait_s or 0.0
+        for step in steps:
+            ident = self._wait_id(step)
+            if step.action == "ask" and not is_open(ctx, ident):
+                text = wait_alert(ctx.host_name, step, ident, port=ctx.sweep.port or 0)
+                words = f"wait up to {wait_s / 60:.0f} min until it is put right, then the sweep stops"
+                answer_by = self.requests.answer_by_s(ctx.wall(), ctx.policy.answer_s)
+                raise_alert(ctx, ident, text, policy=words, answer_by_s=answer_by)
+
+    def _resolve_wait(self, step: Step, how: str, by: str) -> None:
+        if step.action == "ask" and is_open(self.ctx, self._wait_id(step)):
+            self.ctx.emit(AlertResolved, alert_id=self._wait_id(step), how=how, by=by)
 
     async def _consent(self, plan_id: str) -> tuple[tuple[str, ...], str]:
         """(steps left out, who decided): a viewer's approval, else the policy's, which leaves out none."""
@@ -134,7 +157,9 @@ class StepTaker:
             return
         except StopSweepError as stop:
             self._record(plan_id, step, by, "failed", stop.reason)
+            self._resolve_wait(step, stop.reason, by)
             raise
+        self._resolve_wait(step, "it is put right, or a viewer goes on without that", "sweep")
         self._record(plan_id, step, by, "done", what)
 
     def restart_done(self, ok: bool) -> None:
@@ -191,7 +216,7 @@ class StepTaker:
         wait_s = parse_rule(ctx.policy.foreign).wait_s or 0.0
         until = ctx.mono() + wait_s
         while True:
-            found = await probe(host, ctx.sweep)
+            found = await probed(ctx, host)
             if not any(s.id == step.id for s in reconcile(ctx.state, found, ctx.sweep, run_id=ctx.run_id)):
                 return
             if ctx.mono() >= until:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from ddtop import events as ev
 from ddtop.errors import AgentError
@@ -11,7 +12,9 @@ from ddtop.services.base import Launch
 from ddtop.sweep.configuration.ask import ask
 from ddtop.sweep.model.stage import end_staging, stage
 from ddtop.sweep.model.stage_causes import stage_cause
-from ddtop.sweep.recovery.probe import foreign_on_port, host_problems, probe
+from ddtop.sweep.recovery.foreign import gpu_holders, holder
+from ddtop.sweep.recovery.probe import foreign_on_port, host_problems, is_outside_systemd, probe
+from ddtop.sweep.recovery.reconcile import units_of
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
 from ddtop.sweep.shared.plan import ModelWanted
 from ddtop.sweep.shared.requests import HostWait, Requests
@@ -20,6 +23,14 @@ from ddtop.sweep.tell.raise_alert import is_open, raise_alert
 
 CLEAN_POLL_S = 10.0
 PORT_POLL_S = 1.0
+GPU_POLL_S = 2.0
+
+
+async def probed(ctx: SweepContext, host: Host) -> dict[str, Any]:
+    """A probe of the host, the servers that systemctl does not know among its units. Raises AgentError."""
+    assert ctx.sweep is not None
+    plain = [ctx.feed(u).service for u in ctx.sweep.units if is_outside_systemd(ctx.sweep, u)]
+    return await probe(host, ctx.sweep, plain)
 
 
 class HostWaits:
@@ -101,22 +112,43 @@ class HostWaits:
                 ctx.note("warn", f"waiting until the host is clean: {wrong}")
             await ctx.wait_until(lambda: requests.stopped_by is not None or wait.resumed, CLEAN_POLL_S)
 
-    async def wait_port(self, host: Host, launch: Launch, wait_s: float) -> None:
-        """Returns when no foreign process listens on the port; stops the sweep after `wait_s`."""
+    async def may_be_staged(self, host: Host, cause: str) -> bool:
+        """Whether staging the plan's model can repair what a start misses: it is not whole now, or a file of it that
+        looks whole is damaged."""
+        sweep = self.ctx.sweep
+        if sweep is None or sweep.model is None:
+            return False
+        if cause == "model-weights-damaged":
+            return bool(sweep.model.sources)
+        try:
+            found = await host.call("model-check", path=sweep.model.path)
+        except AgentError:
+            return True
+        return found.get("verdict") != "complete"
+
+    async def wait_foreign(self, host: Host, launch: Launch, wait_s: float, *, cause: str) -> None:
+        """Returns when no foreign process is on the port, or on the GPUs where `cause` is their memory; stops the sweep
+        after `wait_s`."""
         ctx, feed = self.ctx, self.ctx.feed(launch.unit)
+        assert ctx.sweep is not None
+        on_gpu = cause != "port-in-use"
         until = ctx.mono() + wait_s
         while True:
             self.requests.check_stop()
             try:
-                who = foreign_on_port(
-                    await host.call("listeners", port=launch.port), feed.service, feed.reading
-                )
+                if on_gpu:
+                    found = await probed(ctx, host)
+                    rows = gpu_holders(found, ctx.sweep, units_of(found))
+                    who = holder(rows[0]) if rows else None
+                else:
+                    who = foreign_on_port(
+                        await host.call("listeners", port=launch.port), feed.service, feed.reading
+                    )
             except AgentError as error:
                 who = error.what
             if who is None:
                 return
             if ctx.mono() >= until:
-                raise StopSweepError(
-                    "some-failed", f"port {launch.port} is still taken by {who} after {wait_s / 60:.0f} min"
-                )
-            await asyncio.sleep(PORT_POLL_S)
+                where = "GPU memory is still held" if on_gpu else f"port {launch.port} is still taken"
+                raise StopSweepError("some-failed", f"{where} by {who} after {wait_s / 60:.0f} min")
+            await asyncio.sleep(GPU_POLL_S if on_gpu else PORT_POLL_S)

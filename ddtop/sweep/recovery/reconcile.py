@@ -14,12 +14,10 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import RestartView
 from ddtop.services.kinds import OUTSIDE_SYSTEMD
 from ddtop.services.readings import UnitReading, read_unit
+from ddtop.sweep.recovery.foreign import gpu_holders, holder
 from ddtop.sweep.recovery.probe import is_ours
 from ddtop.sweep.recovery.probe_gpus import comparable_facts, used_mib
 from ddtop.sweep.shared.plan import Sweep, next_key, open_cells
-
-FOREIGN_MIB = 512.0
-"""GPU memory from which a foreign process hinders a sweep; display servers and monitors hold less."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -233,37 +231,25 @@ def _override_steps(probe: Mapping[str, Any], run_id: str, sweep: Sweep) -> list
 def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
     """Waits for processes on the GPUs or the port that belong to none of the plan's units."""
     ours = set(sweep.units)
-    steps = []
-    rows = probe.get("gpu_procs")
-    for row in rows if isinstance(rows, list) else []:
-        if (
-            is_ours(row, ours, probe.get("containers"))
-            or (row.get("mem_mib") or 0) < FOREIGN_MIB
-            or str(row.get("unit", "")).startswith("ddtop-")
-        ):
-            continue
-        if any(launch.kind in OUTSIDE_SYSTEMD for launch in sweep.launches.values()):
-            continue
-        who = f"{row.get('comm') or 'process'} (pid {row.get('pid')}{', ' + row['unit'] if row.get('unit') else ''})"
-        steps.append(
-            _step(
-                "ask",
-                f"wait for {who} to leave the GPUs",
-                f"it holds {row.get('mem_mib'):.0f} MiB and belongs to none of the plan's units",
-                consent=True,
-                detail=f"pid {row.get('pid')}",
-                key=f"pid{row.get('pid')}",
-            )
+    steps = [
+        _step(
+            "ask",
+            f"wait for {holder(row)} to leave the GPUs",
+            f"it holds {row.get('mem_mib'):.0f} MiB and belongs to none of the plan's units",
+            consent=True,
+            detail=f"pid {row.get('pid')}",
+            key=f"pid{row.get('pid')}",
         )
+        for row in gpu_holders(probe, sweep, units_of(probe))
+    ]
     listeners = probe.get("listeners")
     # Of a plain process or a container the probe knows the main pid only: a listener may be a child of it.
     plain = {x.unit for x in sweep.launches.values() if x.kind in OUTSIDE_SYSTEMD}
     plain_runs = any(unit in plain and reading.running for unit, reading in units_of(probe).items())
     for row in listeners if isinstance(listeners, list) else []:
-        unit = row.get("unit")
         if is_ours(row, ours, probe.get("containers")) or row.get("pid") is None or plain_runs:
             continue
-        who = f"{row.get('comm') or 'process'} (pid {row.get('pid')}{', ' + unit if unit else ''})"
+        who = holder(row)
         steps.append(
             _step(
                 "ask",
@@ -290,7 +276,7 @@ def _model_steps(probe: Mapping[str, Any], sweep: Sweep, *, consent: bool) -> li
     source = next((s for s in model.get("sources", []) if s.get("verdict") == "complete"), None)
     origin = source["path"] if source else next((s for s in sweep.model.sources if s.startswith("hf:")), None)
     if origin is None:
-        reason = f"{model.get('cause', verdict)}, and no complete copy is known: name one in [model] sources"
+        reason = _not_whole(model, path, sweep.model.sources)
         return [_step("ask", f"the model at {path} is not complete", reason, consent=True, key="model")]
     bad = {name for key in ("missing", "truncated", "sparse", "corrupt") for name in model.get(key) or ()}
     count = len(bad) + int(model.get("pointer_files") or 0)
@@ -308,6 +294,28 @@ def _model_steps(probe: Mapping[str, Any], sweep: Sweep, *, consent: bool) -> li
             detail=path,
         )
     ]
+
+
+def _not_whole(model: Mapping[str, Any], path: str, sources: Iterable[str]) -> str:
+    """Why the model cannot be staged: what is wrong here, and with each source that the plan names."""
+    named = [s for s in sources if not s.startswith("hf:")]
+    words = [
+        f"{path}: {_bad_files(model)}",
+        *(f"source {source.get('path')}: {_bad_files(source)}" for source in model.get("sources", [])),
+    ]
+    if not named:
+        words.append("the plan names no source: name one in [model] sources")
+    return "; ".join(words)
+
+
+def _bad_files(model: Mapping[str, Any]) -> str:
+    """What is wrong with a copy of a model, its first bad file by name."""
+    for key in ("truncated", "corrupt", "sparse", "missing"):
+        names = [str(n) for n in model.get(key) or ()]
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            return f"{names[0]}{more} {'is' if len(names) == 1 else 'are'} {key}"
+    return str(model.get("error") or model.get("cause") or model.get("verdict") or "not complete")
 
 
 def _restart_step(

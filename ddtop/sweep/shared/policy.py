@@ -161,7 +161,7 @@ def _foreign(policy: Policy, past: Sequence[PastFailure], what: str) -> Decision
         return Decision(
             act="wait-foreign",
             wait_s=rule.wait_s,
-            words=f"wait up to {minutes} until the port is free, then start {what} again",
+            words=f"wait up to {minutes} until it is gone, then start {what} again",
         )
     if rule.wait_s is None and sum(p.act == "retry" for p in past) < rule.tries:
         return Decision(act="retry", words=f"start {what} again")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ddtop.events import Action, CauseKind, CellSpec, Evidence, Verdict
+from ddtop.events import Action, CauseKind, CellSpec, Evidence, Step, Verdict
 from ddtop.sources.kernel.fault import Fault
 from ddtop.sweep.model.stage_causes import stage_cause
 from ddtop.sweep.shared.policy import RESTAGE_CAUSES
@@ -250,4 +250,52 @@ def stage_alert(host: str, path: str, error: str, alert: str) -> AlertText:
         advice=why.advice,
         evidence=(Evidence(source="job", text=error[:500]),),
         actions=(_act("r", "re-stage again", "restage", alert_id=alert),),
+    )
+
+
+def wait_alert(host: str, step: Step, alert: str, *, port: int) -> AlertText:
+    """The alert for a step that waits for something on the host to be put right by somebody."""
+    what = step.id.partition(":")[2]
+    model = what == "model"
+    on_port = what.startswith("port")
+    verdict: Verdict = "model-missing" if model else "foreign"
+    who = step.title.removeprefix("wait for ").partition(" to leave ")[0]
+    where = f"port {port}" if on_port else "the GPUs"
+    text = f"{step.title}: {step.reason}" if model else f"{who} is on {where}: {step.reason}"
+    advice = (
+        "put a whole copy there, or name one in [model] sources; the sweep goes on by itself then"
+        if model
+        else f"stop {who} if it is yours, or resume (r) to go on beside it; the sweep goes on by itself once it is gone"
+    )
+    return AlertText(
+        title=TITLES[verdict],
+        verdict=verdict,
+        cause="model-weights-damaged"
+        if model
+        else "port-in-use"
+        if on_port
+        else "gpu-memory-held-by-other-process",
+        kind="host",
+        cause_text=f"{host}: {text}",
+        advice=advice,
+        evidence=(
+            Evidence(
+                source="probe" if model else "ss" if on_port else "gpu",
+                text=f"{step.title}: {step.reason}"[:400],
+            ),
+        ),
+        actions=(_act("r", "go on now", "resume", alert_id=alert),),
+    )
+
+
+def held_by_other(unit: str, who: str, mib: float, before: Judgement) -> Judgement:
+    """A start that ran out of GPU memory while a foreign process held some."""
+    return Judgement(
+        verdict="foreign",
+        cause="gpu-memory-held-by-other-process",
+        kind="host",
+        text=f"{unit.removesuffix('.service')} found too little GPU memory: {who} holds {mib:.0f} MiB",
+        advice=f"stop {who} if it is yours, then retry",
+        signature_id=before.signature_id,
+        evidence=(Evidence(source="gpu", text=f"{who}: {mib:.0f} MiB"), *before.evidence)[:8],
     )
