@@ -1,4 +1,7 @@
-"""The HTTP side: SGLang's endpoints, each as ready and as useless as the real one."""
+"""The HTTP side: SGLang's endpoints, each as ready and as useless as the real one.
+
+HTML=200 or 502  every response is a page with that status     HTTP500=1  each completion fails
+"""
 import json, re, time, zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -49,7 +52,17 @@ class Handler(BaseHTTPRequestHandler):
 
     # ---- GET
 
+    def page(self):
+        """With HTML=STATUS everything is answered as a proxy or another application would. True: it was."""
+        status = FAULTS.get("HTML", 0)
+        if status:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.reply("<html><body><h1>Welcome</h1></body></html>", status, "text/html")
+        return bool(status)
+
     def do_GET(self):
+        if self.page():
+            return
         path, args = self.path.split("?")[0], state.ARGS
         if path in ("/health", "/health_generate"):
             self.reply("", 200 if self.healthy() else 503, "text/plain")
@@ -99,6 +112,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         path = self.path.split("?")[0]
+        if self.page():
+            return None
         try:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
         except ValueError:
@@ -108,6 +123,8 @@ class Handler(BaseHTTPRequestHandler):
         if path in ("/tokenize", "/v1/tokenize"):
             tokens = [zlib.crc32(t.encode()) % 1000 + 2 for t in tokenize(str(body.get("prompt", "")))]
             return self.reply({"tokens": tokens, "count": len(tokens), "max_model_len": context_len()})
+        if FAULTS.get("HTTP500"):
+            return self.error("internal server error", 500)
         if path == "/generate":
             return self.generate(body)
         if path in ("/v1/completions", "/v1/chat/completions"):

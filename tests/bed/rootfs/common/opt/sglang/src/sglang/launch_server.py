@@ -2,6 +2,7 @@
 
 WARM_S=0.5     seconds with the port open before it is ready      WARM_FAULT=die  the warm-up request fails: it kills itself
 STOP_S=0.2     after SIGTERM go on answering for so long          STOP_FAULT=ignore  SIGTERM is not heard
+PORT=30001     listens there instead                              BIND=ADDRESS    listens at that address instead
 SPEED=1        all of its time goes so many times faster
 """
 import os, signal, sys, threading, time
@@ -45,6 +46,7 @@ def drain(seconds):
 def listen():
     """Take the port, as late as SGLang does: after the whole load. A port in use is an error only now."""
     args = state.ARGS
+    args.port, args.host = FAULTS.get("PORT", args.port), FAULTS.get("BIND") or args.host
     try:
         server = api.Server((args.host, args.port), api.Handler)
     except OSError as error:

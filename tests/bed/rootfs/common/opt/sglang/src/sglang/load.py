@@ -5,6 +5,7 @@ LOAD_FAULT=exit    an exception at once, status 1    cuda    out of memory half-
            hang    half-way, asleep                  spin    half-way, at full CPU
            toolkit FlashInfer refuses the GPU        nccl    collective that never returns: GPU 100 %, low power
            capture graph capture fails               cublas  capture fails with CUBLAS_STATUS_EXECUTION_FAILED
+PAUSE_S, CAPTURE_S   real seconds in which nothing moves: before the ranks meet, in the capture
 """
 import json, os, struct, sys, time
 from pathlib import Path
@@ -126,6 +127,7 @@ def load():
     wait(0.3)
     seconds, began = faults.get("LOAD_S", 3.0) * shape.load_factor, time.monotonic()
     log("Init torch distributed begin.", 0)
+    time.sleep(faults.get("PAUSE_S", 0.0))
     claim("load", 600)
     if faults.get("LOAD_FAULT") == "nccl":
         log("sglang is using nccl==2.28.9", 0)
@@ -183,6 +185,7 @@ def capture(held, seconds, card, shape):
     log(f"Capture cuda graph begin. This can take up to several minutes. avail mem={(card['mib'] - held) / 1024:.2f} GB", 0)
     claim("capture", held + 200)
     fault, began = state.FAULTS.get("LOAD_FAULT"), time.monotonic()
+    time.sleep(state.FAULTS.get("CAPTURE_S", 0.0))
     shape.at("capture")
     sizes = [1, 2, 4, 8, 12, 16, 24, 32, 40, 48]
     for i, bs in enumerate(reversed(sizes)):
