@@ -148,7 +148,7 @@ def test_a_cache_that_answered_nothing_needs_no_flush(engine: str, hits: str, as
     flush = {"asked": True, "ok": False, "status": 404, "text": "Not Found"}
 
     def counted(share: float) -> dict[str, Any]:
-        after = {f"{engine}:{hits}": 1000 * share, f"{engine}:{asked}": 1000.0}
+        after = {f"{engine}:{hits}": 80 * share, f"{engine}:{asked}": 80.0}  # 8 prompts of 10 tokens
         return {"before": {"values": dict.fromkeys(after, 0.0)}, "after": {"values": after}}
 
     assert reasons(made(flush=flush, counters=counted(0.0))) == ()
