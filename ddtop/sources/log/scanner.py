@@ -131,6 +131,7 @@ class LogScanner:
                 prefixed=parsed.prefixed,
                 number=entry.number,
                 level=parsed.level,
+                source=parsed.source,
             )
             echo = raised is None and self._tracebacks.in_code(parsed.message, pid, parsed.rank)
         matches = match_line(line, self.engine) or self._usage_error(parsed)

@@ -28,6 +28,8 @@ FOLLOW_UPS = re.compile(
 
 
 _LINK = ("For further information visit", "See https://", "If this issue persists")
+_HEADLINE = re.compile(r"\b\d+ validation errors? for \w")
+_REASON = re.compile(r"\[type=|^\s*Value error, |^\s+(?:Input should|Extra inputs|Field required|Unexpected)")
 MAX_MORE = 8
 
 
@@ -54,6 +56,19 @@ class Raised:
     """Lines (number, text) behind the exception's first that belong to its message."""
 
     @property
+    def plainest(self) -> tuple[int, str]:
+        """The line (number, text) that says what is wrong: of pydantic's errors the one with the reason, not the headline."""
+        headline = (self.exception_line or self.line, self.text)
+        if not _HEADLINE.search(self.text):
+            return headline
+        where = ""
+        for number, text in self.more:
+            if _REASON.search(text):
+                return number, f"{where}: {text.strip()}" if where else text.strip()
+            where = text.strip()
+        return headline
+
+    @property
     def words(self) -> str:
         """What the exception says, whole: its message with the lines that follow, without advertisements of links."""
         parts = [self.text, *(text.strip() for _, text in self.more)]
@@ -71,10 +86,19 @@ class Tracebacks:
     _chain_open: set[tuple[int | None, str]] = field(default_factory=set)
     _last: dict[int | None, tuple[int | None, str]] = field(default_factory=dict)
     _ended: tuple[int, int | None, str, bool, str] | None = None
-    """The exception whose message may go on: its place in `done`, its process, rank, whether prefixed, its level."""
+    """The exception whose message may go on: its place in `done`, its process, rank, whether prefixed, its level and
+    the place in the engine's source that logs it."""
 
     def feed(
-        self, message: str, *, pid: int | None, rank: str, prefixed: bool, number: int, level: str = ""
+        self,
+        message: str,
+        *,
+        pid: int | None,
+        rank: str,
+        prefixed: bool,
+        number: int,
+        level: str = "",
+        source: str = "",
     ) -> Raised | None:
         """Take one record's message. Returns the traceback that this line ended, else None.
 
@@ -82,7 +106,7 @@ class Tracebacks:
         exception's last line is one by itself.
         """
         key = (pid, rank)
-        self._go_on(message, pid, rank, prefixed, number, level)
+        self._go_on(message, pid, rank, prefixed, number, f"{level} {source}")
         if "Exception in ASGI application" in message:
             self.request_next = True
         if START in message:
@@ -114,7 +138,7 @@ class Tracebacks:
                     rank, pid, number, number, name=end["name"], text=stripped, exception_line=number
                 )
                 self.done.append(alone)
-                self._ended = (len(self.done) - 1, pid, rank, prefixed, level)
+                self._ended = (len(self.done) - 1, pid, rank, prefixed, f"{level} {source}")
                 return alone
         if current is None:
             return None
@@ -147,7 +171,7 @@ class Tracebacks:
             return None
         ended = replace(current, name=end["name"], text=stripped, exception_line=number)
         self.done.append(ended)
-        self._ended = (len(self.done) - 1, pid, rank, prefixed, level)
+        self._ended = (len(self.done) - 1, pid, rank, prefixed, f"{level} {source}")
         del self.open[key]
         return ended
 

@@ -113,11 +113,13 @@ def _failure(scan: ScanSnapshot) -> Judgement | None:
         row = cause_row(hit.slug or "unhandled-exception")
         phase = hit.phase or (trace.phase if trace else "")
         evidence = [(hit.number, hit.text)]
-        if trace is not None and trace.exception_line not in (None, hit.number):
+        if trace is not None and trace.exception_line == hit.number and trace.plainest[0] != hit.number:
+            evidence = [trace.plainest, (hit.number, hit.text)]
+        elif trace is not None and trace.exception_line not in (None, hit.number):
             evidence.append((trace.exception_line or 0, trace.text))
-        if trace is not None and trace.exception_line == hit.number:
+        elif trace is not None and trace.exception_line == hit.number:
             evidence += trace.more[:3]
-        evidence += [(h.number, h.text) for h in failing if h is not hit and h.number != hit.number][:6]
+        evidence += [(h.number, h.text) for h in failing if h.number != hit.number and not h.echo][:6]
         return Judgement(row.slug, row.verdict, row.severity, phase, hit, trace, tuple(evidence))
     if trace is not None:
         row = cause_row("unhandled-exception")

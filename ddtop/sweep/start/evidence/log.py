@@ -159,8 +159,12 @@ def cause_of(scan: ScanSnapshot) -> CauseReading | None:
         if row.kind == "info":
             return None
         lines = [Evidence(source="log", text=hit.text[:400], at_s=hit.realtime, cursor=hit.cursor)]
-        if raised is not None and raised.text and raised.text not in hit.text:
-            lines.append(Evidence(source="log", text=raised.text[:400]))
+        if raised is not None and raised.exception_line == hit.number and raised.more:
+            lines.insert(
+                0, Evidence(source="log", text=raised.words[:400])
+            )  # its message goes on behind the hit's line
+        elif raised is not None and raised.text and raised.text not in hit.text:
+            lines.append(Evidence(source="log", text=raised.words[:400]))
         return CauseReading(
             slug=hit.slug,
             kind=KINDS.get(row.kind, "unknown"),
