@@ -299,6 +299,7 @@ def test_nothing_is_said_to_be_nothing() -> None:
 def test_the_table_of_causes_is_whole() -> None:
     table = load_causes()
     words = [
+        "unknown",
         "starting",
         "ready",
         "stalled",

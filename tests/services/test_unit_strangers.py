@@ -296,6 +296,62 @@ ROWS = [
         "main-process-exited",
         "125",
     ),
+    (
+        P
+        + "v.service: Failed to fork: Cannot allocate memory\n"
+        + P
+        + "v.service: Failed with result 'resources'.\n",
+        "failed",
+        "host-memory-exhausted",
+        "Cannot allocate memory",
+    ),
+    (
+        P
+        + "Assertion failed for v.service - V.\n"
+        + P
+        + "v.service: Starting requested but asserts failed.\n",
+        "not-started",
+        "condition-not-met",
+        "",
+    ),
+    (
+        P
+        + "v.service: Service reached runtime time limit. Stopping.\n"
+        + P
+        + "v.service: Failed with result 'timeout'.\n",
+        "failed",
+        "runtime-limit-reached",
+        "RuntimeMaxSec",
+    ),
+    (
+        'Job for v.service failed because a timeout was exceeded.\nSee "systemctl status v.service"\n',
+        "failed",
+        "start-timeout",
+        "",
+    ),
+    (
+        "Job for v.service failed because a fatal signal was delivered to the control process.\n",
+        "failed",
+        "main-process-killed",
+        "",
+    ),
+    (
+        '[{"Id":"abc","Name":"/vllm","State":{"Status":"created","Running":false,"ExitCode":128,"Error":"could not select device driver \\"\\" with capabilities: [[gpu]]","Pid":0}}]',
+        "failed",
+        "container-not-started",
+        "could not select device driver",
+    ),
+    (
+        P
+        + "llm.service: Watchdog timeout (limit 30s)!\n"
+        + P
+        + "llm.service: Main process exited, code=dumped, status=6/ABRT\n"
+        + P
+        + "llm.service: Failed with result 'watchdog'.\n",
+        "failed",
+        "watchdog-killed",
+        "WatchdogSec",
+    ),
     (  # healthy: slow start
         "● s.service - S\n     Loaded: loaded (/etc/systemd/system/s.service; enabled)\n     Active: activating (start) since x\n"
         "   Main PID: 44 (python3)\n",

@@ -15,7 +15,7 @@ from ddtop.services.unit.failed import UnitState, leftovers, worker_killed
 from ddtop.services.unit.moment import Moment, moment_number, take
 from ddtop.services.unit.port_owner import port_slug
 from ddtop.services.unit.result_fields import state_fields
-from ddtop.services.unit.state import refusal, restart_counters, unit_state
+from ddtop.services.unit.state import job_failure, refusal, restart_counters, unit_state
 from ddtop.services.unit.systemctl_show import UnitProps
 from ddtop.services.unit.timeline import looks_like_timeline, read_timeline
 
@@ -104,6 +104,8 @@ def _judge(moment: Moment) -> dict[str, Any]:
         owners = {(ln.pid, ln.cgroup): ln for ln in moment.listeners}
         if state.slug == "no-unit-data" and len({ln.port for ln in owners.values()}) == 1 and len(owners) > 1:
             state = UnitState("two-listeners", tuple(ln.text for ln in owners.values())[:3])
+    if state.slug == "no-unit-data":
+        state = job_failure("\n".join([*moment.lines, moment.start_text])) or state
     if state.slug == "no-unit-data" and any(_SUPPRESSED.search(line) for line in moment.lines):
         state = UnitState("log-incomplete", tuple(ln for ln in moment.lines if _SUPPRESSED.search(ln))[:3])
     killed = worker_killed(moment.lines) if state.slug == "active" else None

@@ -72,4 +72,11 @@ def container_props(text: str) -> UnitProps:
         raw |= {"ExecMainCode": "1", "ExecMainStatus": str(code)}
     if state.get("OOMKilled"):
         raw["Result"] = "oom-kill"
+    if (error := str(state.get("Error") or "").strip()) and status in ("created", "exited", "dead"):
+        raw |= {
+            "ActiveState": "failed",
+            "SubState": "failed",
+            "Result": "exit-code",
+            "ContainerError": error[:500],
+        }
     return unit_props(raw)

@@ -138,12 +138,20 @@ _CONTROL = re.compile(
 )
 
 
+def main_words(lines: Sequence[str], *, last: int = 2) -> tuple[str, ...]:
+    """What the main process printed last, above "Main process exited"."""
+    at = next((i for i in range(len(lines) - 1, -1, -1) if "Main process exited" in lines[i]), None)
+    return () if at is None else _words_before(lines, at, last)
+
+
 def control_words(lines: Sequence[str], *, last: int = 3) -> tuple[str, ...]:
     """What the command before (or after) the main process printed: the lines above "Control process exited" that are not
     systemd's, oldest first, at most `last`."""
     at = next((i for i in range(len(lines) - 1, -1, -1) if _CONTROL.search(lines[i])), None)
-    if at is None:
-        return ()
+    return () if at is None else _words_before(lines, at, last)
+
+
+def _words_before(lines: Sequence[str], at: int, last: int) -> tuple[str, ...]:
     said: list[str] = []
     for line in reversed(lines[:at]):
         if re.match(r"^(?:\S+: )?Start(?:ing|ed) ", line):

@@ -10,7 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ddtop.services.unit.exits import NUMBERS, control_words, failed_dependency, main_ending, step_ending
+from ddtop.services.unit.exits import (
+    NUMBERS,
+    control_words,
+    failed_dependency,
+    main_ending,
+    main_words,
+    step_ending,
+)
 from ddtop.services.unit.systemctl_show import UnitProps, failed_commands
 
 LIMIT = re.compile(r"Start request repeated too quickly|start-limit-hit")
@@ -18,7 +25,7 @@ _OOM = re.compile(r"killed by the OOM killer|with result 'oom-kill'")
 _START_TIMEOUT = re.compile(r"start(?:-pre|-post)? operation timed out|State 'start\S*' timed out")
 _STOP_TIMEOUT = re.compile(r"State '(?:stop|final)\S*' timed out|[Ss]topping timed out")
 CONDITION = re.compile(
-    r"(?:skipped because (?:of an unmet condition check|all trigger condition checks failed|of a failed condition)|Condition check resulted in .{1,200} being skipped|start condition (?:failed|unmet)|(?=\bCondition\w{1,40}=\S.{0,400} was not met))"
+    r"(?:skipped because (?:of an unmet condition check|all trigger condition checks failed|of a failed condition)|Condition check resulted in .{1,200} being skipped|start condition (?:failed|unmet)|Assertion failed for|asserts failed|(?=\bCondition\w{1,40}=\S.{0,400} was not met))"
     r"(?:.{0,10}?\(?\b(?P<cond>\w+)=(?P<neg>!?)(?P<arg>[^)\s]*)(?:\)| was not met))?"
 )
 DEPENDENCY = re.compile(
@@ -42,6 +49,8 @@ _PROTOCOL = re.compile(
     r"with result 'protocol'|did not take the steps required by its unit configuration"
     r"|New main PID \d+ does not (?:exist|belong)|Can't open PID file|PID file .{1,200} not readable|never wrote its PID file"
 )
+_RUNTIME = re.compile(r"reached runtime time limit")
+_TASK = re.compile(r"Failed to (?:run '\S+' task|fork|spawn(?: executor)?): (?P<why>.{1,200})")
 _PID_FILE = re.compile(r"PID file|New main PID")
 
 
@@ -105,8 +114,12 @@ def _exit_state(props: UnitProps, lines: Sequence[str]) -> UnitState:
         return UnitState("start-limit-hit", ("Result=start-limit-hit",))
     if hit := first(_OOM, lines):
         return UnitState("oom-killed", (hit[0],))
+    if error := (props.raw or {}).get("ContainerError"):
+        return UnitState("container-not-started", (error,), says=f"The container was not started: {error}")
     recent = since_last_start(lines)
     result, code, status = props.result, props.exec_main_code, props.exec_main_status
+    if hit := first(_RUNTIME, recent):
+        return UnitState("runtime-limit-reached", (hit[0],))
     if result == "timeout":
         return _timeout(props, recent)
     if result == "exec-condition" or (hit := first(CONDITION, recent)):
@@ -134,13 +147,18 @@ def _exit_state(props: UnitProps, lines: Sequence[str]) -> UnitState:
         return command
     if (ending := main_ending(result, code, status)) is not None:
         how = f"Result={result}, ExecMainCode={code}, ExecMainStatus={status}"
-        return UnitState(ending.slug, (how,), says=f"The main process {ending.words}.")
+        said = main_words(recent) if ending.slug in ("main-process-exited", "program-missing") else ()
+        tail = f": {said[-1]}" if said else "."
+        return UnitState(ending.slug, (how, *said), says=f"The main process {ending.words}{tail}")
     if result == "signal":
         return UnitState("main-process-killed", (f"Result=signal, ExecMainStatus={status}",))
     if code or result == "exit-code":
         return UnitState("main-process-exited", (f"Result={result}, ExecMainStatus={status}",))
     if hit := first(_ENV_FILE, recent):
         return UnitState("environment-file-missing", (hit[0],))
+    if hit := first(_TASK, recent):
+        slug = "host-memory-exhausted" if "allocate memory" in hit[0] else "unit-failed"
+        return UnitState(slug, (hit[0],), says=f"systemd could not start it: {hit[1]['why']}.")
     return UnitState("unit-failed", (f"Result={result}",))
 
 

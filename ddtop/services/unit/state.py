@@ -60,6 +60,27 @@ def refusal(text: str) -> UnitState | None:
     return None
 
 
+_JOBS = (
+    (re.compile(r"failed because a timeout was exceeded"), "start-timeout"),
+    (re.compile(r"failed because the service did not take the steps required"), "notify-protocol"),
+    (re.compile(r"failed because a (?:fatal )?signal was delivered"), "main-process-killed"),
+    (re.compile(r"failed because of unavailable resources"), "unit-failed"),
+    (
+        re.compile(r"failed because the (?:control|service) process exited|failed because the process"),
+        "unit-failed",
+    ),
+)
+
+
+def job_failure(text: str) -> UnitState | None:
+    """What `systemctl start` says of a job that failed ("Job for … failed because …"); None where it says nothing."""
+    for line in text.splitlines():
+        for pattern, slug in _JOBS:
+            if pattern.search(line):
+                return UnitState(slug, (line.strip(),))
+    return None
+
+
 def unit_state(props: UnitProps, lines: Sequence[str] = (), *, start_asked: bool = False) -> UnitState:
     """What one reading of a unit means.
 
