@@ -18,7 +18,7 @@ from tests.stories.harness import Runner, alerts, plan_text, ready_configs, stat
 TITLE = "from the evidence to its alert"
 ONE = "a = {}\n"
 TWO = 'a = {}\nb = { args = ["--context-length", "8192"] }\n'
-POLICY = 'foreign = "wait-1min-then-stop"\ntransient = "fail-and-go-on"\nbug = "fail-and-go-on"'
+POLICY = 'foreign = "wait-1min-then-stop"\ntransient = "fail-and-go-on"\nbug = "fail-and-go-on"\nzero_tokens = "fail-and-go-on"'
 UNIT = "sglang-bench.service"
 FAST = ("LOAD_S=1", "WARM_S=0.3")
 VICTIM = "WHEN=--context-length 8192"
@@ -78,7 +78,7 @@ CASES: dict[str, Told] = {
     "two-units-on-port": Told(
         "foreign",
         "port-in-use",
-        ("other-llm.service", "port 30000"),
+        ("other-llm.service", "port 30000", "MiB"),
         before=two_units,
         limit_s=15.0,
         undo=lambda h: h.sh("systemctl stop other-llm"),

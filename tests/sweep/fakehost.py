@@ -117,6 +117,7 @@ class World:
         """Cells that give 0 tokens."""
         self.hosts: list[FakeHost] = []
         self.foreign_on_port = False
+        self.gpu_procs: list[dict[str, Any]] = []
         self.version = "0.5.16"
         self.link_up = True
         self.overrides: list[dict[str, Any]] = []
@@ -236,6 +237,14 @@ class World:
                 unit,
                 unit.invocation,
                 "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB.",
+            )
+        elif kind == "nopath":
+            loop.call_later(
+                self.load_s / 2,
+                self._crash,
+                unit,
+                unit.invocation,
+                "OSError: Incorrect path_or_model_id: '/opt/nope'. Please provide either the path to a local folder or the repo_id of a model on the Hub.",
             )
         elif kind == "port":
             loop.call_later(self.load_s / 2, self._port_taken, unit, unit.invocation)
@@ -581,7 +590,7 @@ class FakeHost:
             "kernel": "6",
             "unknown": [],
             "gpus": {"error": "there is no nvidia-smi on this host"},
-            "gpu_procs": [],
+            "gpu_procs": list(self.world.gpu_procs),
             "units": {u: w.props(w.unit(u)) for u in args.get("units", [])},
             "listeners": [],
             "model": {"verdict": "complete"}

@@ -499,3 +499,17 @@ def test_a_failed_start_is_told_in_its_own_words(
     found = judge(replace(BASE, unit=unit, last_lines=lines), 10.0)
     assert (found.verdict, found.cause, found.kind) == ("failed", cause, kind)
     assert says in found.text and found.evidence
+
+
+def test_a_fatal_cause_in_the_log_is_told_before_the_process_ends() -> None:
+    """SGLang's server lives on for 6 to 121 s after its scheduler has died; its log has said why."""
+    doomed = replace(BASE, cause=OOM, cause_at=10.0, progress=evidence(begin(0.0), 11.0, "log: Traceback"))
+    assert not judge(doomed, 15.9).alarm
+    found = judge(doomed, 16.1)
+    assert (found.verdict, found.cause, found.kind) == ("failed", "oom-loading-weights", "config")
+    assert "still runs" in found.evidence[-1].text
+    moving = replace(doomed, progress=evidence(doomed.progress, 15.0, "GPU memory at 900 MiB"))
+    assert not judge(moving, 19.9).alarm, "what still moves was no fatal cause"
+    assert not judge(replace(doomed, phase="answering"), 30.0).alarm, "it became ready all the same"
+    assert not judge(replace(doomed, cause=replace(OOM, fatal=False)), 30.0).alarm
+    assert not judge(replace(doomed, waited_until=14.0), 18.9).alarm

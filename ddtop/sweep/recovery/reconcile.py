@@ -231,7 +231,36 @@ def _override_steps(probe: Mapping[str, Any], run_id: str, sweep: Sweep) -> list
 def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
     """Waits for processes on the GPUs or the port that belong to none of the plan's units."""
     ours = set(sweep.units)
-    steps = [
+    on_gpu = gpu_holders(probe, sweep, units_of(probe))
+    steps = []
+    named: set[Any] = set()
+    listeners = probe.get("listeners")
+    # Of a plain process or a container the probe knows the main pid only: a listener may be a child of it.
+    plain = {x.unit for x in sweep.launches.values() if x.kind in OUTSIDE_SYSTEMD}
+    plain_runs = any(unit in plain and reading.running for unit, reading in units_of(probe).items())
+    for row in listeners if isinstance(listeners, list) else []:
+        if is_ours(row, ours, probe.get("containers")) or row.get("pid") is None or plain_runs:
+            continue
+        # One server that has both is one thing to wait for: its GPU memory goes when it does.
+        both = [
+            g
+            for g in on_gpu
+            if g.get("pid") == row["pid"] or (row.get("unit") and g.get("unit") == row["unit"])
+        ]
+        named |= {g.get("pid") for g in both}
+        mib = sum(float(g.get("mem_mib") or 0) for g in both)
+        steps.append(
+            _step(
+                "ask",
+                f"wait for {holder({**row, **(both[0] if both else {})})} to leave port {row.get('port')}",
+                (f"it holds {mib:.0f} MiB of GPU memory too and" if both else "it")
+                + " belongs to none of the plan's units",
+                consent=True,
+                detail=f"pid {row.get('pid')}",
+                key=f"port{row.get('port')}",
+            )
+        )
+    return steps + [
         _step(
             "ask",
             f"wait for {holder(row)} to leave the GPUs",
@@ -240,27 +269,9 @@ def _foreign_steps(probe: Mapping[str, Any], sweep: Sweep) -> list[Step]:
             detail=f"pid {row.get('pid')}",
             key=f"pid{row.get('pid')}",
         )
-        for row in gpu_holders(probe, sweep, units_of(probe))
+        for row in on_gpu
+        if row.get("pid") not in named
     ]
-    listeners = probe.get("listeners")
-    # Of a plain process or a container the probe knows the main pid only: a listener may be a child of it.
-    plain = {x.unit for x in sweep.launches.values() if x.kind in OUTSIDE_SYSTEMD}
-    plain_runs = any(unit in plain and reading.running for unit, reading in units_of(probe).items())
-    for row in listeners if isinstance(listeners, list) else []:
-        if is_ours(row, ours, probe.get("containers")) or row.get("pid") is None or plain_runs:
-            continue
-        who = holder(row)
-        steps.append(
-            _step(
-                "ask",
-                f"wait for {who} to leave port {row.get('port')}",
-                "it belongs to none of the plan's units",
-                consent=True,
-                detail=f"pid {row.get('pid')}",
-                key=f"port{row.get('port')}",
-            )
-        )
-    return steps
 
 
 def _model_steps(probe: Mapping[str, Any], sweep: Sweep, *, consent: bool) -> list[Step]:

@@ -60,6 +60,8 @@ CPU_FRESH_S = 5.0
 """CPU time or a compiler seen within this time is seen now."""
 HUNG_GPU_S = 60.0
 """Busy GPUs at low power with flat memory, after the log's last line was NCCL's."""
+DOOMED_S = 5.0
+"""After the log has named a fatal cause, with nothing moving any more: the process lives on and will not start."""
 NEVER_BEGAN_S = 5.0
 """After the restart call returned, until a start must show."""
 SETTLE_S = 0.3

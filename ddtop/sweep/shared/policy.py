@@ -135,7 +135,7 @@ def decide(
         "bug": policy.bug,
         "unknown": policy.bug,
     }[kind]
-    if verdict == "no-tokens":
+    if verdict == "no-tokens" and kind == "bug":
         word = policy.zero_tokens
     rule = parse_rule(word)
     tried = sum(p.act == "retry" for p in past)

@@ -84,6 +84,7 @@ class Attempt:
         self.seen_new = False
         self._listened = False
         self._health: int | None = None
+        self._cause_at: float | None = None
         self._healthy_since: float | None = None
         """Since when the health path has been 200 without a break."""
         self._new_since: float | None = None
@@ -238,6 +239,9 @@ class Attempt:
         """All that is known now, as the watchdog judges it. `waited_from`: a viewer's `wait` (monotonic; 0.0: none)."""
         self.take_unit()
         now = self.phases.now
+        cause = self.log.cause()
+        if cause is not None and self._cause_at is None:
+            self._cause_at = self.ctx.mono()
         return StartReadings(
             unit_name=self.launch.unit,
             port=self.launch.port,
@@ -255,7 +259,8 @@ class Attempt:
             token=self.token,
             refusals=self.refusals,
             elsewhere=self.elsewhere,
-            cause=self.log.cause(),
+            cause=cause,
+            cause_at=self._cause_at if cause is not None else None,
             last_lines=tuple(self.log.tail),
             last_is_nccl=self.log.last_is_nccl,
             start_limit_hit=self.log.start_limit_hit,

@@ -64,6 +64,8 @@ class StartReadings:
     elsewhere: tuple[ListenerReading, ...] = ()
     """Where the service listens instead, once that is certain."""
     cause: CauseReading | None = None
+    cause_at: float | None = None
+    """When the log first named a cause."""
     last_lines: tuple[str, ...] = ()
     last_is_nccl: bool = False
     start_limit_hit: bool = False

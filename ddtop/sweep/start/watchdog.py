@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ddtop.events import CauseKind, Evidence, Verdict
-from ddtop.sweep.shared.limits import NEVER_BEGAN_S, SETTLE_S
+from ddtop.sweep.shared.limits import DOOMED_S, NEVER_BEGAN_S, SETTLE_S
 from ddtop.sweep.shared.verdict import Judgement
 from ddtop.sweep.start.answers import elsewhere, reachable, refused
 from ddtop.sweep.start.exits import BAD_LOADS, exit_kind, exit_state, exit_words, refused_step
@@ -180,6 +180,34 @@ def _failed(r: StartReadings, now: float) -> Judgement | None:
     return found
 
 
+def _doomed(r: StartReadings, now: float) -> Judgement | None:
+    """The log has named why it cannot start, and nothing moves any more, though the process still lives.
+
+    A dead scheduler takes its server with it 6 to 120 s later; until then only the log knows.
+    """
+    c = r.cause
+    if (
+        c is None
+        or not c.fatal
+        or r.cause_at is None
+        or r.unit is None
+        or not r.unit.running
+        or not is_new(r)
+    ):
+        return None
+    if (
+        r.phase in ("answering", "ready")
+        or now - max(r.cause_at, r.progress.last_at, r.waited_until) < DOOMED_S
+    ):
+        return None
+    quiet = now - r.progress.last_at
+    why = Evidence(
+        source="rule",
+        text=f"{r.unit_name} still runs; nothing has moved for {quiet:.0f} s since its log named this",
+    )
+    return _with_cause(r, "failed", why, (c.slug, c.kind, c.text))
+
+
 def _never_began(r: StartReadings, now: float) -> Judgement | None:
     u, c = r.unit, r.call
     if c.returned_at is None or u is None or u.job or is_new(r) or r.seen_new:
@@ -341,6 +369,7 @@ RULES: tuple[Rule, ...] = (
     _refuses,
     _no_tokens,
     _never_began,
+    _doomed,
     hung_gpu,
     stalled,
     slow,

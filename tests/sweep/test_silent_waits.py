@@ -1,0 +1,93 @@
+"""Nothing is waited for in silence, driven whole over a host in memory: the alert, its holder, and what comes after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddtop import events as ev
+from ddtop.sweep.controller import Controller
+from tests.sweep.test_controller import Rig
+
+STRANGER: dict[str, Any] = {
+    "pid": 77,
+    "comm": "python3",
+    "cmdline": ["python3", "train.py"],
+    "unit": None,
+    "user": "ann",
+    "pgrp": 77,
+    "mem_mib": 140083.0,
+}
+
+
+def raised(rig: Rig) -> list[ev.AlertRaised]:
+    return [e for e in rig.events if isinstance(e, ev.AlertRaised)]
+
+
+def test_a_gpu_held_by_a_stranger_is_an_alert_and_the_sweep_goes_on_by_itself() -> None:
+    rig = Rig()
+    rig.world.gpu_procs = [STRANGER]
+
+    def leave(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.AlertRaised):
+            rig.world.gpu_procs = []
+
+    rig.on_event = leave
+    assert rig.run().word == "done"
+    (alert,) = raised(rig)
+    assert (alert.verdict, alert.cause) == ("foreign", "gpu-memory-held-by-other-process")
+    assert all(word in alert.cause_text for word in ("pid 77", "train.py", "ann", "140083 MiB"))
+    assert "10 min" in (alert.policy or "")
+    assert not rig.state.open_alerts
+    first_start = next(e for e in rig.events if isinstance(e, ev.RestartStarted))
+    assert alert.mono_s < first_start.mono_s, "it is said before anything is started"
+
+
+def test_one_that_never_leaves_ends_the_run_as_said() -> None:
+    rig = Rig()
+    rig.world.gpu_procs = [STRANGER]
+    outcome = rig.run()
+    assert outcome.word == "some-failed" and "pid 77" in outcome.reason
+    assert len(raised(rig)) == 1 and not rig.state.open_alerts and rig.world.starts == []
+
+
+def test_memory_taken_while_the_sweep_runs_is_named_at_the_start_that_lacks_it() -> None:
+    """Out of memory because of a stranger is no fault of the configuration: it is waited for, then measured."""
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": "crash"}
+    rig.world.limits = {"--context-length 8192": 1}
+
+    def act(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.RestartStarted) and event.config == "b":
+            rig.world.gpu_procs = [STRANGER]
+        if isinstance(event, ev.AlertDecided):
+            rig.world.gpu_procs = []
+
+    rig.on_event = act
+    rig.run()
+    found = [a for a in raised(rig) if a.verdict == "foreign"]
+    assert found and "pid 77" in found[0].cause_text and found[0].kind == "host"
+    assert all(c.state == "done" for c in rig.state.plan_cells)
+
+
+def test_a_path_that_staging_cannot_repair_is_started_once() -> None:
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": "nopath"}
+    assert rig.run().word == "some-failed"
+    mine = [s for s in rig.world.starts if "8192" in s]
+    assert len(mine) == 1, "the plan's own model is whole: the same path fails again"
+    (alert,) = raised(rig)
+    assert alert.cause == "model-path-missing" and "again" not in (alert.policy or "")
+
+
+def test_a_path_that_staging_can_repair_is_started_again() -> None:
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": "nopath"}
+    rig.world.limits = {"--context-length 8192": 1}
+
+    def lose(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.RestartStarted) and len(rig.world.starts) >= 1:
+            rig.world.model = False
+
+    rig.on_event = lose
+    assert rig.run().word == "done"
+    assert len([s for s in rig.world.starts if "8192" in s]) == 2
