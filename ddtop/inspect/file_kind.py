@@ -62,6 +62,7 @@ _RESULT_KEYS = {
     "request_latency",
     "eval_count",
     "num_prompts_attempted",
+    "streaming_metrics",
     "speed_tg",
     "root_group",
     "status_codes",

@@ -848,6 +848,92 @@ case(
 )
 
 
+LMDEPLOY = """concurrency: 256
+elapsed_time: 399.739s
+
+first token latency(s)(min, max, ave): 0.068, 4.066, 0.285
+per-token latency(s) percentile(50, 75, 95, 99): [0, 0.094, 0.169, 0.227]
+
+number of prompt tokens: 2238364
+number of completion tokens: 2005448
+token throughput (completion token): 5016.892 token/s
+token throughput (prompt + completion token): 10616.453 token/s
+RPS (request per second): 25.016 req/s
+RPM (request per minute): 1500.979 req/min
+"""
+case("lmdeploy", "results: ok complete", LMDEPLOY)
+case(
+    "lmdeploy no tokens",
+    "results: failed no-tokens",
+    LMDEPLOY.replace("tokens: 2005448", "tokens: 0").replace("5016.892", "0.000"),
+)
+case(
+    "lmdeploy first token later than the run",
+    "results: suspect impossible-times",
+    LMDEPLOY.replace("0.068, 4.066, 0.285", "0.068, 4066.0, 0.285"),
+)
+case(
+    "lmdeploy mean below its min",
+    "results: suspect impossible-times",
+    LMDEPLOY.replace("0.068, 4.066, 0.285", "0.868, 4.066, 0.285"),
+)
+TRTLLM_JSON = {
+    "engine": {"model": "m"},
+    "request_info": {
+        "num_requests": 100,
+        "avg_num_concurrent_requests": 8.0,
+        "avg_input_length": 128.0,
+        "avg_output_length": 128.0,
+    },
+    "performance": {
+        "total_latency_ms": 10000.0,
+        "avg_request_latency_ms": 800.0,
+        "request_throughput_req_s": 10.0,
+        "system_output_throughput_tok_s": 1280.0,
+        "system_total_throughput_tok_s": 2560.0,
+        "request_latency_percentiles_ms": {
+            "p50": 790.0,
+            "p99": 900.0,
+            "minimum": 700.0,
+            "maximum": 950.0,
+            "average": 800.0,
+        },
+    },
+    "streaming_metrics": {"avg_ttft_ms": 60.0, "avg_tpot_ms": 5.8},
+}
+case("trtllm report", "results: ok complete", TRTLLM_JSON)
+case(
+    "trtllm report ten times",
+    "results: suspect figures-disagree",
+    {
+        **TRTLLM_JSON,
+        "performance": {
+            **TRTLLM_JSON["performance"],
+            "system_output_throughput_tok_s": 12800.0,
+            "system_total_throughput_tok_s": 25600.0,
+        },
+    },
+)  # type: ignore[dict-item]
+case(
+    "trtllm report late first token",
+    "results: suspect impossible-times",
+    {**TRTLLM_JSON, "streaming_metrics": {"avg_ttft_ms": 6000.0}},
+)
+ONE_BATCH = """Input lens: (1024,). Output lens: (128,).
+| batch size | input len | latency (s) | input throughput (tok/s)  | output throughput (tok/s) | acc length | ITL (ms) | input cost ($/1M) | output cost ($/1M) |
+| ---------- | --------- | ----------- | ------------------------- | ------------------------- | ---------- | -------- | ----------------- | ------------------ |
+| 1 | 1024 | 1.20 | 12000.00 | 115.00 | n/a | 8.70 | 0.05 | 4.83 |
+| 16 | 1024 | 1.90 | 30000.00 | 1500.00 | 3.10 | 10.67 | 0.02 | 0.37 |
+"""
+case("one batch table", "results: ok complete", ONE_BATCH)
+case("one batch table dead", "results: failed no-tokens", ONE_BATCH.replace("1500.00", "0.00"))
+case(
+    "perf analyzer",
+    "unknown",
+    "*** Measurement Settings ***\nConcurrency: 1, throughput: 12.3 infer/sec, latency 81234 usec\n",
+)
+
+
 @pytest.mark.parametrize(("right", "source"), [(r, t) for _, r, t in CASES], ids=[n for n, _, _ in CASES])
 def test_the_answer_is_the_one_written_first(right: str, source: Any) -> None:
     assert said(source) == right

@@ -176,6 +176,7 @@ def _from_object(data: dict[str, Any], strict: bool = True) -> list[Fields]:
         (markdown.is_batched_bench, markdown.from_batched_bench),
         (markdown.is_inferencex, markdown.from_inferencex),
         (engines.is_ollama, engines.from_ollama),
+        (engines.is_trtllm, engines.from_trtllm),
         (engines.is_hypercomputer, engines.from_hypercomputer),
         (engines.is_vllm_throughput, engines.from_vllm_throughput),
         (engines.is_vllm_latency, engines.from_vllm_latency),

@@ -282,6 +282,38 @@ def _evalscope_2024(pairs: Pairs, text: str) -> Fields | None:
     return fields
 
 
+_THREE = re.compile(r"([\d.]+)s?, ([\d.]+)s?, ([\d.]+)s?")
+
+
+def _lmdeploy(pairs: Pairs, text: str) -> Fields | None:
+    """LMDeploy's profile_throughput.py and profile_restful_api.py."""
+    if "token throughput (completion token)" not in pairs:
+        return None
+    fields: Fields = {"tool": "lmdeploy"}
+    _put(
+        fields,
+        pairs,
+        {
+            "concurrency": ("max_concurrency", 1.0),
+            "elapsed_time": ("duration_s", 1.0),
+            "number of failed requests": ("requests_failed", 1.0),
+            "number of prompt tokens": ("input_tokens", 1.0),
+            "number of completion tokens": ("output_tokens", 1.0),
+            "token throughput (completion token)": ("output_tps", 1.0),
+            "token throughput (prompt + completion token)": ("total_tps", 1.0),
+            "rps (request per second)": ("rps", 1.0),
+        },
+    )
+    first = next(
+        (value for label, value in pairs.items() if label.startswith("first") and "min, max, ave" in label),
+        "",
+    )
+    if times := _THREE.search(first):
+        for stat, value in zip(("min", "max", "mean"), times.groups(), strict=True):
+            put(fields, f"ttft_{stat}_ms", value, 1e3)
+    return fields
+
+
 READERS: tuple[Callable[[Pairs, str], Fields | None], ...] = (
     _mlperf,
     _hypercomputer,
@@ -293,5 +325,6 @@ READERS: tuple[Callable[[Pairs, str], Fields | None], ...] = (
     _vllm_latency,
     _llmperf,
     _evalscope_2024,
+    _lmdeploy,
     _one_batch,
 )

@@ -1,5 +1,5 @@
 """Benchmarks that engines bring along without a server: llama-bench, vLLM throughput and latency, SGLang offline;
-ollama's own API, and AI-Hypercomputer's saved result. Pure."""
+ollama's own API, and AI-Hypercomputer's and trtllm-bench's saved results. Pure."""
 
 from __future__ import annotations
 
@@ -128,4 +128,44 @@ def from_hypercomputer(data: dict[str, Any]) -> Fields:
         "input_tokens": "total_input_tokens",
     }.items():
         put(fields, name, body.get(key))
+    return fields
+
+
+def is_trtllm(data: dict[str, Any]) -> bool:
+    """trtllm-bench `--report_json`."""
+    body = data.get("performance")
+    return isinstance(body, dict) and "system_output_throughput_tok_s" in body
+
+
+def from_trtllm(data: dict[str, Any]) -> Fields:
+    """Its latencies' percentiles name minimum, maximum and average in full."""
+    fields: Fields = {"tool": "trtllm-bench"}
+    for part, names in {
+        "performance": {
+            "duration_s": "total_latency_ms",
+            "e2e_mean_ms": "avg_request_latency_ms",
+            "rps": "request_throughput_req_s",
+            "output_tps": "system_output_throughput_tok_s",
+            "total_tps": "system_total_throughput_tok_s",
+        },
+        "request_info": {
+            "requests_ok": "num_requests",
+            "concurrency": "avg_num_concurrent_requests",
+            "input_len_mean": "avg_input_length",
+            "output_len_mean": "avg_output_length",
+        },
+        "streaming_metrics": {"ttft_mean_ms": "avg_ttft_ms", "tpot_mean_ms": "avg_tpot_ms"},
+    }.items():
+        body = data.get(part)
+        if not isinstance(body, dict):
+            continue
+        for name, key in names.items():
+            put(fields, name, body.get(key), 1e-3 if name == "duration_s" else 1.0)
+    percentiles = data["performance"].get("request_latency_percentiles_ms")
+    percentiles = percentiles if isinstance(percentiles, dict) else {}
+    for stat in ("p50", "p90", "p95", "p99", "min", "max"):
+        put(fields, f"e2e_{stat}_ms", percentiles.get({"min": "minimum", "max": "maximum"}.get(stat, stat)))
+    lengths = (data.get("decoding_stats") or {}).get("acceptance_length_percentiles")
+    if isinstance(lengths, dict):
+        put(fields, "accept_len", lengths.get("average"))
     return fields

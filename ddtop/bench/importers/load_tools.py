@@ -20,6 +20,10 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
             re.M,
         ),
     ),
+    (
+        "perf_analyzer",
+        re.compile(r"throughput: [\d.]+ infer/sec, latency \d+ usec|^Concurrency,Inferences/Second,", re.M),
+    ),
     ("siege", re.compile(r"^Transactions:\s+[\d,]+ hits|^Availability:\s+[\d.]+ %", re.M)),
     ("JMeter", re.compile(r"^timeStamp,elapsed,label,responseCode", re.M)),
 )
@@ -53,7 +57,7 @@ RESULT_TEXT = re.compile(
     r"|^\|\s*model\s*\|.{0,200}\|\s*test\s*\||Succeed requests|Total / Success / Failed|Total Output Throughput \(tokens/sec\)"
     r"|^Metric,avg,|^build_commit,|MLPerf Results Summary|^Successful/total requests: \d|^Baseline throughput: [\d.]+ tok/s"
     r"|^Num prompts: +\d+$|^eval rate: +[\d.]+ tokens/s|^Throughput: [\d.,]+ requests/s\b|^Number Of Completed Requests: \d|^Avg latency: [\d.]+ seconds"
-    r"|^Prefill\. latency: |S_TG t/s|Speed \(token/s\)|TPUT per GPU|^(?=[^\n]*\bcompleted\b)(?=[^\n]*output_throughput)[\w ,;\t]+$|\bttfr \(ms\)",
+    r"|^Prefill\. latency: |S_TG t/s|Speed \(token/s\)|TPUT per GPU|output throughput \(tok/s\)|token throughput \(completion token\)|^(?=[^\n]*\bcompleted\b)(?=[^\n]*output_throughput)[\w ,;\t]+$|\bttfr \(ms\)",
     re.M | re.I,
 )
 """What a printed result of a tool that ddtop reads has in it."""

@@ -25,6 +25,14 @@ _SEND_ONE: Columns = {
     "acc length": ("accept_len", 1.0),
     "speed (token/s)": ("output_tps", 1.0),
 }
+_ONE_BATCH: Columns = {
+    "batch size": ("concurrency", 1.0),
+    "input len": ("prompt_tokens", 1.0),
+    "latency (s)": ("e2e_mean_ms", 1e3),
+    "input throughput (tok/s)": ("input_tps", 1.0),
+    "output throughput (tok/s)": ("output_tps", 1.0),
+    "acc length": ("accept_len", 1.0),
+}  # its ITL is made of the throughput, not measured
 _INFERENCEX: Columns = {
     "conc": ("max_concurrency", 1.0),
     "tp": ("gpus", 1.0),
@@ -38,6 +46,7 @@ _INFERENCEX: Columns = {
 _TABLES: tuple[tuple[str, frozenset[str], Columns], ...] = (
     ("llama-batched-bench", frozenset({"pp", "tg", "b", "s_tg t/s"}), _BATCHED),
     ("sglang send_one", frozenset({"latency (s)", "tokens", "speed (token/s)"}), _SEND_ONE),
+    ("sglang one_batch_server", frozenset({"batch size", "output throughput (tok/s)"}), _ONE_BATCH),
     ("inferencex", frozenset({"conc", "tput per gpu"}), _INFERENCEX),
 )
 _BENCHY_TEST = re.compile(

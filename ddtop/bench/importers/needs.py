@@ -22,6 +22,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "guidellm": (REQUESTS, RATE),
     "inference-perf": (REQUESTS, RATE),
     "llmperf": (REQUESTS, RATE),
+    "lmdeploy": (DURATION, RATE),
     "mlperf": (RATE,),
     "trtllm-bench": (DURATION, RATE),
     "vllm latency": (TIMES,),
@@ -46,6 +47,7 @@ WHOLE_RUN = frozenset(
         "trtllm-bench",
         "dflash",
         "ai-hypercomputer",
+        "lmdeploy",
         "command",
     }
 )

@@ -30,6 +30,7 @@ CONSOLE = {
     "maximum request concurrency": "max_concurrency",
     "accept length": "accept_len",
     "acceptance length": "accept_len",
+    "avg decoded tokens per iter": "accept_len",
 }
 CONSOLE_TIMES = {"e2e latency": "e2e", "e2el": "e2e", "ttft": "ttft", "tpot": "tpot", "itl": "itl"}
 TIME_LINE = re.compile(
