@@ -154,6 +154,52 @@ def test_energy_of_two_gpus() -> None:
     assert cell_energy(gpu_result(), gpus=[1]).energy_j == pytest.approx(4000)
 
 
+def with_util(*utils: float | None, step: float = 0.2) -> dict[str, Any]:
+    """A window of 2.6 s as on an H200 whose server had been given the device 7: 80 W, the counter runs on."""
+    samples = [
+        {
+            "t": int(n * step * 1e9),
+            "gpu": 0,
+            "power_instant_w": 80.0,
+            **({} if u is None else {"util_gpu_pct": u}),
+        }
+        for n, u in enumerate(utils)
+    ]
+    counter = {"mj": {"0": 208_000}, "span_s": 2.6}
+    return {"window": {"wall_s": 2.6}, "gpu_samples": samples, "gpu": {"gpus": [], "energy": counter}}
+
+
+@pytest.mark.parametrize(
+    ("what", "raw", "idle"),
+    [
+        ("the server runs on the CPU", with_util(*[0] * 13), True),
+        ("it was warmed up on a GPU, then nothing", with_util(40, 12, *[0] * 11), True),
+        ("one sample of work", with_util(*[0] * 9, 3, 0, 0, 0), False),
+        ("utilisation is not offered", with_util(*[None] * 13), False),
+        ("too few samples", with_util(*[0] * 4, step=0.6), False),
+    ],
+)
+def test_an_idle_gpus_energy_is_not_the_servers(what: str, raw: dict[str, Any], idle: bool) -> None:
+    got = cell_energy(raw)
+    metrics = got.as_metrics(600, 250)
+    assert bool(got.idle) is idle, what
+    assert ("energy_j" in metrics) is not idle and ("j_per_token" in metrics) is not idle
+    if idle:
+        assert "idle" in metrics["energy_missing"] and not got.missing and metrics["gpus"]["0"]["samples"]
+
+
+def test_a_pipe_that_was_read_late_costs_no_reading_of_the_window() -> None:
+    """The counters of a hung server kept the generator for 5 s: its next reading is stamped long after the window."""
+    raw = with_util(*[50] * 14)
+    raw["gpu_samples"].append({**raw["gpu_samples"][-1], "t": int(7.7e9)})
+    got = cell_energy(raw)
+    assert got.missing == "" and got.energy_j == pytest.approx(208, rel=0.01)
+    hole = with_util(*[50] * 14)
+    hole["window"]["wall_s"] = 8.0
+    hole["gpu_samples"].append({**hole["gpu_samples"][-1], "t": int(8e9)})
+    assert "no power sample for" in cell_energy(hole).missing, "inside the window it is one"
+
+
 def test_the_counter_is_preferred() -> None:
     counter = {"gpus": [], "energy": {"mj": {"0": 3_030_000, "1": 4_040_000}, "span_s": 10.1}}
     got = cell_energy(gpu_result(gpu=counter))

@@ -72,6 +72,27 @@ def test_lying_servers(lying: str, behaviour: str, validity: str, cause: str, st
         assert judged.metrics["requests_failed"] == 4
 
 
+@pytest.mark.parametrize(
+    ("spec", "utils", "reasons_"),
+    [
+        ({"gpu_wanted": True}, [0] * 12, ("gpu-not-used",)),
+        ({"gpu_wanted": False}, [0] * 12, ()),  # --device cpu
+        ({}, [0] * 12, ()),  # nobody knows what is meant: no energy, and no doubt
+        ({"gpu_wanted": True}, [0] * 8 + [7] * 4, ()),
+    ],
+)
+def test_a_server_on_the_cpu_is_no_result_where_a_gpu_is_wanted(
+    spec: dict[str, Any], utils: list[int], reasons_: tuple[str, ...]
+) -> None:
+    samples = [
+        {"t": int(n * 1e8), "gpu": 0, "power_instant_w": 80.0, "util_gpu_pct": u} for n, u in enumerate(utils)
+    ]
+    judged = judge_cell(made(gpu={"gpus": []}, gpu_samples=samples), spec=spec)
+    assert judged.reasons == reasons_
+    assert judged.validity == ("INVALID" if reasons_ else "VALID")
+    assert ("energy_j" in judged.metrics) is (max(utils) > 0)
+
+
 def test_garbage_is_the_servers_fault(lying: str) -> None:
     judged = judge_cell(cell(lying, "normal", requests=6))
     assert judged.cause == "garbage-output" and judged.state == "broken-candidate"

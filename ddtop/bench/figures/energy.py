@@ -19,6 +19,8 @@ POWER_BITS = 0x04 | 0x80  # SW power cap, HW power brake
 HW_SLOWDOWN = 0x08
 MAX_GAP_S = 2.5  # a longer hole between samples is missing telemetry
 CAP_SHARE = 0.05
+SETTLED_S = 0.5  # a reading of utilisation is of the time before it
+IDLE_SAMPLES = 5  # for each GPU, before 0 % is a finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class CellEnergy:
     thermal_share: float = 0.0
     power_cap_share: float = 0.0
     missing: str = ""
+    idle: str = ""
+    """What shows that the GPUs did nothing in the window, in words: what they drew is not the server's."""
     per_gpu: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def as_metrics(self, output_tokens: float | None, output_tok_s: float | None) -> dict[str, Any]:
@@ -50,8 +54,8 @@ class CellEnergy:
         for key in ("thermal_share", "power_cap_share"):
             if getattr(self, key):
                 out[key] = getattr(self, key)
-        if self.missing:
-            out["energy_missing"] = self.missing
+        if self.missing or self.idle:
+            out["energy_missing"] = self.missing or f"{self.idle}: their energy is not this server's"
         if self.per_gpu:
             out["gpus"] = {name: dict(value) for name, value in self.per_gpu.items()}
         return out
@@ -107,6 +111,9 @@ def cell_energy(raw: Mapping[str, Any], *, gpus: Iterable[int] | None = None) ->
         figures, lack = _one_gpu(rows, wall_s)
         per_gpu[str(index)] = figures
         missing = missing or lack
+    idle = idle_words(series, wall_s)
+    if idle:
+        return CellEnergy(missing=missing, idle=idle, per_gpu=per_gpu)
     counter = _counter_j(about, sorted(series), wall_s, wanted is None)
     powers = [one["energy_j"] for one in per_gpu.values() if "energy_j" in one]
     energy, source = None, ""
@@ -130,6 +137,21 @@ def cell_energy(raw: Mapping[str, Any], *, gpus: Iterable[int] | None = None) ->
         missing=missing,
         per_gpu=per_gpu,
     )
+
+
+def idle_words(series: Mapping[int, Sequence[Mapping[str, Any]]], wall_s: float) -> str:
+    """What shows that no GPU in use did anything in a window of `wall_s`; "" where one did, or it cannot be told."""
+    utils: list[float] = []
+    for rows in series.values():
+        inside = [
+            r["util_gpu_pct"] for r in rows if "util_gpu_pct" in r and SETTLED_S <= r["t"] / 1e9 <= wall_s
+        ]
+        if len(inside) < IDLE_SAMPLES:
+            return ""
+        utils += inside
+    if not utils or max(utils) > 0:
+        return ""
+    return f"the GPUs were idle: utilisation 0 % in all {len(utils)} samples"
 
 
 def _one_gpu(rows: list[dict[str, Any]], wall_s: float) -> tuple[dict[str, Any], str]:

@@ -40,7 +40,7 @@ def judge_cell(
     raw: Mapping[str, Any], *, slo: Slo | None = None, spec: Mapping[str, Any] | None = None
 ) -> CellJudgement:
     """Judge one `cell-<id>.json`. `spec` carries what only the sweep knows (all optional): speculative, draft_tokens,
-    gpus (indices in use), arguments_overridden, wrong_arguments, two_servers, link_lost, server_tok_s, neighbours,
+    gpus (indices in use), gpu_wanted (it is not meant for the CPU), arguments_overridden, wrong_arguments, two_servers, link_lost, server_tok_s, neighbours,
     acceptance_log [(length, weight)], answers_differ. Raises ValueError if the result is damaged."""
     known = dict(spec or {})
     result = unpack(dict(raw))
@@ -65,7 +65,7 @@ def judge_cell(
     _client(result, metrics, asked, details)
     _server(result, metrics, known, accepted, details)
     _possible(result, metrics, details)
-    _gpu(energy, details)
+    _gpu(energy, details, known, bool(metrics["requests_ok"]))
     return judgement(details, metrics)
 
 
@@ -327,7 +327,9 @@ def _possible(result: Mapping[str, Any], metrics: Mapping[str, Any], details: di
     details.update(found(figures, "figures-disagree", "empty-answers"))
 
 
-def _gpu(energy: CellEnergy, details: dict[str, str]) -> None:
+def _gpu(energy: CellEnergy, details: dict[str, str], known: Mapping[str, Any], answered: bool) -> None:
+    if energy.idle and answered and known.get("gpu_wanted"):
+        details["gpu-not-used"] = energy.idle
     if energy.missing and not details.keys() & {"wrong-spec", "generator-failed"}:
         details["telemetry-missing"] = energy.missing
     if energy.thermal_share > CAP_SHARE:

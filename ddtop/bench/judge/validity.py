@@ -62,6 +62,10 @@ TABLE: dict[str, Rule] = {
         "run the cell again; the server's log says why it stopped",
     ),
     "wrong-arguments": _ours("the server does not run the cell's arguments", "restart it with them"),
+    "gpu-not-used": _server(
+        "tokens came, and no GPU did anything: the server runs on the CPU",
+        "make the GPU usable; for a server on the CPU say so in its arguments (--device cpu)",
+    ),
     "two-servers": _ours("two servers answer on the port", "stop the other one"),
     "generator-failed": _ours(
         "the load generator failed", "read the error; if it comes again, it is a bug in ddtop"

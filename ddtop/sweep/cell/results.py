@@ -11,10 +11,12 @@ import msgspec
 from ddtop.agent.loadgen.records import unpack
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
+from ddtop.services.base import Launch
 from ddtop.sweep.cell.attempts import attempt_for, generation_of, version_of
 from ddtop.sweep.cell.ending import Subject
 from ddtop.sweep.cell.outcome import Committed, Origin, commit
 from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.gpu_use import meant_for_cpu
 
 CUT_REQUEST_CLASSES = ("refused", "truncated", "aborted")
 DYING_REQUEST_CLASSES = (*CUT_REQUEST_CLASSES, "in-band error", "timeout")
@@ -83,8 +85,15 @@ def take_result(
         engine_version=subject.engine_version if subject else version_of(ctx.state, generation),
     )
     overridden = list(subject.overridden) if subject is not None else []
-    known = {"arguments_overridden": overridden} if overridden else {}
+    known: dict[str, Any] = {"arguments_overridden": overridden} if overridden else {}
+    known["gpu_wanted"] = launch is not None and _gpu_wanted(ctx, launch, origin.engine_version)
     return commit(ctx, cell_id, raw, origin, known=known, answer_by_s=answer_by_s)
+
+
+def _gpu_wanted(ctx: SweepContext, launch: Launch, version: str | None) -> bool:
+    """Whether this server is meant for the host's GPUs: neither its arguments nor its build say CPU."""
+    facts = next((r.resolved_args for r in reversed(ctx.state.restarts) if r.config == launch.config), {})
+    return bool(ctx.gpu_watch.readings) and not meant_for_cpu(launch.argv, launch.env, facts, version)
 
 
 async def stop_job(ctx: SweepContext, host: Host, job: str) -> None:

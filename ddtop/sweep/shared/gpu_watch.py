@@ -53,6 +53,9 @@ class GpuWatch:
         self.read_at: float | None = None
         self.chunks: Moving | None = None
         """Of the job that is measured now."""
+        self._low_mib: float | None = None
+        """The least memory in use on all GPUs together since the present start began."""
+        self._starting = False
         self._bounds = BoundWatch()
         self._gpm: deque[tuple[float, GpuSample]] = deque(maxlen=KEEP_GPM)
         """(host's monotonic clock, DRAM and tensor activity of one GPU)."""
@@ -67,6 +70,7 @@ class GpuWatch:
         readings = sorted((r for s in joined if (r := to_reading(s)) is not None), key=lambda r: r.index)
         if readings:
             self.readings, self.read_at = tuple(readings), now
+            self._take_memory(starting)
         return GpuTick(
             readings=tuple(readings),
             bound=self._bounds.tick(joined, now, self._moving(now), starting=starting),
@@ -76,6 +80,25 @@ class GpuWatch:
                 if s.recovery_action is not None
             ),
         )
+
+    def _take_memory(self, starting: bool) -> None:
+        used = self._used_mib()
+        if used is None:
+            return
+        fresh = starting and not self._starting
+        self._low_mib = used if fresh or self._low_mib is None else min(used, self._low_mib)
+        self._starting = starting
+
+    def _used_mib(self) -> float | None:
+        """Memory in use on all GPUs together; None where one of them does not say it."""
+        amounts = [r.mem_used_mib for r in self.readings]
+        known = [a for a in amounts if a is not None]
+        return sum(known) if known and len(known) == len(amounts) else None
+
+    def rise_mib(self) -> float | None:
+        """By how much the memory in use rose since the present start had the least; None where that is not known."""
+        used = self._used_mib()
+        return used - self._low_mib if used is not None and self._low_mib is not None else None
 
     def _moving(self, now: float) -> bool | None:
         """Whether tokens come of what is measured; None where that is not known."""

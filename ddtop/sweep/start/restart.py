@@ -19,6 +19,7 @@ from ddtop.services.base import Launch
 from ddtop.services.readings import UnitReading
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.duplicates import duplicate_of
+from ddtop.sweep.shared.gpu_use import CONTEXT_MIB, GpuUse, gpus_of, meant_for_cpu, runs_on_cpu
 from ddtop.sweep.shared.learned_limits import expected_start_s, for_start
 from ddtop.sweep.shared.limits import SCRIPT_GRACE_S, UNPROVEN_S
 from ddtop.sweep.shared.log_lines import drain_log
@@ -33,6 +34,8 @@ from ddtop.sweep.start.result import Cancelled, NotStarted, Started
 from ddtop.sweep.start.watchdog import judge
 
 TICK_S = 0.2
+GPU_READ_S = 2.5
+"""For one more reading of the GPUs."""
 
 
 class Restarter:
@@ -145,7 +148,8 @@ class Restarter:
             verdict = judge(readings, ctx.mono())
             a.emit(readings, result, note=verdict.text if verdict.verdict == "slow" else None)
             if result.ready:
-                return self._ready(host, a)
+                refused = await self._on_cpu(a)
+                return self._ready(host, a) if refused is None else self._failed(a, refused)
             if not drained and a.exited_unexplained(ctx.mono()):
                 # journald tells a follower up to half a second late: what is in the log now says why nothing runs.
                 drained = True
@@ -185,6 +189,24 @@ class Restarter:
         a.finish(ready=ready)
         a.emit(a.tick(self._waited_from(a)), a.gate(), end=True)
 
+    async def _on_cpu(self, a: Attempt) -> Judgement | None:
+        """Why a server that passed the gate is not measured: it runs on the CPU. None where it does not, or is meant to."""
+        ctx, watch, reader = self.ctx, self.ctx.gpu_watch, a.gate_reader
+        since, scan = ctx.mono(), a.log.snapshot()
+        rise = watch.rise_mib()
+        if (
+            rise is not None and rise < CONTEXT_MIB and a.seen_new
+        ):  # a reading from after the last byte was loaded
+            await ctx.wait_until(lambda: (watch.read_at or 0.0) > since, GPU_READ_S)
+        use = GpuUse(
+            gpus=gpus_of(ctx.state.probe, len(watch.readings)),
+            meant_for_cpu=meant_for_cpu(a.launch.argv, a.launch.env, reader.facts, reader.version),
+            said=scan.devices if scan is not None else {},
+            own_mib=a.progress.gpu.value if a.progress.gpu is not None else None,
+            rise_mib=watch.rise_mib() if a.seen_new else None,
+        )
+        return runs_on_cpu(a.launch, use)
+
     def _ready(self, host: Host, a: Attempt) -> Started:
         ctx, launch, reader = self.ctx, a.launch, a.gate_reader
         assert a.unit is not None and a.unit.generation is not None and a.args is not None
@@ -222,7 +244,7 @@ class Restarter:
         ctx = self.ctx
         self._finish(a, ready=False)
         seen = None
-        if j.verdict in ("failed", "crash-loop", "refused") and a.unit is not None:
+        if j.verdict in ("failed", "crash-loop", "refused") and not j.title and a.unit is not None:
             seen = ctx.since_fault_s(a.unit.changed_mono_s)
         elif j.verdict == "never-began" and a.call.returned_at is not None:
             seen = ctx.mono() - a.call.returned_at
