@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 def many(count: int, word: str) -> str:
     """A count with its noun in the right number.
@@ -25,3 +28,10 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes % 60:02}m"
     return f"{minutes}m{whole % 60:02}s" if minutes else f"{whole}s"
+
+
+def unknown_words(probe: Mapping[str, Any]) -> dict[str, str]:
+    """What the probe could not find out → why, in words."""
+    why = probe.get("unknown_why")
+    said = why if isinstance(why, Mapping) else {}
+    return {str(w): str(said.get(w) or "it could not be read") for w in probe.get("unknown") or ()}

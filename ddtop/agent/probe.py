@@ -8,7 +8,7 @@ import functools
 import os
 import pwd
 import time
-from typing import Any, Awaitable, Callable, Dict, List, Optional
+from typing import Any, Awaitable, Callable, Dict, Iterable, List, Optional
 
 from .context import Context
 from .errors import OpError
@@ -154,6 +154,31 @@ async def _units(context: Context, units: List[str]) -> Dict[str, Dict[str, str]
     return await show_units(units)
 
 
+def unknown_why(unknown: Iterable[str], rows: Any, *, root: bool) -> Dict[str, str]:
+    """Why each word of `unknown` is not known, in words: not tried, not permitted, or not to be seen by anybody here.
+
+    >>> unknown_why(["gpm", "ports"], [{"port": 2049}], root=True)["ports"]
+    'no process here is seen to hold port 2049: it belongs to the kernel or to another namespace'
+    >>> unknown_why(["journal"], [], root=False)
+    {'journal': 'this login may not read it'}
+    """
+    unowned = sorted({int(r["port"]) for r in rows if "pid" not in r}) if isinstance(rows, list) else []
+    named = "port%s %s" % ("" if len(unowned) == 1 else "s", ", ".join(str(port) for port in unowned[:6]))
+    found = {}
+    for word in unknown:
+        if word == "gpm":
+            found[word] = "not tried yet since the boot; a run tries it"
+        elif word == "ports" and root:
+            found[word] = (
+                "no process here is seen to hold %s: it belongs to the kernel or to another namespace" % named
+            )
+        elif word == "ports" and unowned:
+            found[word] = "this login may not see who holds " + named
+        else:
+            found[word] = "this login may not read it"
+    return found
+
+
 async def probe(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     """The op `probe`."""
     timeout_s = max(1.0, float(args.get("timeout_s", 10)))
@@ -213,6 +238,7 @@ async def probe(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
         "kernel": uname.release,
         "can": sorted(context.rights.can),
         "unknown": sorted(unknown),
+        "unknown_why": unknown_why(sorted(unknown), found["listeners"], root=context.rights.uid == 0),
         "model": None,
         "state_dir": context.state_dir,
         "took_ms": took,

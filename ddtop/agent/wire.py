@@ -60,7 +60,7 @@ OPS = {
         '{"units": [str], "port": int|null, "model": path|null, "sources": [path], "results": [path],'
         ' "disks": [path], "timeout_s": 10}',
         '{"boot", "uptime_s", "at_s", "mono_s", "hostname", "kernel", "can": [..], "unknown": [..],'
-        ' "gpus": {"csv": str, "fields": [..]} | {"error": str}   (raw nvidia-smi text; parsed by sources/gpu),'
+        ' "unknown_why": {word: sentence}, "gpus": {"csv": str, "fields": [..]} | {"error": str}   (raw nvidia-smi text; parsed by sources/gpu),'
         ' "gpu_apps": {"csv": str} | {"error": str},'
         ' "gpu_procs": [{"pid", "comm", "cmdline": [..], "cgroup", "unit"|null, "mem_mib", "user"|absent,'
         ' "pgrp"|absent}],'

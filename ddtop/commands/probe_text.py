@@ -9,7 +9,7 @@ from typing import Any
 from ddtop.errors import plain
 from ddtop.sources.gpu.sample import GpuSample, sample_dict
 from ddtop.sources.gpu.smi.query_csv import parse_query_csv
-from ddtop.words import duration
+from ddtop.words import duration, unknown_words
 
 SCHEMA = 1
 GIB = 1 << 30
@@ -60,8 +60,7 @@ def probe_text(host: str, target: str, probe: Mapping[str, Any], rtt_ms: float |
             )
     lines += [f"job       {j.get('job')} {j.get('state')}" for j in _rows(probe.get("jobs"))]
     lines += [f"override  {o.get('path')} of run {o.get('run')}" for o in _rows(probe.get("overrides"))]
-    if probe.get("unknown"):
-        lines.append(f"unknown   {', '.join(probe['unknown'])}: not readable by this login")
+    lines += [f"unknown   {word}: {why}" for word, why in unknown_words(probe).items()]
     for section, value in probe.items():
         if (
             isinstance(value, Mapping)

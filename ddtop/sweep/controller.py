@@ -85,9 +85,9 @@ class Controller:
             self.requests.viewers.expect(self.ctx.mono(), EXPECT_VIEWER_S)
         return await alongside(self._work(), self.link.run(), self._commands())
 
-    def stop(self, by: str, *, leave_running: bool = False) -> None:
-        """Ends the run cleanly (a signal)."""
-        self.requests.stopped_by, self.requests.leave_running = by, leave_running
+    def stop(self, by: str) -> None:
+        """Ends the run cleanly (a signal, a recording that cannot be written). `--leave-running` stays as it was asked."""
+        self.requests.stopped_by = by
         self.ctx.wake()
 
     async def _commands(self) -> None:

@@ -36,7 +36,7 @@ class Monitor:
         self.command_handler = CommandHandler(ctx, self.requests, self.link.reconnect_now)
         self._poll = poll
 
-    def stop(self, by: str, *, leave_running: bool = False) -> None:
+    def stop(self, by: str) -> None:
         self.requests.stopped_by = by
         self.ctx.wake()
 

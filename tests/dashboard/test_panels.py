@@ -141,7 +141,7 @@ def test_the_header_fits_and_keeps_what_matters(width: int) -> None:
     shown = plain(row)
     assert "SIMULATED" in shown
     assert "ct200 ● up" in shown
-    assert "22/40" in shown
+    assert "12/40" in shown
     assert "REC 3.1 MB" in shown
 
 
@@ -487,7 +487,7 @@ def test_a_host_without_a_plan_shows_what_was_found_and_what_cannot_be_seen() ->
     assert "/m/Q" in shown
     assert "480 GB free of 540 GB tmpfs" in shown
     assert "! model incomplete" in shown
-    assert "Unknown, because this login may not read it: port owners" in shown
+    assert "Unknown: port owners: it could not be read" in shown
     assert "? x cannot be read" in shown
     assert "ddtop plan new --from h" in shown
     short = texts(found_lines(state, 12.0, 40, 4))

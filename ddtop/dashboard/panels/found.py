@@ -11,6 +11,7 @@ from typing import Any
 from ddtop.dashboard.draw.paint import Line, crop, line
 from ddtop.dashboard.draw.text import duration, size, unit_name
 from ddtop.journal.fold.state import State
+from ddtop.words import unknown_words
 
 ACTIVE_ROLE = {
     "active": ("●", "ok"),
@@ -119,16 +120,10 @@ def _staged_since(state: State, place: str) -> bool:
 
 
 def unknown_lines(state: State) -> list[Line]:
-    """What this login may not see: unknown is never absent."""
-    unknown = state.probe.get("unknown")
-    if not isinstance(unknown, list) or not unknown:
-        return []
+    """What could not be found out, and why: unknown is never absent."""
     return [
-        line(
-            ("? ", "warn"),
-            ("Unknown, because this login may not read it: ", "label"),
-            (", ".join(UNKNOWN_WORDS.get(str(name), str(name)) for name in unknown), "warn"),
-        )
+        line(("? ", "warn"), ("Unknown: ", "label"), (f"{UNKNOWN_WORDS.get(name, name)}: {why}", "warn"))
+        for name, why in unknown_words(state.probe).items()
     ]
 
 

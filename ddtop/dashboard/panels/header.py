@@ -10,7 +10,7 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.read.eta import sweep_eta
 from ddtop.journal.read.select import counts
 
-DROPS = ("rtt", "up", "bad", "name", "unit", "title", "eta", "service")
+DROPS = ("rtt", "up", "skipped", "bad", "name", "unit", "title", "eta", "service")
 """What is left out where the line is too short, the first first."""
 
 CLOSE = ("host", "unit")
@@ -141,8 +141,10 @@ def _run_parts(state: State, now_s: float) -> list[tuple[str, Line]]:
     parts: list[tuple[str, Line]] = []
     if run.name:
         parts.append(("name", line((run.name, "label"))))
-    cells = line((f"{tally.ended}/{tally.total}", "value"), (" cells", "label"))
+    cells = line((f"{tally.done}/{tally.total}", "value"), (" cells", "label"))
     parts.append(("", cells))
+    if tally.skipped:
+        parts.append(("skipped", line((f"· {tally.skipped} skipped", "dim"))))
     bad = tally.failed + tally.broken
     if bad:
         parts.append(("bad", line((f"· ✗ {bad} bad", "bad"))))

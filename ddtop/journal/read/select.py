@@ -19,7 +19,8 @@ DEFAULT_METRIC = "output_tok_s"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many cells of the present plan are in each state. `ended` of `total` is the progress to show."""
+    """How many cells of the present plan are in each state. `done` of `total` is the progress to show: what was skipped,
+    failed or is broken has ended without a result, and is named beside it."""
 
     total: int = 0
     planned: int = 0
@@ -37,6 +38,22 @@ class Counts:
     @property
     def remaining(self) -> int:
         return self.planned + self.running + self.interrupted
+
+    @property
+    def words(self) -> str:
+        """The counts as text; `open` is what is still to be measured.
+
+        >>> Counts(total=30, done=1, skipped=12, planned=17).words
+        '1 done, 12 skipped, 17 open'
+        """
+        named = [
+            (self.done, "done"),
+            (self.failed, "failed"),
+            (self.broken, "broken"),
+            (self.skipped, "skipped"),
+        ]
+        parts = [f"{n} {word}" for n, word in named if n or word == "done"]
+        return ", ".join([*parts, f"{self.remaining} open"])
 
 
 class Column(NamedTuple):

@@ -19,6 +19,8 @@ from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.tell.alerts import alert_id, lost_alert
 from ddtop.sweep.tell.raise_alert import raise_alert
 
+CLOSE_S = 5.0
+"""A connection that does not close within this time is left to the operating system."""
 LOST_MEANS = "the host's state is unknown now; detached jobs on it go on"
 
 
@@ -67,8 +69,10 @@ class Link:
                 await self._wait(3600.0)
                 continue
             began = self.ctx.mono()
-            why = await self._use(host)
-            await host.close()
+            try:
+                why = await self._use(host)
+            finally:
+                await _close(host)  # also at the run's end: its agent ends before our event loop does
             self._lost(why)
             failures = 0 if self.ctx.mono() - began >= self._backoff.healthy_s else failures + 1
             if failures:
@@ -152,3 +156,9 @@ class Link:
         ctx = self.ctx
         alert = alert_id(ctx.run_id, "lost-host", str(self._losses), str(ctx.state.run.segment))
         raise_alert(ctx, alert, lost_alert(ctx.host_name, what, means, do), policy=policy)
+
+
+async def _close(host: Host) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_S):
+            await host.close()

@@ -18,6 +18,7 @@ from ddtop.sweep.recovery.foreign import gpu_holders, holder
 from ddtop.sweep.recovery.probe import is_ours
 from ddtop.sweep.recovery.probe_gpus import comparable_facts, used_mib
 from ddtop.sweep.shared.plan import Sweep, next_key, open_cells
+from ddtop.words import unknown_words
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +70,7 @@ def units_of(probe: Mapping[str, Any]) -> dict[str, UnitReading]:
 def unreadable(probe: Mapping[str, Any]) -> list[str]:
     """Sections of the probe that failed, or that this login may not read, in words."""
     # `gpm` is unknown until its stream was tried once in this boot: that is no question of rights.
-    words = [f"{w}: this login may not read it" for w in probe.get("unknown", ()) if w != "gpm"]
+    words = [f"{w}: {why}" for w, why in unknown_words(probe).items() if w != "gpm"]
     for name in ("gpus", "units", "model", "jobs", "overrides", "listeners", "disks"):
         section = probe.get(name)
         if isinstance(section, Mapping) and isinstance(section.get("error"), str):

@@ -60,12 +60,15 @@ class Questions:
 
     @contextmanager
     def asked(self, *ids: str) -> Iterator[None]:
-        """While these ids wait for a decision."""
+        """While these ids wait for a decision. One that came as the question closed is dropped with it: the next question
+        of the same id is another one."""
         self._open |= set(ids)
         try:
             yield
         finally:
             self._open -= set(ids)
+            for ident in ids:
+                self._decisions.pop(ident, None)
 
     def __contains__(self, ident: str | None) -> bool:
         return ident in self._open

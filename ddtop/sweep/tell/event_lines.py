@@ -94,7 +94,7 @@ def event_line(event: ev.Event, state: State) -> str | None:
                 return f"{_cell(state, event.cell_id)} begins"
             n = counts(state.plan_cells)
             why = f": {event.reason}" if event.reason and event.state != "done" else ""
-            return f"{_cell(state, event.cell_id)} {event.state}{why}  [{n.ended}/{n.total}]"
+            return f"{_cell(state, event.cell_id)} {event.state}{why}  [{n.words}]"
         case ev.SweepPaused():
             return f"paused by {event.by}"
         case ev.SweepResumed():
