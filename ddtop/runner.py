@@ -3,7 +3,8 @@
     exit code = run(RunOptions(host="ct200", plan=plan, record=Path("x.ddtop")))      in the foreground
     spawned = spawn_runner(RunOptions(host="ct200", plan=plan, attended=True))        detached; spawned.path to view
 
-Exit codes: 0 all done, 10 some cells failed or broken, 11 host lost or never reached, 12 refused, 130 interrupted.
+Exit codes: 0 all done and the host put back, 10 some cells failed or broken or something could not be undone, 11 host lost
+or never reached, 12 refused, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -24,22 +25,37 @@ import msgspec
 
 from ddtop import __version__, paths
 from ddtop.errors import DdtopError, HostError, HostUnreachableError, JournalError, RefusedError
-from ddtop.events import CellsPlanned, CellStateSet, Event, RunEnded, RunStarted
+from ddtop.events import (
+    CellsPlanned,
+    CellStateSet,
+    Event,
+    HostConnected,
+    HostLost,
+    HostRebooted,
+    Note,
+    RunEnded,
+    RunStarted,
+)
+from ddtop.hosts.base import Connector, Host
 from ddtop.journal.fold.state import State
 from ddtop.journal.locks import live_recording
 from ddtop.journal.read.reader import JournalReader, read_state
 from ddtop.journal.read.runs import check_continues, find_run, new_path
 from ddtop.journal.write.writer import JournalWriter
 from ddtop.plan import Plan, parse_plan
-from ddtop.sweep.controller import Controller, Outcome
+from ddtop.sweep.controller import Controller
 from ddtop.sweep.crash import crashed
+from ddtop.sweep.host.link import Link
 from ddtop.sweep.monitor import Monitor
 from ddtop.sweep.recorder import Recorder
-from ddtop.sweep.recovery.restore import restore_all
+from ddtop.sweep.recovery.leaving import Leaving
+from ddtop.sweep.recovery.restore import not_undone
 from ddtop.sweep.setup.from_plan import sweep_from
 from ddtop.sweep.setup.history import learn_from, recall, recall_causes
 from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.outcome import Outcome
 from ddtop.sweep.shared.plan import Sweep
+from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.shared.tasks import alongside
 from ddtop.sweep.tell.console import make_printers, show
 from ddtop.sweep.tell.notify import Notifier
@@ -112,7 +128,9 @@ def _choose(options: RunOptions) -> tuple[Path, Plan | None]:
     if path is None and plan is not None:
         found = find_run(options.host, plan.name)
         unfinished = found is not None and (
-            found.ended is None or (found.counts is not None and found.counts.remaining > 0)
+            found.ended is None
+            or found.counts.remaining > 0
+            or found.ended.outcome == "host-lost"  # all is measured, and the host is not put back
         )
         path = found.path if found is not None and unfinished else new_path(options.host, plan.name)
     elif path is None:
@@ -189,7 +207,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         outcome = Outcome(word="some-failed", reason=str(error))
     except Exception as error:
         outcome = crashed(error)
-    code, lost = EXIT_CODES[outcome.word], recorder.error(outcome.left_behind)
+    code, lost = exit_code(outcome), recorder.error(outcome.left_behind)
     if lost is not None:
         outcome, code = replace(outcome, word="crashed", reason=lost.what), lost.exit_code
     word = cast(Any, outcome.word)
@@ -199,6 +217,16 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         raise lost
     learn_from(state)
     return code
+
+
+def exit_code(outcome: Outcome) -> int:
+    """The exit code of a run. A run that leaves something behind never ends with 0.
+
+    >>> exit_code(Outcome(word="done")), exit_code(Outcome(word="done", left_behind=("x is still active",)))
+    (0, 10)
+    """
+    code = EXIT_CODES[outcome.word]
+    return code or (EXIT_CODES["some-failed"] if not_undone(outcome.left_behind) else 0)
 
 
 def _emit_started(ctx: SweepContext, **fields: Any) -> None:
@@ -231,15 +259,16 @@ def _take_signals(main: Controller | Monitor) -> None:
         loop.add_signal_handler(number, clean, number.name)
 
 
-def put_back(options: RunOptions) -> tuple[str, ...]:
-    """Puts the host back as it was before a run whose runner has ended, and ends that run. Returns what could not be undone.
+def put_back(options: RunOptions) -> Outcome:
+    """Puts the host back as it was before a run whose runner has ended, and ends that run. A cut or a reboot meanwhile is
+    waited out.
 
     `options.record` is its recording. Raises RefusedError where a runner is alive, HostError where the host is not reached.
     """
     return asyncio.run(_put_back(options))
 
 
-async def _put_back(options: RunOptions) -> tuple[str, ...]:
+async def _put_back(options: RunOptions) -> Outcome:
     assert options.record is not None
     writer = JournalWriter.open(options.record, host=options.host)
     try:
@@ -256,32 +285,58 @@ async def _put_back(options: RunOptions) -> tuple[str, ...]:
             state=state,
             sweep=sweep_from(plan) if plan is not None else None,
         )
-        host = await make_connector(options).connect()
-        try:
-            _emit_started(
-                ctx,
-                name=state.run.name,
-                mode=state.run.mode,
-                plan_toml=state.run.plan_toml,
-                plan_path=state.run.plan_path,
-                simulated=state.run.simulated,
-            )
-            why = "its runner ended"
-            for cell in [c for c in state.plan_cells if c.state == "running"]:
-                ctx.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason=why, by="stop")
-            left = tuple(await restore_all(ctx, host, by="stop"))
-        finally:
-            await host.close()
+        printers = make_printers(json_out=False, progress=True)
+        ctx.on_event = lambda event: (
+            show(printers, event, state) if isinstance(event, _WORTH_SAYING) else None
+        )
+        connector = make_connector(options)
+        first = (
+            await connector.connect()
+        )  # a host that is not reached at all is told at once, and nothing is recorded
+        _emit_started(
+            ctx,
+            name=state.run.name,
+            mode=state.run.mode,
+            plan_toml=state.run.plan_toml,
+            plan_path=state.run.plan_path,
+            simulated=state.run.simulated,
+        )
+        for cell in [c for c in state.plan_cells if c.state == "running"]:
+            ctx.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason="its runner ended", by="stop")
+        link = Link(ctx, Reached(connector, first), ())
+        leaving = Leaving(ctx, link, Requests())
+        outcome = await alongside(
+            leaving.leave(Outcome(word="stopped", reason="stopped after its runner had ended"), by="stop"),
+            link.run(),
+        )
         ctx.emit(
             RunEnded,
-            outcome="stopped",
-            exit_code=EXIT_CODES["stopped"],
-            reason="stopped after its runner had ended",
-            left_behind=left,
+            outcome=cast(Any, outcome.word),
+            exit_code=exit_code(outcome),
+            reason=outcome.reason,
+            left_behind=outcome.left_behind,
         )
-        return left
+        return outcome
     finally:
         writer.close()
+
+
+_WORTH_SAYING = (HostLost, HostConnected, HostRebooted, Note)
+"""What is printed while a host is put back: why it takes longer."""
+
+
+class Reached:
+    """A connector whose first connection is made already."""
+
+    def __init__(self, connector: Connector, first: Host) -> None:
+        self.name, self.target = connector.name, connector.target
+        self._connector = connector
+        self._first: Host | None = first
+
+    async def connect(self) -> Host:
+        """See base.Connector.connect."""
+        first, self._first = self._first, None
+        return first if first is not None else await self._connector.connect()
 
 
 # ---- a runner of its own

@@ -10,14 +10,16 @@ from pathlib import Path
 from ddtop.commands.connect import UNFINISHED, Options, run_options_for, viewer_name
 from ddtop.errors import RefusedError
 
+NOT_UNDONE, HOST_LOST = 10, 11
+"""Exit codes, as those of a run."""
 ANSWERED_WITHIN = 10_000
 """Events before the end of a recording that are searched for an answer which came before reading began."""
 
 
 def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> int:
-    """Asks the active runner to stop and waits until it has restored the host.
+    """Asks the active runner to stop and waits until it has restored the host. Returns 0 only if it is as it was found.
 
-    If the run's runner has died, restores the host itself.
+    If the run's runner has died, also while it restored the host, restores the host itself.
     """
     import time
 
@@ -37,8 +39,10 @@ def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> in
     print(f"stopping {path.name}: its runner restores the host first …", file=sys.stderr)
     await_end(path, command.id)
     ended: RunEnded | None = read_state(path, check=False).run.ended
-    print(_stopped(ended.left_behind if ended else ()))
-    return 0
+    if ended is None:
+        return _stop_dead(path, run, leave_running=leave_running, ssh_config=ssh_config)
+    print(_stopped(ended.left_behind))
+    return HOST_LOST if ended.outcome == "host-lost" else _code(ended.left_behind)
 
 
 def await_end(path: Path, command_id: str) -> None:
@@ -86,8 +90,15 @@ def _stop_dead(path: Path, run: str, *, leave_running: bool, ssh_config: Path | 
         )
     print(f"the runner of {path.name} has died; restoring {info.host} …", file=sys.stderr)
     options = Options(hosts=(info.host,), ssh_config=ssh_config)
-    print(_stopped(put_back(run_options_for(info.host, options, load_settings(), record=path))))
-    return 0
+    outcome = put_back(run_options_for(info.host, options, load_settings(), record=path))
+    print(_stopped(outcome.left_behind))
+    return HOST_LOST if outcome.word == "host-lost" else _code(outcome.left_behind)
+
+
+def _code(left: tuple[str, ...]) -> int:
+    from ddtop.sweep.recovery.restore import not_undone
+
+    return NOT_UNDONE if not_undone(left) else 0
 
 
 def _stopped(left: tuple[str, ...]) -> str:

@@ -20,6 +20,7 @@ from ddtop.services.unit.systemctl_show import exec_argv
 
 _POLL_S = 0.25
 SCRIPT = "-script"
+KEEPS = "keeps the arguments that the reconfigure script wrote last"
 """Suffix of the id of a script's job, after the id of the start."""
 
 
@@ -81,7 +82,7 @@ class CommandService(SystemdService):
         elif now.active == "failed" and not original.active:
             await self._action(host, "reset-failed")
         if tuple(exec_argv(now.argv)) != original.argv:
-            left.append(f"{self.unit} keeps the arguments that the reconfigure script wrote last")
+            left.append(f"{self.unit} {KEEPS}")
         return left
 
 

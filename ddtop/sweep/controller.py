@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ddtop import events as ev
-from ddtop.errors import AgentError, HostError, HostLostError, HostUnreachableError
+from ddtop.errors import HostError, HostLostError, HostUnreachableError
 from ddtop.hosts.base import Connector, Host
 from ddtop.hosts.reconnect import Backoff
 from ddtop.sweep.cell.alerts import resolve_stale_alerts
@@ -24,12 +23,13 @@ from ddtop.sweep.configuration.failed_cell import FailedCells
 from ddtop.sweep.configuration.steps import StepTaker
 from ddtop.sweep.configuration.waits import HostWaits
 from ddtop.sweep.host.link import Link
+from ddtop.sweep.recovery.leaving import Leaving
 from ddtop.sweep.recovery.probe import is_outside_systemd, probe
 from ddtop.sweep.recovery.reconcile import Server, consequences, last_ready, reconcile
-from ddtop.sweep.recovery.restore import original_states, restore_all
+from ddtop.sweep.recovery.restore import note_originals
 from ddtop.sweep.setup.permissions import missing_rights, missing_rights_alert
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
-from ddtop.sweep.shared.limits import LEAVE_S
+from ddtop.sweep.shared.outcome import Outcome
 from ddtop.sweep.shared.plan import OPEN_STATES, next_key, open_cells
 from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.shared.tasks import alongside
@@ -45,15 +45,6 @@ MAX_JOBS_WITHOUT_RESULT = 3
 Poll = Callable[[], Sequence[ev.AnyCommand]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """How the run ended: a word of RunEnded, its reason, and what could not be undone."""
-
-    word: str
-    reason: str = ""
-    left_behind: tuple[str, ...] = ()
-
-
 class Controller:
     """Runs one sweep. `poll` gives the commands that came since the last call."""
 
@@ -65,6 +56,7 @@ class Controller:
         self.sweep = ctx.sweep
         self.requests = Requests()
         self.link = Link(ctx, connector, ctx.sweep.units, backoff=backoff)
+        self.leaving = Leaving(ctx, self.link, self.requests)
         self.command_handler = CommandHandler(ctx, self.requests, self.link.reconnect_now)
         self.waits = HostWaits(ctx, self.requests)
         self.configuration = ConfigurationRunner(ctx, self.requests, self.waits)
@@ -116,7 +108,7 @@ class Controller:
                 raise
             outcome = Outcome(word="some-failed", reason=str(error))
         resolve_stale_alerts(self.ctx)
-        return await self._leave(outcome)
+        return await self.leaving.leave(outcome)
 
     def _word(self) -> str:
         bad = any(c.state in ("failed", "broken") for c in self.ctx.state.plan_cells)
@@ -272,6 +264,8 @@ class Controller:
         found = await probe(host, self.sweep, plain)
         for unit in self.sweep.units:
             ctx.take_reading(await ctx.feed(unit).service.read(host))
+        if self._first:
+            await note_originals(ctx, host)
         resumed = bool(state.restarts) or any(c.attempts for c in state.plan_cells)
         steps = reconcile(state, found, self.sweep, run_id=ctx.run_id, resumed=resumed)
         if self.link.rebooted is not None:
@@ -338,26 +332,3 @@ class Controller:
         ctx = self.ctx
         answer_by = self.requests.answer_by_s(ctx.wall(), self.sweep.policy.answer_s) if asks else None
         raise_alert(ctx, ident, text, answer_by_s=answer_by, policy=policy or self.sweep.policy.reboot)
-
-    # ---- leaving
-
-    async def _leave(self, outcome: Outcome) -> Outcome:
-        """Puts the host back as it was; `left_behind` says what could not be undone."""
-        ctx = self.ctx
-        if self.requests.leave_running or not original_states(ctx.state):
-            return outcome
-        try:
-            async with asyncio.timeout(LEAVE_S):
-                while self.link.host is None:
-                    if outcome.word == "host-lost":
-                        raise HostLostError("not reachable", host=ctx.host_name)
-                    await ctx.wait(0.5)
-                left = await restore_all(ctx, self.link.host)
-        except (HostLostError, AgentError, TimeoutError) as error:
-            units = ", ".join(original_states(ctx.state))
-            what = error.what if isinstance(error, HostError) else "it timed out"
-            left = [
-                f"{units} on {ctx.host_name} could not be put back ({what}): run `ddtop stop {ctx.run_id}`, or resume the"
-                " run, once the host is reached again"
-            ]
-        return Outcome(word=outcome.word, reason=outcome.reason, left_behind=tuple(left))

@@ -10,12 +10,13 @@ from ddtop.events import AlertRaised, HostRebooted, ProbeTaken
 from ddtop.hosts.base import Connector
 from ddtop.hosts.reconnect import Backoff
 from ddtop.sweep.commands import CommandHandler
-from ddtop.sweep.controller import Outcome, Poll
+from ddtop.sweep.controller import Poll
 from ddtop.sweep.host.link import Link
 from ddtop.sweep.host.streams import HostStreams
 from ddtop.sweep.recovery.probe import probe
 from ddtop.sweep.recovery.reconcile import consequences
 from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.outcome import Outcome
 from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.shared.tasks import alongside
 from ddtop.sweep.tell.alerts import alert_id

@@ -12,6 +12,7 @@ from ddtop import events as ev
 from ddtop.commands.stop import await_end, stop
 from ddtop.errors import RefusedError
 from ddtop.journal.write.writer import JournalWriter
+from ddtop.sweep.shared.outcome import Outcome
 from tests.waiting import HANG_S
 
 
@@ -87,7 +88,9 @@ def test_a_run_that_ended_and_left_something_can_be_put_back(
     writer.append(ev.RunEnded(**at(), outcome="stopped", exit_code=130))  # type: ignore[arg-type]
     writer.close()
     asked: list[str] = []
-    monkeypatch.setattr("ddtop.runner.put_back", lambda options: asked.append(options.host) or ())
+    monkeypatch.setattr(
+        "ddtop.runner.put_back", lambda options: asked.append(options.host) or Outcome(word="stopped")
+    )
     if back:
         with pytest.raises(RefusedError, match="nothing is running"):
             stop(str(tmp_path / "run.ddtop"), leave_running=False)

@@ -17,8 +17,9 @@ from ddtop.hosts.reconnect import Backoff
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.services.base import Launch
-from ddtop.sweep.controller import Controller, Outcome
+from ddtop.sweep.controller import Controller
 from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.outcome import Outcome
 from ddtop.sweep.shared.plan import Bench, ModelWanted, Sweep
 from ddtop.sweep.shared.policy import Policy
 from tests.sweep.fakehost import FakeConnector, JumpingSelector, World, run_jumping

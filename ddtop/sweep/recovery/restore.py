@@ -1,25 +1,30 @@
 """The units' states before the run, and putting them back: a run leaves the host as it found it.
 
-The state of a unit is recorded (a step `former:UNIT`) before the unit is touched, so that any later runner can put it
-back.
+The state of each unit is noted when the run begins (a step `seen:UNIT`), before anything is touched: what a reboot left
+of it later is not what it was. A unit that is touched gets a step `former:UNIT`, so that any later runner can put it back.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterable
+from typing import Any
 
 from ddtop.errors import AgentError
 from ddtop.events import StepTaken
 from ddtop.hosts.base import Host
 from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import StepView
 from ddtop.services.base import OriginalState, Service
+from ddtop.services.command import KEEPS
 from ddtop.services.kinds import service_for
 from ddtop.services.unit.systemctl_show import exec_argv
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import RESTORE_MOST_S, RESTORE_S
 
 PREFIX = "former:"
+SEEN = "seen:"
 BACK = "restore:"
 
 
@@ -61,37 +66,87 @@ def service_of(ctx: SweepContext, original: OriginalState) -> Service:
     return service_for(original.unit, original.kind, user=original.user)
 
 
+async def note_originals(ctx: SweepContext, host: Host) -> None:
+    """Notes the state of every unit of the plan when a runner begins, before anything is touched.
+
+    A note is kept while its unit is touched, and over a reboot. On the same boot an untouched unit is still its owner's:
+    what it is now counts, as it does after a run that ended in order.
+    """
+    assert ctx.sweep is not None
+    touched, before = original_states(ctx.state), ctx.state.run.before
+    ended = before is not None and before.outcome != "host-lost"
+    for unit in ctx.sweep.units:
+        if unit in touched:
+            continue
+        noted = _noted(ctx.state, unit)
+        if noted is not None and not ended and noted.get("boot") != host.hello.boot:
+            continue
+        detail = await _read(ctx, host, unit)
+        if detail != noted:
+            _record(ctx, SEEN, detail, f"note how {unit} is")
+
+
 async def remember_original(ctx: SweepContext, host: Host, unit: str, *, run_id: str) -> None:
-    """Records the state of `unit`, if the run has not touched it yet."""
+    """Records the state of `unit` before the run, if the run has not touched it yet."""
     if unit in original_states(ctx.state):
         return
+    _record(ctx, PREFIX, _noted(ctx.state, unit) or await _read(ctx, host, unit), f"take over {unit}")
+
+
+def _noted(state: State, unit: str) -> dict[str, Any] | None:
+    """What was noted of a unit and counts still; None where it was put back since."""
+    seen, back = _step(state, SEEN + unit), _step(state, BACK + unit)
+    if seen is None or not seen.detail or (back is not None and back.state == "done" and back.seq > seen.seq):
+        return None
+    noted: dict[str, Any] = json.loads(seen.detail)
+    return noted
+
+
+def _step(state: State, step_id: str) -> StepView | None:
+    """The newest step with this id, of whatever plan."""
+    found = [step for (_, name), step in state.steps.items() if name == step_id]
+    return max(found, key=lambda step: step.seq, default=None)
+
+
+async def _read(ctx: SweepContext, host: Host, unit: str) -> dict[str, Any]:
+    """What `unit` is now, as it is recorded. Where it runs, the host keeps how it was asked for."""
     service = ctx.feed(unit).service
     now = await service.read(host)
     launch = ctx.launch_of(unit)
     if now.running:
-        await service.save_for_restore(host, run_id)
+        await service.save_for_restore(host, ctx.run_id)
     argv = shlex.split(now.argv) if now.argv and service.kind == "process" else []
     if service.kind == "command":  # to see at the end whether the owner's script has rewritten the unit
         argv = exec_argv(now.argv)
-    detail = {
+    return {
         "unit": unit,
         "kind": service.kind,
         "active": now.running,
+        "was": now.active or "unknown",
         "user": bool(launch and launch.user),
         "argv": argv,
         "generation": now.generation if now.running else None,
+        "boot": host.hello.boot,
     }
+
+
+def _record(ctx: SweepContext, prefix: str, detail: dict[str, Any], title: str) -> None:
     ctx.emit(
         StepTaken,
-        plan_id=run_id,
-        step_id=PREFIX + unit,
+        plan_id=ctx.run_id,
+        step_id=prefix + detail["unit"],
         action="override",
-        title=f"take over {unit}",
-        reason=f"it was {now.active or 'unknown'}; that is put back at the end",
+        title=title,
+        reason=f"it was {detail['was']} before the run; that is put back at the end",
         by="automatic",
         state="done",
         detail=json.dumps(detail),
     )
+
+
+def not_undone(left: Iterable[str]) -> list[str]:
+    """Of what was left behind: what should have been undone and was not. What the owner's own script wrote stays by design."""
+    return [words for words in left if KEEPS not in words]
 
 
 async def restore_all(ctx: SweepContext, host: Host, *, by: str = "automatic") -> list[str]:
@@ -119,7 +174,12 @@ async def restore_all(ctx: SweepContext, host: Host, *, by: str = "automatic") -
         except AgentError as error:
             words = [f"{original.unit}: {error.what}"]
         left += words
-        ctx.emit(StepTaken, state="failed" if words else "done", detail="; ".join(words) or None, **step)
+        ctx.emit(
+            StepTaken,
+            state="failed" if not_undone(words) else "done",
+            detail="; ".join(words) or None,
+            **step,
+        )
     return left
 
 

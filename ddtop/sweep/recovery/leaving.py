@@ -1,0 +1,99 @@
+"""Leaving the host: a step like others. A cut or a reboot is waited out, and what could not be undone is said.
+
+The wait is that of `[policy] host_lost_wait_min`. A run that ends before its host is put back ends as `host-lost`: the
+next `ddtop connect` or `ddtop stop` goes on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from ddtop.errors import AgentError, HostError, HostLostError
+from ddtop.events import HostRebooted
+from ddtop.hosts.base import Host
+from ddtop.sweep.host.link import Link
+from ddtop.sweep.recovery.restore import original_states, restore_all
+from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.limits import LEAVE_S
+from ddtop.sweep.shared.outcome import Outcome
+from ddtop.sweep.shared.requests import Requests
+
+
+class Leaving:
+    """Puts the host back as it was before the run. The link must run beside it."""
+
+    def __init__(self, ctx: SweepContext, link: Link, requests: Requests) -> None:
+        self.ctx = ctx
+        self.link = link
+        self.requests = requests
+
+    async def leave(self, outcome: Outcome, *, by: str = "automatic") -> Outcome:
+        """The outcome with what could not be undone. `by`: who put the host back, as its steps name it."""
+        ctx = self.ctx
+        if self.requests.leave_running or not original_states(ctx.state):
+            return outcome
+        wait_s = 0.0 if outcome.word == "host-lost" else 60.0 * ctx.policy.host_lost_wait_min
+        began = ctx.mono()
+        while True:
+            host = await self._host(began, wait_s)
+            if host is None:
+                return self._lost(outcome)
+            self._say_rebooted(host)
+            try:
+                async with asyncio.timeout(LEAVE_S):
+                    left = await restore_all(ctx, host, by=by)
+                return replace(outcome, left_behind=tuple(left))
+            except HostLostError:
+                ctx.note(
+                    "warn",
+                    f"lost while {ctx.host_name} was put back: that is gone on with once it is reached",
+                )
+                began = ctx.mono()
+                await asyncio.sleep(0.05)  # the link notices in the same moment
+            except (AgentError, TimeoutError) as error:
+                return replace(outcome, left_behind=(self._words(error),))
+
+    async def _host(self, began: float, wait_s: float) -> Host | None:
+        """The host, waited for; None where it is given up."""
+        ctx, link = self.ctx, self.link
+        while link.host is None:
+            since = link.lost_since if link.lost_since is not None else began
+            if ctx.mono() - max(since, began) >= wait_s or link.has_given_up(
+                self.requests.attended, ctx.policy.answer_s
+            ):
+                return None
+            await ctx.wait(0.5)
+        return link.host
+
+    def _say_rebooted(self, host: Host) -> None:
+        if self.link.rebooted is None:
+            return
+        before, now = self.link.rebooted
+        self.link.rebooted = None
+        what = ("the overrides of the run are gone", "its units are put back as they were before the run")
+        self.ctx.emit(HostRebooted, boot_before=before, boot_now=now, consequences=what)
+
+    def _lost(self, outcome: Outcome) -> Outcome:
+        """The host is not as it was found: that is `host-lost`, whatever became of the cells."""
+        final = self.link.final
+        why = final.what if final is not None else "not reachable"
+        if outcome.word == "host-lost":
+            return replace(outcome, left_behind=(self._words(final or HostLostError(why)),))
+        ended = outcome.reason or {"done": "all cells are measured", "some-failed": "no cell is left"}.get(
+            outcome.word, outcome.word
+        )
+        return Outcome(
+            word="host-lost",
+            reason=f"{ended}; then {self.ctx.host_name} was lost before it was put back ({why})",
+            left_behind=(self._words(final or HostLostError(why)),),
+        )
+
+    def _words(self, error: Exception) -> str:
+        ctx = self.ctx
+        units = ", ".join(original_states(ctx.state))
+        what = error.what if isinstance(error, HostError) else f"it took longer than {LEAVE_S:.0f} s"
+        return (
+            f"{units} on {ctx.host_name} could not be put back ({what}): run `ddtop stop {ctx.run_id}`, or resume the run,"
+            " once the host is reached again"
+        )
