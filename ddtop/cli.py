@@ -7,10 +7,11 @@ Exit codes: 0 all done (or judged), 2 wrong usage, 10 some cells failed or broke
 from __future__ import annotations
 
 import contextlib
+import enum
 import errno
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -44,6 +45,14 @@ def _root(
         raise typer.Exit
 
 
+class IfTaken(enum.Enum):
+    """What is done where another run has the host."""
+
+    refuse = "refuse"
+    wait = "wait"
+    take_over = "take-over"
+
+
 @app.command()
 def connect(
     hosts: Annotated[
@@ -71,6 +80,13 @@ def connect(
             "--leave-running", help="At the end, leave the server running as the last cell used it."
         ),
     ] = False,
+    if_taken: Annotated[
+        IfTaken,
+        typer.Option(
+            "--if-taken",
+            help="Where another run has the host: refuse, wait in line, or ask for it (and take it over from a dead run).",
+        ),
+    ] = IfTaken.refuse,
     ssh_config: Annotated[
         Path | None, typer.Option("--ssh-config", help="Use this file instead of ~/.ssh/config.")
     ] = None,
@@ -85,6 +101,7 @@ def connect(
         once=once,
         json_out=json_out,
         leave_running=leave_running,
+        if_taken=cast(Any, if_taken.value),
         ssh_config=ssh_config,
     )
     raise typer.Exit(room.connect(options))

@@ -19,7 +19,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -45,10 +45,11 @@ from ddtop.journal.write.writer import JournalWriter
 from ddtop.plan import Plan, parse_plan
 from ddtop.sweep.controller import Controller
 from ddtop.sweep.crash import crashed
+from ddtop.sweep.host.lease import HostLease
+from ddtop.sweep.host.leaving import Leaving
 from ddtop.sweep.host.link import Link
 from ddtop.sweep.monitor import Monitor
 from ddtop.sweep.recorder import Recorder
-from ddtop.sweep.recovery.leaving import Leaving
 from ddtop.sweep.recovery.restore import not_undone
 from ddtop.sweep.setup.from_plan import sweep_from
 from ddtop.sweep.setup.history import learn_from, recall, recall_causes
@@ -88,6 +89,8 @@ class RunOptions:
     progress: bool = True
     """Plain progress on standard error."""
     leave_running: bool = False
+    if_taken: Literal["refuse", "wait", "take-over"] = "refuse"
+    """What is done where another run has the host and nobody is asked."""
     ssh_config: Path | None = None
     host_dir: str | None = None
     simulated: bool = False
@@ -195,7 +198,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     )
     recorder.stop = main.stop
     notifier.failed = lambda what: ctx.note("warn", f"a notification could not be sent: {what}")
-    main.requests.leave_running = options.leave_running
+    main.requests.leave_running, main.requests.if_taken = options.leave_running, options.if_taken
     _take_signals(main)
     try:
         outcome = await alongside(
@@ -303,11 +306,14 @@ async def _put_back(options: RunOptions) -> Outcome:
         )
         for cell in [c for c in state.plan_cells if c.state == "running"]:
             ctx.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason="its runner ended", by="stop")
+        requests = Requests()
         link = Link(ctx, Reached(connector, first), ())
-        leaving = Leaving(ctx, link, Requests())
+        lease = HostLease(ctx, requests, lambda: link.host)
+        leaving = Leaving(ctx, link, requests, lease)
         outcome = await alongside(
             leaving.leave(Outcome(word="stopped", reason="stopped after its runner had ended"), by="stop"),
             link.run(),
+            lease.keep(),
         )
         ctx.emit(
             RunEnded,

@@ -22,6 +22,7 @@ from .host.facts import (
     unit_of_cgroup,
     uptime_s,
 )
+from .host.lease import lease
 from .host.logind import linger, remove_ipc
 from .host.ports import listeners_of
 from .host.processes import cmdline
@@ -214,6 +215,7 @@ async def probe(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
         "results": _each(context, paths["results"], results),
         "jobs": _jobs(context),
         "overrides": context.thread(find_overrides),
+        "lease": lease(context, {"action": "show"}),
         "psi": context.thread(pressure),
         "servers": context.thread(find_servers),
     }

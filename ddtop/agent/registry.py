@@ -4,6 +4,7 @@ from __future__ import annotations
 
 HANDLERS = {
     "probe": ("probe", "probe"),
+    "lease": ("host.lease", "lease"),
     "unit-show": ("service.units", "unit_show"),
     "unit-cat": ("service.units", "unit_cat"),
     "unit-action": ("service.units", "unit_action"),

@@ -68,9 +68,17 @@ OPS = {
         ' "listeners": [LISTENER], "model": MODEL|null, "sources": {path: MODEL}, "disks": {path: {"fs", "size_b",'
         ' "free_b", "tmpfs": bool}}, "memory": {"total_b", "available_b", "cgroup_limit_b"|absent},'
         ' "results": {path: {"exists", "files": int, "newest_at_s"}}, "jobs": [JOB], "overrides": [OVERRIDE],'
+        ' "lease": {"holder": LEASE|null, "line": [LEASE], "path", "shared"},'
         ' "psi": {"cpu_some_avg10", ...}, "servers": [SERVER]   (serving processes found by command line),'
         ' "remove_ipc": bool|absent, "linger": bool|absent, "took_ms": {section: ms}}'
         '  A section that failed or ran out of time holds {"error": str} and costs only itself.',
+    ),
+    "lease": (
+        "request",
+        '{"action": "show"|"take"|"wait"|"leave-line"|"release", "run": id, "plan", "who": str, "grace_s": float,'
+        ' "wants": bool=false, "former": {unit: {...}}}  take is also renew; wait stands in line and takes when it is free',
+        '{"held": bool|absent, "holder": LEASE|null, "line": [LEASE] (who waits; before us where it is not held),'
+        ' "before": LEASE|null|absent (a dead run that had the host), "path", "shared": bool}',
     ),
     # ---- processes, units, ports
     "unit-show": ("request", '{"unit", "user": bool=false}', '{"props": {PROP: text}, "mono_s"}'),
@@ -225,6 +233,12 @@ JOB = """
  "spec_hash": str, "schema": int}
 Files in STATE_DIR/jobs/ID/: spec.json, state.json, progress.json, results/*.json, log; each written to a temporary
 name, fsynced, renamed. `lost` means: said to be running, but its boot is over or its unit and pid are gone.
+"""
+
+LEASE = """
+{"run", "plan", "who": as the client names its person, "login", "uid", "from": address, "held_s", "since_at_s",
+ "state": "live"|"away"|"stale", "why", "wants": bool, "former": {unit: state before the run}}
+A lease is stale once its boot is over, or its agent and jobs are gone and `grace_s` has passed since it was renewed.
 """
 
 OVERRIDE = """

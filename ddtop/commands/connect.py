@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ddtop import paths
 from ddtop.commands.terminal import need_terminal
@@ -37,6 +37,7 @@ class Options:
     once: bool = False
     json_out: bool = False
     leave_running: bool = False
+    if_taken: Literal["refuse", "wait", "take-over"] = "refuse"
     ssh_config: Path | None = None
 
 
@@ -138,6 +139,7 @@ def run_options_for(
         attended=attended,
         json_out=options.json_out,
         leave_running=options.leave_running,
+        if_taken=options.if_taken,
         ssh_config=ssh_config,
         host_dir=own.host_dir or None,
     )

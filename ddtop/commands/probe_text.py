@@ -9,6 +9,7 @@ from typing import Any
 from ddtop.errors import plain
 from ddtop.sources.gpu.sample import GpuSample, sample_dict
 from ddtop.sources.gpu.smi.query_csv import parse_query_csv
+from ddtop.sweep.tell.lease_words import lease_line
 from ddtop.words import duration, unknown_words
 
 SCHEMA = 1
@@ -60,6 +61,10 @@ def probe_text(host: str, target: str, probe: Mapping[str, Any], rtt_ms: float |
             )
     lines += [f"job       {j.get('job')} {j.get('state')}" for j in _rows(probe.get("jobs"))]
     lines += [f"override  {o.get('path')} of run {o.get('run')}" for o in _rows(probe.get("overrides"))]
+    lease = _mapping(probe.get("lease"))
+    if holder := _mapping(lease.get("holder")):
+        lines.append(f"lease     {lease_line(holder)}: {holder.get('why')}")
+    lines += [f"waits     {lease_line(x)}" for x in _rows(lease.get("line"))]
     lines += [f"unknown   {word}: {why}" for word, why in unknown_words(probe).items()]
     for section, value in probe.items():
         if (

@@ -76,6 +76,7 @@ class World:
             "SHELL": "/bin/sh",
             "LANG": "C.UTF-8",
             "DDTOP_DEMO_DIR": str(self.root),
+            "DDTOP_LEASE_DIR": str(self.home),  # the demo's machine is not the one it runs on
         }
 
     def build(self) -> None:

@@ -22,8 +22,9 @@ from ddtop.sweep.configuration.bring_up import ConfigurationRunner
 from ddtop.sweep.configuration.failed_cell import FailedCells
 from ddtop.sweep.configuration.steps import StepTaker
 from ddtop.sweep.configuration.waits import HostWaits
+from ddtop.sweep.host.lease import HostLease
+from ddtop.sweep.host.leaving import Leaving
 from ddtop.sweep.host.link import Link
-from ddtop.sweep.recovery.leaving import Leaving
 from ddtop.sweep.recovery.probe import is_outside_systemd, probe
 from ddtop.sweep.recovery.reconcile import Server, consequences, last_ready, reconcile
 from ddtop.sweep.recovery.restore import note_originals
@@ -56,7 +57,8 @@ class Controller:
         self.sweep = ctx.sweep
         self.requests = Requests()
         self.link = Link(ctx, connector, ctx.sweep.units, backoff=backoff)
-        self.leaving = Leaving(ctx, self.link, self.requests)
+        self.lease = HostLease(ctx, self.requests, lambda: self.link.host)
+        self.leaving = Leaving(ctx, self.link, self.requests, self.lease)
         self.command_handler = CommandHandler(ctx, self.requests, self.link.reconnect_now)
         self.waits = HostWaits(ctx, self.requests)
         self.configuration = ConfigurationRunner(ctx, self.requests, self.waits)
@@ -75,7 +77,7 @@ class Controller:
         """Runs the sweep to its end. Raises HostUnreachableError if the host was never reached."""
         if attended:
             self.requests.viewers.expect(self.ctx.mono(), EXPECT_VIEWER_S)
-        return await alongside(self._work(), self.link.run(), self._commands())
+        return await alongside(self._work(), self.link.run(), self._commands(), self.lease.keep())
 
     def stop(self, by: str) -> None:
         """Ends the run cleanly (a signal, a recording that cannot be written). `--leave-running` stays as it was asked."""
@@ -260,6 +262,7 @@ class Controller:
         ctx, state = self.ctx, self.ctx.state
         if self._first:
             self._check_rights(host)
+        await self.lease.take(host)
         plain = [ctx.feed(u).service for u in self.sweep.units if is_outside_systemd(self.sweep, u)]
         found = await probe(host, self.sweep, plain)
         for unit in self.sweep.units:

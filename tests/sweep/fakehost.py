@@ -10,12 +10,15 @@ import asyncio
 import base64
 import itertools
 import json
+import os
 import selectors
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from ddtop.agent.host.lease import Me, Now, answer
 from ddtop.agent.jobs.folder import spec_hash
 from ddtop.errors import AgentError, HostLostError
 from ddtop.hosts.base import Hello
@@ -134,6 +137,9 @@ class World:
         """When a script restarts the server, where it goes on after that (it waits for the server, say)."""
         self.stage_s = 0.0
         """How long a copy takes."""
+        self._leases = tempfile.TemporaryDirectory(prefix="ddtop-leases-")
+        """The folder that every login of the host sees."""
+        self.agents = itertools.count(100)
         self._n = itertools.count(1)
         self.changed: list[asyncio.Event] = []
 
@@ -482,6 +488,7 @@ class FakeHost:
     def __init__(self, world: World) -> None:
         self.world = world
         self._lost = asyncio.get_running_loop().create_future()
+        self.pid = next(world.agents)
         world.hosts.append(self)
 
     @property
@@ -577,6 +584,18 @@ class FakeHost:
         return next((i + 1 for i, e in enumerate(self.world.log) if e["cursor"] == cursor), 0)
 
     # ---- ops
+
+    def op_lease(self, **args: Any) -> dict[str, Any]:
+        w = self.world
+        now = Now(
+            boot=w.boot,
+            mono_s=w.now(),
+            at_s=1e9 + w.now(),
+            alive=lambda pid, _: any(h.pid == pid and not h._lost.done() for h in w.hosts),
+            has_jobs=lambda run: any(j.run == run and j.state == "running" for j in w.jobs.values()),
+        )
+        me = Me(uid=os.getuid(), login=w.user, origin="10.0.0.9", pid=self.pid, start_ticks=1)
+        return {**answer(w._leases.name, args, me, now), "shared": True}
 
     def op_ping(self) -> dict[str, Any]:
         return {"mono_s": self.world.now(), "at_s": 0.0}

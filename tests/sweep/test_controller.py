@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -85,8 +85,10 @@ class Dead(BaseException):
 class Rig:
     """A recording in memory over one or more runners, and the world they act on."""
 
-    def __init__(self, world: World | None = None, **policy: Any) -> None:
+    def __init__(self, world: World | None = None, *, run_id: str = "r", **policy: Any) -> None:
         self.world = world or World()
+        self.run_id = run_id
+        self.if_taken: Literal["refuse", "wait", "take-over"] = "refuse"
         self.sweep = make_sweep(**policy)
         self.events: list[ev.Event] = []
         self.on_event: Callable[[ev.Event, Controller], None] | None = None
@@ -95,9 +97,10 @@ class Rig:
 
     def run(self, *, attended: bool = False) -> Outcome:
         """One runner, from its start to its end (or death)."""
-        return run_jumping(lambda: self._run(attended))
+        return run_jumping(lambda: self.go(attended))
 
-    async def _run(self, attended: bool) -> Outcome:
+    async def go(self, attended: bool = False, *, first: bool = True) -> Outcome:
+        """As `run`, in a loop that is there already. `first`: no other runner is in it."""
         loop = asyncio.get_running_loop()
         state = fold(self.events)
         died = loop.create_future()
@@ -114,7 +117,7 @@ class Rig:
                 loop.call_soon(self.on_event, event, boxed[0])
 
         ctx = SweepContext(
-            run_id="r",
+            run_id=self.run_id,
             host_name="fake",
             sink=sink,
             state=state,
@@ -124,7 +127,7 @@ class Rig:
         )
         ctx.emit(
             ev.RunStarted,
-            run_id="r",
+            run_id=self.run_id,
             name="t",
             mode="sweep",
             segment=state.run.segment + 1 if self.events else 0,
@@ -134,15 +137,19 @@ class Rig:
             ctx, FakeConnector(self.world), self._poll, backoff=Backoff(first_s=0.5, most_s=2.0)
         )
         boxed.append(controller)
-        self.world.wake()
+        controller.requests.if_taken = self.if_taken
+        if first:
+            self.world.wake()
         work = asyncio.create_task(controller.run(attended=attended))
         await asyncio.wait([work, died], return_when=asyncio.FIRST_COMPLETED)
         if died.done():
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-            self.world.forget_loop()
+            if first:
+                self.world.forget_loop()
             raise Dead
-        self.world.forget_loop()
+        if first:
+            self.world.forget_loop()
         outcome = work.result()
         ctx.emit(ev.RunEnded, outcome=outcome.word, exit_code=0)
         return outcome

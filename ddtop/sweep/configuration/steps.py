@@ -11,9 +11,9 @@ from ddtop.hosts.base import Host
 from ddtop.sweep.cell.attempts import measured_by
 from ddtop.sweep.cell.external_benchmark import ExternalBenchmark
 from ddtop.sweep.cell.measure import Measurer
-from ddtop.sweep.configuration.ask import ask
 from ddtop.sweep.configuration.waits import HostWaits, probed
 from ddtop.sweep.recovery.reconcile import reconcile, running_server
+from ddtop.sweep.shared.ask import ask
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
 from ddtop.sweep.shared.policy import parse_rule
 from ddtop.sweep.shared.requests import HostWait, Requests

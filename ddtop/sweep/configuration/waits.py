@@ -9,12 +9,12 @@ from ddtop import events as ev
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch
-from ddtop.sweep.configuration.ask import ask
 from ddtop.sweep.model.stage import end_staging, stage
 from ddtop.sweep.model.stage_causes import stage_cause
 from ddtop.sweep.recovery.foreign import gpu_holders, holder
 from ddtop.sweep.recovery.probe import foreign_on_port, host_problems, is_outside_systemd, probe
 from ddtop.sweep.recovery.reconcile import units_of
+from ddtop.sweep.shared.ask import ask
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
 from ddtop.sweep.shared.plan import ModelWanted
 from ddtop.sweep.shared.requests import HostWait, Requests

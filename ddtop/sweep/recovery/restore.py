@@ -52,10 +52,17 @@ def original_states(state: State) -> dict[str, OriginalState]:
                 user=raw.get("user", False),
                 argv=tuple(raw.get("argv", ())),
                 generation=raw.get("generation"),
-                run=plan_id,
+                run=raw.get("run", plan_id),
                 ours=ours,
             )
     return found
+
+
+def former_details(state: State) -> dict[str, Any]:
+    """The state before the run of each unit that is touched, as it is recorded: for a run that would take the host over."""
+    touched = original_states(state)
+    steps = {step_id.removeprefix(PREFIX): step for (_, step_id), step in state.steps.items()}
+    return {unit: json.loads(steps[unit].detail or "{}") for unit in touched if unit in steps}
 
 
 def service_of(ctx: SweepContext, original: OriginalState) -> Service:
@@ -81,7 +88,7 @@ async def note_originals(ctx: SweepContext, host: Host) -> None:
         noted = _noted(ctx.state, unit)
         if noted is not None and not ended and noted.get("boot") != host.hello.boot:
             continue
-        detail = await _read(ctx, host, unit)
+        detail = ctx.inherited.get(unit) or await _read(ctx, host, unit)
         if detail != noted:
             _record(ctx, SEEN, detail, f"note how {unit} is")
 
@@ -127,6 +134,7 @@ async def _read(ctx: SweepContext, host: Host, unit: str) -> dict[str, Any]:
         "argv": argv,
         "generation": now.generation if now.running else None,
         "boot": host.hello.boot,
+        "run": ctx.run_id,
     }
 
 

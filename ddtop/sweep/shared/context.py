@@ -101,6 +101,8 @@ class SweepContext:
         """Limits learned from earlier runs' starts, by restart key."""
         self.seen_before: Mapping[str, str] = {}
         """By cause: a sentence on what earlier runs on this host saw of it."""
+        self.inherited: Mapping[str, Any] = {}
+        """By unit: its state before a dead run, from which this one took the host over."""
         self.gpu_watch = GpuWatch()
         self.faults = KernelFaults()
         self._sink = sink

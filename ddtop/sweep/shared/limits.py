@@ -129,5 +129,8 @@ RESTORE_MOST_S = 90.0
 LEAVE_S = 120.0
 """Everything at the end of a run, a reconnect included."""
 PROBE_S = 10.0
+LEASE_GRACE_S = 900.0
+"""A run that is not connected keeps its lease so long after it was last renewed, `host_lost_wait_min` at most; while its
+jobs go on, for ever."""
 OVERRIDE_EXPIRY_S = 7 * 86400.0
 """After this time any run may remove an override that its run left behind."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ddtop.events import AnyCommand
 from ddtop.sweep.shared.context import StopSweepError
@@ -98,6 +99,8 @@ class Requests:
     stopped_by: str | None = None
     leave_running: bool = False
     """At the end the server is left as it is, instead of being put back."""
+    if_taken: Literal["refuse", "wait", "take-over"] = "refuse"
+    """What is done where another run has the host and nobody is asked."""
     paused_by: str | None = None
     restart_by: str | None = None
     restage: bool = False

@@ -12,27 +12,40 @@ from dataclasses import replace
 from ddtop.errors import AgentError, HostError, HostLostError
 from ddtop.events import HostRebooted
 from ddtop.hosts.base import Host
+from ddtop.sweep.host.lease import HostLease
 from ddtop.sweep.host.link import Link
 from ddtop.sweep.recovery.restore import original_states, restore_all
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import LEAVE_S
 from ddtop.sweep.shared.outcome import Outcome
 from ddtop.sweep.shared.requests import Requests
+from ddtop.sweep.tell.lease_words import person
 
 
 class Leaving:
-    """Puts the host back as it was before the run. The link must run beside it."""
+    """Puts the host back as it was before the run, and gives it back. The link must run beside it."""
 
-    def __init__(self, ctx: SweepContext, link: Link, requests: Requests) -> None:
+    def __init__(self, ctx: SweepContext, link: Link, requests: Requests, lease: HostLease) -> None:
         self.ctx = ctx
         self.link = link
         self.requests = requests
+        self.lease = lease
 
     async def leave(self, outcome: Outcome, *, by: str = "automatic") -> Outcome:
-        """The outcome with what could not be undone. `by`: who put the host back, as its steps name it."""
+        """The outcome with what could not be undone. `by`: who put the host back, as its steps name it.
+
+        A host that another run has by now is not touched.
+        """
+        left = await self._put_back(outcome, by)
+        await self.lease.release()
+        return left
+
+    async def _put_back(self, outcome: Outcome, by: str) -> Outcome:
         ctx = self.ctx
         if self.requests.leave_running or not original_states(ctx.state):
             return outcome
+        if self.lease.denied is not None:
+            return self._denied(outcome)
         wait_s = 0.0 if outcome.word == "host-lost" else 60.0 * ctx.policy.host_lost_wait_min
         began = ctx.mono()
         while True:
@@ -41,6 +54,8 @@ class Leaving:
                 return self._lost(outcome)
             self._say_rebooted(host)
             try:
+                if not await self.lease.renew(host):
+                    return self._denied(outcome)
                 async with asyncio.timeout(LEAVE_S):
                     left = await restore_all(ctx, host, by=by)
                 return replace(outcome, left_behind=tuple(left))
@@ -53,6 +68,12 @@ class Leaving:
                 await asyncio.sleep(0.05)  # the link notices in the same moment
             except (AgentError, TimeoutError) as error:
                 return replace(outcome, left_behind=(self._words(error),))
+
+    def _denied(self, outcome: Outcome) -> Outcome:
+        who = person(self.lease.denied or {})
+        units = ", ".join(original_states(self.ctx.state))
+        words = f"{units} on {self.ctx.host_name} was not put back: {who} has the host now"
+        return replace(outcome, left_behind=(words,))
 
     async def _host(self, began: float, wait_s: float) -> Host | None:
         """The host, waited for; None where it is given up."""
