@@ -53,8 +53,7 @@ from ddtop.sweep.recorder import Recorder
 from ddtop.sweep.recovery.restore import not_undone
 from ddtop.sweep.setup.from_plan import sweep_from
 from ddtop.sweep.setup.history import learn_from, recall, recall_causes
-from ddtop.sweep.shared.context import SweepContext
-from ddtop.sweep.shared.outcome import Outcome
+from ddtop.sweep.shared.context import Outcome, SweepContext
 from ddtop.sweep.shared.plan import Sweep
 from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.shared.tasks import alongside

@@ -29,8 +29,7 @@ from ddtop.sweep.recovery.probe import is_outside_systemd, probe
 from ddtop.sweep.recovery.reconcile import Server, consequences, last_ready, reconcile
 from ddtop.sweep.recovery.restore import note_originals
 from ddtop.sweep.setup.permissions import missing_rights, missing_rights_alert
-from ddtop.sweep.shared.context import StopSweepError, SweepContext
-from ddtop.sweep.shared.outcome import Outcome
+from ddtop.sweep.shared.context import Outcome, StopSweepError, SweepContext
 from ddtop.sweep.shared.plan import OPEN_STATES, next_key, open_cells
 from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.shared.tasks import alongside

@@ -9,7 +9,7 @@ import traceback
 
 from ddtop import paths
 from ddtop.errors import JournalError
-from ddtop.sweep.shared.outcome import Outcome
+from ddtop.sweep.shared.context import Outcome
 from ddtop.sweep.shared.tasks import first_of
 
 

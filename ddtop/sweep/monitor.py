@@ -15,8 +15,7 @@ from ddtop.sweep.host.link import Link
 from ddtop.sweep.host.streams import HostStreams
 from ddtop.sweep.recovery.probe import probe
 from ddtop.sweep.recovery.reconcile import consequences
-from ddtop.sweep.shared.context import SweepContext
-from ddtop.sweep.shared.outcome import Outcome
+from ddtop.sweep.shared.context import Outcome, SweepContext
 from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.shared.tasks import alongside
 from ddtop.sweep.tell.alerts import alert_id

@@ -12,7 +12,7 @@ from ddtop import events as ev
 from ddtop.commands.stop import await_end, stop
 from ddtop.errors import RefusedError
 from ddtop.journal.write.writer import JournalWriter
-from ddtop.sweep.shared.outcome import Outcome
+from ddtop.sweep.shared.context import Outcome
 from tests.waiting import HANG_S
 
 

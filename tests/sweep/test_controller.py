@@ -18,8 +18,7 @@ from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.services.base import Launch
 from ddtop.sweep.controller import Controller
-from ddtop.sweep.shared.context import SweepContext
-from ddtop.sweep.shared.outcome import Outcome
+from ddtop.sweep.shared.context import Outcome, SweepContext
 from ddtop.sweep.shared.plan import Bench, ModelWanted, Sweep
 from ddtop.sweep.shared.policy import Policy
 from tests.sweep.fakehost import FakeConnector, JumpingSelector, World, run_jumping

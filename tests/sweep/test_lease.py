@@ -12,7 +12,7 @@ from ddtop import events as ev
 from ddtop.runner import EXIT_CODES, exit_code
 from ddtop.sweep.controller import Controller
 from ddtop.sweep.host import lease as room
-from ddtop.sweep.shared.outcome import Outcome
+from ddtop.sweep.shared.context import Outcome
 from tests.sweep.fakehost import FakeHost, World, run_jumping
 from tests.sweep.test_controller import Dead, Rig, at_cell, once_each
 from tests.sweep.test_leaving import as_found, running_before

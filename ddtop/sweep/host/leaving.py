@@ -15,9 +15,8 @@ from ddtop.hosts.base import Host
 from ddtop.sweep.host.lease import HostLease
 from ddtop.sweep.host.link import Link
 from ddtop.sweep.recovery.restore import original_states, restore_all
-from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.context import Outcome, SweepContext
 from ddtop.sweep.shared.limits import LEAVE_S
-from ddtop.sweep.shared.outcome import Outcome
 from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.tell.lease_words import person
 

@@ -42,6 +42,15 @@ class StopSweepError(Exception):
         self.reason = reason
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How the run ended: a word of RunEnded, its reason, and what could not be undone."""
+
+    word: str
+    reason: str = ""
+    left_behind: tuple[str, ...] = ()
+
+
 @dataclass
 class UnitFeed:
     """The last reading of one unit, and the state of its log stream."""
