@@ -11,7 +11,8 @@ import pytest
 from ddtop.inspect import inspect_files
 from ddtop.sources.log.diagnosis import scan_bytes
 from ddtop.sources.log.file_lines import read_log
-from ddtop.sources.log.scan_snapshot import LogEntry, ScanSnapshot
+from ddtop.sources.log.first_cause import going_down
+from ddtop.sources.log.scan_snapshot import Hit, LogEntry, ScanSnapshot
 from ddtop.sources.log.scanner import LogScanner
 from ddtop.sources.log.verdict import judge
 from ddtop.sweep.start.evidence.log import cause_of
@@ -88,3 +89,22 @@ def test_live_and_offline_give_the_same(path: Path) -> None:
     # the plan names the engine; the journal may name the unit's main process for every line
     assert told(live(entries, offline.engine, None)) == told(numbered.snapshot())
     assert told(live(entries, offline.engine, 4711))[:3] == told(numbered.snapshot())[:3]
+
+
+@pytest.mark.parametrize("name", sorted(EXPECT))
+def test_an_end_is_named_before_the_process_ends_and_no_healthy_start_is_going_down(name: str) -> None:
+    """At no line of a healthy start, or of a stop on request, is a server called lost; of a dead part's log it is."""
+    scanner, ever = LogScanner(), False
+    for entry, _ in read_log(content(FOLDER / name)).chosen[:400]:
+        if any(isinstance(told, Hit) for told in scanner.feed(entry)) or entry.number % 20 == 0:
+            ever = going_down(scanner.snapshot()) or ever
+    healthy = EXPECT[name]["verdict"] in ("ready", "starting", "degraded")
+    if healthy or EXPECT[name]["cause"] in ("stopped-by-request", "engine-core-died"):
+        assert not ever
+    if name in (
+        "sglang-truncated.log.gz",
+        "sglang-port-in-use.log.gz",
+        "vllm-noshard.log.gz",
+        "vllm-lfs.log.gz",
+    ):
+        assert going_down(scanner.snapshot())

@@ -503,7 +503,13 @@ def test_a_failed_start_is_told_in_its_own_words(
 
 def test_a_fatal_cause_in_the_log_is_told_before_the_process_ends() -> None:
     """SGLang's server lives on for 6 to 121 s after its scheduler has died; its log has said why."""
-    doomed = replace(BASE, cause=OOM, cause_at=10.0, progress=evidence(begin(0.0), 11.0, "log: Traceback"))
+    doomed = replace(
+        BASE,
+        cause=replace(OOM, final=True),
+        cause_at=10.0,
+        progress=evidence(begin(0.0), 11.0, "log: Traceback"),
+    )
+    assert not judge(replace(doomed, cause=OOM), 60.0).alarm  # caught, or its part starts anew
     assert not judge(doomed, 15.9).alarm
     found = judge(doomed, 16.1)
     assert (found.verdict, found.cause, found.kind) == ("failed", "oom-loading-weights", "config")

@@ -33,6 +33,18 @@ def comes_again(scan: ScanSnapshot, raised: Raised) -> bool:
     return raised.name is not None and _COMES_AGAIN.search(raised.name) is not None
 
 
+def going_down(scan: ScanSnapshot) -> bool:
+    """Whether the log has named the end already, though the process may live on: a part that it needs has died, or its
+    port is another's; and nothing has moved since. No such server becomes ready."""
+    failing = [h for h in failing_hits(scan) if h.engine not in (*_HOST_TIER, "systemd")]
+    ends = [h for h in failing if h.role in ("consequence", "pointer") or h.slug == "port-in-use"]
+    if not ends or scan.ready or scan.run_after_failure or scan.phase == "run":
+        return False
+    hit, raised = first_cause(scan)
+    named = hit.slug is not None if hit is not None else raised is not None and raised.name is not None
+    return named and scan.mark_line[0] <= min(h.number for h in failing)
+
+
 def failing_hits(scan: ScanSnapshot) -> list[Hit]:
     """The hits that a failure may be told with: what follows a stop on request only shows how the parts ended."""
     failing = [h for h in scan.hits if h.role in FAILING]

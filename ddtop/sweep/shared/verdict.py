@@ -19,6 +19,8 @@ class CauseReading:
     evidence: tuple[Evidence, ...] = ()
     fatal: bool = True
     """False for a warning that names no failure by itself."""
+    final: bool = False
+    """The server cannot become ready any more, whether or not its process has ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

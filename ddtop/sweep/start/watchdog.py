@@ -188,7 +188,7 @@ def _doomed(r: StartReadings, now: float) -> Judgement | None:
     c = r.cause
     if (
         c is None
-        or not c.fatal
+        or not (c.fatal and c.final)  # a traceback that was caught, and a part that starts anew, end nothing
         or r.cause_at is None
         or r.unit is None
         or not r.unit.running

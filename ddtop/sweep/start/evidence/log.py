@@ -12,7 +12,7 @@ from ddtop.engines.log.grammar import LogFact
 from ddtop.engines.log.phases import START_PHASE
 from ddtop.events import CauseKind, Evidence, LogLine
 from ddtop.services.causes import cause as cause_row
-from ddtop.sources.log.first_cause import comes_again, first_cause
+from ddtop.sources.log.first_cause import comes_again, first_cause, going_down
 from ddtop.sources.log.scan_snapshot import LogEntry, ScanSnapshot
 from ddtop.sources.log.scanner import LogScanner
 from ddtop.sources.log.verdict import OWN_WORDS_ADVICE
@@ -173,6 +173,7 @@ def cause_of(scan: ScanSnapshot) -> CauseReading | None:
             signature_id=hit.signature,
             evidence=tuple(lines),
             fatal=hit.role in ("cause", "consequence"),
+            final=going_down(scan),
         )
     if raised is not None:
         row = cause_row("unhandled-exception")
@@ -183,5 +184,6 @@ def cause_of(scan: ScanSnapshot) -> CauseReading | None:
             text=f"{row.means} {raised.words}".strip(),
             advice=OWN_WORDS_ADVICE if again else row.advice,
             evidence=(Evidence(source="log", text=raised.words[:400]),),
+            final=going_down(scan),
         )
     return None
