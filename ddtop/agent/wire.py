@@ -128,7 +128,7 @@ OPS = {
     "ticket": (
         "request",
         '{"pid"}',
-        '{"start_ticks", "cmdline": [..], "cwd", "invocation"|absent, "cgroup"}',
+        '{"start_ticks", "cmdline": [..], "cwd", "invocation"|absent, "cgroup", "stdout": path|"socket"|"pipe"|absent}',
     ),
     "signal": ("request", '{"pid", "start_ticks", "signal": "TERM"}', "{}   only if start_ticks still match"),
     # ---- logs and files

@@ -519,3 +519,7 @@ def test_a_fatal_cause_in_the_log_is_told_before_the_process_ends() -> None:
     assert not judge(replace(doomed, phase="answering"), 30.0).alarm, "it became ready all the same"
     assert not judge(replace(doomed, cause=replace(OOM, fatal=False)), 30.0).alarm
     assert not judge(replace(doomed, waited_until=14.0), 18.9).alarm
+    assert not judge(replace(doomed, cause=replace(OOM, signature_id=None)), 30.0).alarm, "in no table"
+    assert not judge(replace(doomed, cause=replace(OOM, kind="transient")), 30.0).alarm, (
+        "tried again by the engine"
+    )

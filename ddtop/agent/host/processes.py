@@ -150,6 +150,15 @@ def invocation_of(pid: int) -> Optional[str]:
     return None
 
 
+def stdout_of(pid: int) -> Optional[str]:
+    """Where a process's standard output goes: a path, `socket` (the journal), `pipe`; None where that is not seen."""
+    try:
+        link = os.readlink("/proc/%d/fd/1" % pid)
+    except OSError:
+        return None
+    return link if link.startswith("/") else link.partition(":")[0]
+
+
 async def ticket(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     """The op `ticket`: what a running process is, enough to know it again."""
     pid = int(args["pid"])
@@ -164,6 +173,9 @@ async def ticket(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     invocation = invocation_of(pid)
     if invocation:
         found["invocation"] = invocation
+    stdout = stdout_of(pid)
+    if stdout:
+        found["stdout"] = stdout
     return found
 
 

@@ -19,7 +19,7 @@ from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.services.base import Launch, Service
 from ddtop.services.kinds import service_for
-from ddtop.services.log_file import FILE_CURSOR
+from ddtop.services.log_file import FILE_CURSOR, LogFile
 from ddtop.services.readings import UnitReading
 from ddtop.sweep.shared.gpu_watch import GpuWatch
 from ddtop.sweep.shared.kernel_faults import KernelFaults
@@ -62,6 +62,8 @@ class UnitFeed:
     cursor: str | None = None
     unreadable: str | None = None
     """Why this login may not read the log, and what to do; None while it can be read."""
+    redirected: LogFile | None = None
+    """The file to which the server's own command sends its output, once that was seen."""
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=RECENT_CURSORS))
     known: set[str] = field(default_factory=set)
     listeners: list[Callable[[LogLine], None]] = field(default_factory=list)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ddtop.events import LogLine, Phase
 from ddtop.services.base import CallResult, Launch
+from ddtop.services.kinds import OUTSIDE_SYSTEMD
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
 from ddtop.sweep.shared.learned_limits import Limits
@@ -35,6 +36,8 @@ WEIGHTS_MIB = 4096.0
 WEIGHTS_B = 1 << 30
 MARK_LATE_S = 5.0
 """A server whose health path has been 200 for so long has logged its mark by then, wherever that went."""
+SPEECHLESS_S = 2.0
+"""After so long without a line of its own it is looked where its processes write."""
 SILENT_LOG_S = 5.0
 """A start that runs for so long has a line in the journal: systemd's own, if nothing else."""
 UNEXPLAINED_S = 0.3
@@ -84,6 +87,8 @@ class Attempt:
         self.seen_new = False
         self._listened = False
         self._health: int | None = None
+        self.output: str | None = None
+        """Where its processes send their output, if that is not their manager."""
         self._cause_at: float | None = None
         self._healthy_since: float | None = None
         """Since when the health path has been 200 without a break."""
@@ -111,6 +116,12 @@ class Attempt:
 
     def take_activity(self, reading: ActivityReading) -> None:
         self.progress = advance(self.progress, reading)
+
+    @property
+    def speechless(self) -> bool:
+        """Whether a new process runs for a moment and not one line of its own has come."""
+        since = self._new_since
+        return since is not None and self.ctx.mono() - since >= SPEECHLESS_S and not self.log.own_lines
 
     def take_call(self, called: CallResult) -> None:
         """What a call of the restart returned."""
@@ -190,8 +201,10 @@ class Attempt:
             return f"its log cannot be read: {refused}"
         if self.feed.service.log_place and not files:
             return f"its output goes nowhere that can be followed ({self.feed.service.log_place})"
+        if self.output is not None and not self.log.own_lines:
+            return f"its output goes to {self.output}"
         silent = self._new_since is not None and self.ctx.mono() - self._new_since >= SILENT_LOG_S
-        if silent and not self.log.lines:
+        if silent and not self.log.lines and self.feed.service.kind not in OUTSIDE_SYSTEMD:
             return "not one line of this start has come, not even its manager's"
         return None
 

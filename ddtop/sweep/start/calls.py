@@ -11,7 +11,7 @@ from ddtop.services.command import SCRIPT, end_scripts, scripts_run
 from ddtop.sweep.recovery.restore import remember_original
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
 from ddtop.sweep.shared.limits import COOL_DOWN_S, OVERRIDE_EXPIRY_S, STOP_WAIT_S
-from ddtop.sweep.shared.log_lines import drain_log
+from ddtop.sweep.shared.log_lines import drain_log, take_lines
 from ddtop.sweep.start.attempt import Attempt
 
 SCRIPT_POLL_S = 0.25
@@ -28,6 +28,9 @@ async def make_calls(ctx: SweepContext, host: Host, a: Attempt) -> None:
         a.take_call(hindered)
         return
     await drain_log(ctx, host, a.feed)  # the old server's last words: they explain nothing of the new start
+    if a.feed.redirected is not None:
+        async with a.feed.lock:
+            take_lines(ctx, a.feed, await a.feed.redirected.drain(host))
     if not service.stops_itself:
         a.log.begin_new()
     a.take_call(await service.start(host, a.launch, a.id + SCRIPT))

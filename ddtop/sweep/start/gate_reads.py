@@ -11,12 +11,16 @@ from ddtop.engines.base import ArgMismatch, Engine, as_json
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch, Service, read_listener
+from ddtop.services.kinds import OUTSIDE_SYSTEMD
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.services.unit.systemctl_show import exec_argv
 from ddtop.sweep.shared.limits import TOKEN_S
 from ddtop.sweep.start.answers import reachable
 from ddtop.sweep.start.gate import ArgsReading, TokenReading
 from ddtop.sweep.start.readings import PortOwner
+
+PROCESSES_LOOKED_AT = 8
+"""The shell of a wrapper and the server itself are among the first."""
 
 
 class GateReader:
@@ -57,6 +61,18 @@ class GateReader:
             if answer.get("status") == 200 and '"data"' in str(answer.get("body", "")):
                 found.append(item)
         return tuple(found)
+
+    async def output(self, host: Host, unit: UnitReading | None) -> str | None:
+        """Where the unit's processes send their output: the first that is not its manager's socket. None: all to it."""
+        select = self.service.activity_args(unit) if unit is not None else None
+        if select is None or self.service.kind in OUTSIDE_SYSTEMD:
+            return None
+        rows = (await host.call("processes", **select))["processes"]
+        for row in rows[:PROCESSES_LOOKED_AT]:
+            said = (await host.call("ticket", pid=row["pid"])).get("stdout")
+            if said and said != "socket":
+                return str(said)
+        return None
 
     async def owner(
         self, host: Host, item: ListenerReading, unit: UnitReading | None, at: float

@@ -6,7 +6,9 @@ import asyncio
 
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
+from ddtop.services.log_file import LogFile
 from ddtop.sweep.shared.context import SweepContext
+from ddtop.sweep.shared.log_lines import take_lines
 from ddtop.sweep.start.answers import ELSEWHERE_S
 from ddtop.sweep.start.attempt import Attempt
 from ddtop.sweep.start.evidence.progress import CACHES, activity_reading
@@ -19,6 +21,7 @@ LOOK_EVERY_S = 3.0
 """Between two looks at all ports, where nothing says that the server is ready."""
 TOKEN_RETRY_S = 1.0
 REQUEST_RETRY_S = 2.0
+OUTPUT_POLL_S = 0.5
 
 
 async def read_port(ctx: SweepContext, host: Host, a: Attempt) -> None:
@@ -103,3 +106,22 @@ async def _ask_once(ctx: SweepContext, host: Host, a: Attempt, generation: str) 
         ctx.wake()
         if a.token is not None and a.token.error:
             await asyncio.sleep(TOKEN_RETRY_S)
+
+
+async def read_output(ctx: SweepContext, host: Host, a: Attempt) -> None:
+    """Follows the file to which a server's own command sends its output, where its manager has no line of it."""
+    while True:
+        await asyncio.sleep(OUTPUT_POLL_S)
+        feed = a.feed
+        try:
+            if feed.redirected is None and a.speechless and a.output is None:
+                a.output = await a.gate_reader.output(host, a.unit)
+                if a.output is not None and a.output.startswith("/") and a.output != "/dev/null":
+                    feed.redirected = LogFile(a.output)
+                    await feed.redirected.mark_end(host)
+                    ctx.note("info", f"the log of {feed.unit} is followed in {a.output}")
+            if feed.redirected is not None:
+                async with feed.lock:
+                    take_lines(ctx, feed, await feed.redirected.drain(host))
+        except AgentError:
+            continue  # the process is just going, or may not be looked at

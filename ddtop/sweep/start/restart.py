@@ -29,7 +29,7 @@ from ddtop.sweep.start.attempt import Attempt
 from ddtop.sweep.start.calls import end_running_scripts, make_calls
 from ddtop.sweep.start.gate import Gate
 from ddtop.sweep.start.gate_reads import GateReader
-from ddtop.sweep.start.reading_tasks import ask_server, read_activity, read_port
+from ddtop.sweep.start.reading_tasks import ask_server, read_activity, read_output, read_port
 from ddtop.sweep.start.result import Cancelled, NotStarted, Started
 from ddtop.sweep.start.watchdog import judge
 
@@ -75,6 +75,7 @@ class Restarter:
                 read_port(ctx, host, attempt),
                 read_activity(ctx, host, attempt),
                 ask_server(ctx, host, attempt),
+                read_output(ctx, host, attempt),
             )
             if isinstance(result, Cancelled) and launch.configure:
                 await end_running_scripts(ctx, host)

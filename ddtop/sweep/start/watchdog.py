@@ -183,9 +183,12 @@ def _failed(r: StartReadings, now: float) -> Judgement | None:
 def _doomed(r: StartReadings, now: float) -> Judgement | None:
     """The log has named why it cannot start, and nothing moves any more, though the process still lives.
 
-    A dead scheduler takes its server with it 6 to 120 s later; until then only the log knows.
+    A dead scheduler takes its server with it 6 to 120 s later; until then only the log knows. Not told from an exception
+    that is in no table, nor from a transient trouble: engines try downloads and connections again by themselves.
     """
     c = r.cause
+    if c is not None and (c.signature_id is None or c.kind in ("transient", "unknown", "slow")):
+        return None
     if (
         c is None
         or not (c.fatal and c.final)  # a traceback that was caught, and a part that starts anew, end nothing

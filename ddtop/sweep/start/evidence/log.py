@@ -46,6 +46,8 @@ class StartLog:
         """Whether lines that name no start (of a file) are the new start's: not before the old process is gone."""
         self.lines = 0
         """Lines of the new start so far, those of its manager (pid 1) among them."""
+        self.own_lines = 0
+        """Those of its own processes."""
         self.mark: MarkReading | None = None
         self.start_limit_hit = False
         self.skipped = ""
@@ -71,6 +73,7 @@ class StartLog:
             return progress, phases  # a line of the old process says nothing of the new one
         self.tail.append(text)
         self.lines += 1
+        self.own_lines += line.pid != 1
         if name not in self._scanners:
             self._scanners[name] = LogScanner(self.engine.name)
             self._order.append(name)
