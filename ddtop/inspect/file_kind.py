@@ -109,6 +109,8 @@ def guess_text(data: bytes) -> str | None:
         return None
     if _SSE.match(text) or (text[0] == ":" and re.search(r"^(?:data|event): ?\S", text, re.M)):
         return "sse"
+    if re.search(r"^< HTTP/[\d.]{1,4} \d{3}|^curl: \(\d+\) ", text, re.M):
+        return "sse"  # what `curl -v` printed around a response
     if len(_SHOW.findall(text)) >= 2:
         return "unit"
     if text[0] in "{[":

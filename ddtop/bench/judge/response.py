@@ -13,6 +13,7 @@ from ddtop.agent.loadgen.http.sse import SseParser
 from ddtop.agent.loadgen.response.account import Account
 from ddtop.agent.loadgen.response.messages import take_body, take_event
 from ddtop.agent.loadgen.response.request_class import request_class
+from ddtop.bench.judge.transcript import plain_head, untangle
 
 ADVICE = {
     "complete": "nothing to do",
@@ -26,6 +27,8 @@ ADVICE = {
     "aborted": "the engine aborted the request: check its log for memory pressure or retractions",
     "short": "the server stopped before the requested length: it ignored ignore_eos",
     "not-http": "the port does not speak HTTP: check the port, and whether it needs https://",
+    "refused": "nothing listens on that address and port: check both, and whether the server is still starting",
+    "timeout": "the response did not end within the client's time limit: look whether the server hangs, else raise the limit",
     "no-answer": "the connection closed before a response: the server is down or restarting",
 }
 
@@ -46,7 +49,13 @@ def diagnose_sse(
     asked for with ignore_eos.
     """
     out: dict[str, Any] = {}
+    told = untangle(raw)
+    if told is not None:
+        raw, status = told.body, told.status if told.status is not None else status
     reader, body, broken = _body(raw)
+    plain = plain_head(raw)
+    if plain is not None and (broken or plain.heads > 1 or (reader is not None and not body)):
+        reader, body, broken, status = None, plain.body, "", plain.status
     if reader is not None and reader.status:
         status = reader.status
         out["http_version"] = reader.version
@@ -65,9 +74,20 @@ def diagnose_sse(
         account.error = broken
     elif reader is not None and reader.complete and reader.framing in ("chunked", "length"):
         ended = "complete"
-    known_status = 200 if status is None and (account.events or account.done_seen) else status
+    if (
+        told is not None
+        and told.ended is not None
+        and (told.ended not in ("closed", "reset") or account.finish is None)
+    ):
+        ended = told.ended
+        if ended in ("refused", "timeout", "no-answer"):
+            account.error = told.error or account.error
+    known_status = (
+        200 if status is None and (account.events or account.done_seen or parser.comments) else status
+    )
     if (
         body.strip()
+        and (told is None or told.ended is None)
         and not broken
         and status is None
         and not account.events
@@ -76,7 +96,10 @@ def diagnose_sse(
     ):
         account.error = "these bytes are neither HTTP nor an event stream"
     name, why = request_class(account, status=known_status, ended=ended, asked=requested_tokens)
-    verdict, cause, severity = _verdict(name, account, usage_requested, requested_tokens, bool(times))
+    told_ended = told.ended if told is not None else None
+    verdict, cause, severity = _verdict(
+        name, account, usage_requested, requested_tokens, bool(times), told_ended
+    )
     out.update(verdict=verdict, cause=cause, severity=severity, request_class=name, why=why)
     out["advice"] = ADVICE.get(cause, "read the server's log")
     _fields(out, account, parser, name)
@@ -130,7 +153,12 @@ def _feed(
 
 
 def _verdict(
-    name: str, account: Account, usage_requested: bool | None, requested: int | None, timed: bool
+    name: str,
+    account: Account,
+    usage_requested: bool | None,
+    requested: int | None,
+    timed: bool,
+    told_ended: str | None = None,
 ) -> tuple[str, str, str]:
     if name == "ok":
         return _success(account, usage_requested, requested, timed)
@@ -146,7 +174,9 @@ def _verdict(
         return "failed", "short", "error"
     if name == "aborted":
         cause = "aborted"
-        if not account.events:
+        if told_ended == "no-answer":
+            cause = "no-answer"
+        elif not account.events:
             cause = "not-http" if account.error else "no-answer"
         return "failed", cause, "error"
     return "failed", name, "error"
