@@ -67,6 +67,8 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
         for e in parse_listing(t)
         if n.endswith((".lst", ".list"))
     }
+    if not any(is_weight(e.path) for e in entries) and any(_OLLAMA.search(e.path) for e in entries):
+        return _of_ollama(entries)
     no_space = next((t for t in texts.values() if _ENOSPC.search(t)), None)
     available = _available(texts)
     got = judge(
@@ -94,6 +96,28 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
         )
     got["evidence"] = [*got["evidence"], *proof]
     return _shape(got)
+
+
+_OLLAMA = re.compile(r"(?:^|/)sha256[-:][0-9a-f]{64}(?P<part>-partial(?:-\d+)?)?$")
+
+
+def _of_ollama(entries: list[Entry]) -> dict[str, Any]:
+    """A listing of ollama's blobs: a half-done one can be seen, that all are there cannot."""
+    parts = [e for e in entries if (m := _OLLAMA.search(e.path)) and m["part"]]
+    if not parts:
+        raise NotJudgedError(
+            "these are ollama's blobs: their names do not say which belong to a model (use `ollama list`)"
+        )
+    return result(
+        "model",
+        "incomplete",
+        "partial-files-left",
+        "error",
+        "A download of ollama is half done: `ollama pull MODEL` goes on with it.",
+        [evidence(f"half-done: {e.path} ({e.size} bytes)") for e in parts[:3]],
+        incomplete_markers=len(parts),
+        ready_to_start=False,
+    )
 
 
 def _of_names(texts: Mapping[str, str]) -> dict[str, Any] | None:

@@ -198,6 +198,27 @@ ROWS: list[tuple[str, str, dict[str, bytes], str, str]] = [
         "incomplete",
         "shard-missing",
     ),
+    (
+        "ollama's half-done blob",
+        "total 9\n" + row("sha256-" + "6a" * 32 + "-partial") + row("sha256-" + "6a" * 32 + "-partial-0", 64),
+        {},
+        "incomplete",
+        "partial-files-left",
+    ),
+    (
+        "an adapter alone",
+        "total 9\n" + row("adapter_config.json", 700) + row("adapter_model.safetensors"),
+        {},
+        "incomplete",
+        "config-missing",
+    ),
+    (
+        "only the small files are links",
+        "total 9\n" + link("config.json", "../../blobs/aa") + row("model.safetensors"),
+        {},
+        "incomplete",
+        "broken-symlink",
+    ),
     ("GGUF cut, given itself", "", {"m.gguf": gguf()[:-300]}, "incomplete", "shard-truncated"),
     ("GGUF whole, given itself", "", {"m.gguf": gguf()}, "complete", "all-shards-present"),
     (

@@ -226,7 +226,30 @@ KERNEL = [
         "uncontained-ecc",
         "critical",
     ),
+    (
+        "[ 10.0] nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up\n",
+        "down",
+        "nvswitch-error",
+        "critical",
+    ),
+    (
+        "[ 10.0] NVRM: Xid (PCI:0019:01:00): 149, NETIR_LINK_EVT  Fatal XC0 i0 Link 06\n",
+        "degraded",
+        "nvlink-error",
+        "critical",
+    ),
+    (
+        "[ 10.0] NVRM: Xid (PCI:0000:01:00): 62, pid=1, 0000(0000) 00000000\n",
+        "down",
+        "gpu-hardware-error",
+        "critical",
+    ),
 ]
+
+
+def test_an_nvidia_smi_that_did_not_return() -> None:
+    got = diagnose_gpu({"input.txt": b"$ timeout 20 nvidia-smi\n$ echo $?\n124\n"})
+    assert (got["verdict"], got["cause"], got["severity"]) == ("down", "nvidia-smi-hung", "critical")
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,9 @@ def _decide(
             "info",
             "A copy or download is running: wait for it, do not start the server.",
         )
-    if not weights.files and any(is_weight(name) for name in weights.outside):
+    if "config.json" in weights.outside or (
+        not weights.files and any(is_weight(name) for name in weights.outside)
+    ):
         out["remedy"] = "copy with cp -aL or rsync -L"
         return (
             "broken-symlink",
@@ -209,6 +211,9 @@ def _decide(
         n.lower().endswith((".onnx", ".onnx_data", ".onnx.data", ".plan")) for n in weights.files
     )
     if not bare and not out["config_present"]:
+        if "adapter_config.json" in weights.other:
+            advice = "This is an adapter (LoRA), not a model: stage its base model, and give the adapter to the server beside it."
+            return "config-missing", "error", advice
         return "config-missing", "error", "config.json is missing: copy the small files too."
     if index is None and len({n for _, n in counts}) > 1 and len({stem for stem, _ in counts}) == 1:
         return (

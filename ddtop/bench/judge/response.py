@@ -13,6 +13,7 @@ from ddtop.agent.loadgen.http.sse import SseParser
 from ddtop.agent.loadgen.response.account import Account
 from ddtop.agent.loadgen.response.messages import take_body, take_event
 from ddtop.agent.loadgen.response.request_class import request_class
+from ddtop.bench.judge.other_forms import as_chunks
 from ddtop.bench.judge.transcript import plain_head, untangle
 
 ADVICE = {
@@ -30,6 +31,20 @@ ADVICE = {
     "refused": "nothing listens on that address and port: check both, and whether the server is still starting",
     "timeout": "the response did not end within the client's time limit: look whether the server hangs, else raise the limit",
     "no-answer": "the connection closed before a response: the server is down or restarting",
+}
+
+HTTP_ADVICE = {
+    "http-400": "correct the request: the body says which field; a prompt longer than the context is refused like this",
+    "http-401": "send the API key that the server was started with (Authorization: Bearer …)",
+    "http-403": "the key or the proxy does not allow this: check both",
+    "http-404": "check the path and the model's name (`GET /v1/models` lists it)",
+    "http-405": "check the path and the method: the endpoint takes POST",
+    "http-413": "a proxy refuses a body of this size: raise its limit, or ask the server directly",
+    "http-422": "correct the request: the body says which field",
+    "http-429": "the server or its proxy limits requests: lower the concurrency or raise the limit",
+    "http-502": "the proxy got no response from the server: look whether the server runs, and on which port",
+    "http-503": "the server is loading or overloaded: wait until /health gives 200, then ask again",
+    "http-504": "the proxy's time limit is shorter than the response takes: raise it, or ask the server directly",
 }
 
 
@@ -65,6 +80,7 @@ def diagnose_sse(
             out["content_encoding"] = reader.headers["content-encoding"]
     if status is not None:
         out["http_status"] = status
+    body = as_chunks(body) or body
     account = Account()
     parser = SseParser()
     _feed(account, parser, body, times, is_json=_is_json(reader, body), status=status)
@@ -101,7 +117,7 @@ def diagnose_sse(
         name, account, usage_requested, requested_tokens, bool(times), told_ended
     )
     out.update(verdict=verdict, cause=cause, severity=severity, request_class=name, why=why)
-    out["advice"] = ADVICE.get(cause, "read the server's log")
+    out["advice"] = ADVICE.get(cause) or HTTP_ADVICE.get(cause) or "read the server's log"
     _fields(out, account, parser, name)
     if times:
         _timing(out, account)

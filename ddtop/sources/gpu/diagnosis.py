@@ -126,6 +126,9 @@ _GENERAL = {
     "nvidia-smi-missing",
 }
 """What nvidia-smi says without knowing why: kernel lines beside it decide."""
+_TIMED_OUT = re.compile(
+    r"timeout \S.{0,60}nvidia-smi[^\n]*\n(?:[^\n]{0,200}\n){0,3}?(?:[^\n]*\$\?[^\n]*\n)?\s*(?:rc=)?(?P<rc>124|137)\s*$"
+)
 _KERNEL_LINE = re.compile(
     r"NVRM: |Xid|blocked for more than|fallen off the bus|nvidia\S*: |Lockdown: |nouveau "
 )
@@ -135,6 +138,11 @@ _VERDICTS = {"down": 0, "degraded": 1, "partial": 2, "ok": 3}
 def _one(text: str, command: str, name: str) -> dict[str, Any] | None:
     """The verdict on one output, and on the kernel lines that were pasted with it; None if it is neither."""
     got = _by_form(text, command, name)
+    if got is None and (late := _TIMED_OUT.search(text)):
+        cause, severity, advice = EXIT_CAUSES[int(late["rc"])]
+        line = text.count("\n", 0, late.start()) + 1
+        proof = [{"text": f"nvidia-smi ended with {late['rc']}: its time limit passed", "line": line}]
+        return shape(Finding("down", cause, severity, advice), proof, rc=int(late["rc"]), gpus_reported=0)
     if got is None or not _KERNEL_LINE.search(text) or got["cause"] == "nvidia-smi-hung":
         return got
     signs = host_signs(text)

@@ -36,6 +36,11 @@ INIT_CAUSES: dict[str, tuple[re.Pattern[str], str, str]] = {
         "critical",
         "The GPU's own firmware (GSP) does not start. Power the host off and on (a reboot may not be enough); if it stays, update the driver and the card's VBIOS, or replace the card.",
     ),
+    "nvswitch-error": (
+        re.compile(r"nvswitch\d*: SXid \(.{3,40}\): \d+, (?:Fatal|Non-fatal, .{0,40}fatal)"),
+        "critical",
+        "A fatal error of the NVSwitch: run no cells on more than one GPU, restart nvidia-fabricmanager, and reboot the host if it stays.",
+    ),
     "open-kernel-module-required": (
         re.compile(r"requires use of the NVIDIA open kernel modules"),
         "error",
@@ -152,6 +157,17 @@ def _xid_text(code: int) -> str:
 
 
 XIDS = {code: (*words, _xid_text(code)) for code, words in _XID_VERDICTS.items()}
+for (
+    _row
+) in KERNEL_XIDS.values():  # the others that are the host's fault, as severe as the kernel's table says
+    if _row.kind == "host" and _row.code not in XIDS:
+        _link = "NVLink" in _row.meaning
+        XIDS[_row.code] = (
+            "nvlink-error" if _link else "gpu-hardware-error",
+            _row.severity,
+            "degraded" if _link or _row.severity == "warn" else "down",
+            _xid_text(_row.code),
+        )
 """Xid → (cause, severity, verdict, advice) of `inspect gpu`; other Xids are shown with a general warning."""
 APP_XIDS = {13, 31, 43, 45}
 
