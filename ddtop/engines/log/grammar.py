@@ -279,7 +279,7 @@ _STRONG = (
     (
         "llamacpp",
         re.compile(
-            r"\bllama_(?:model|context|kv|new|server|init|perf)|\bslot +(?:print_timing|release|launch_slot_|update_slots|get_availabl)|\bsrv +\w+: |\bggml_|draft acceptance(?: rate)? =|llama-server|llama_cpp|gguf_init|^error while handling (?:argument|environment variable) \""
+            r"\bllama_(?:model|context|kv|new|server|init|perf)|\bslot +(?:print_timing|release|launch_slot_|update_slots|get_availabl)|\bsrv +\w+: |\bggml_|draft acceptance(?: rate)? =|llama-server|llama_cpp|gguf_init|\berror while handling (?:argument|environment variable) \""
         ),
     ),
 )
