@@ -10,28 +10,19 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
+from ddtop.sources.log.first_cause import COMES_AGAIN
 from ddtop.sources.log.signatures import match_line
 from tests.sources.templates import Template, collect
 
-OWN_WORDS = (
-    "ValueError",
-    "AssertionError",
-    "ImportError",
-    "ModuleNotFoundError",
-    "ArgumentTypeError",
-    "ArgumentError",
-    "ValidationError",
-    "OptionError",
-)
-"""Exceptions whose own words are the right answer: the configuration's fault, and not tried again."""
 RANK = {"raise": 0, "error": 1, "warning": 2}
 
 
 def answer(template: Template) -> str:
-    """``entry`` (the catalogue names it), ``own words`` (the generic answer is right) or ``none``."""
+    """``entry`` (the catalogue names it), ``own words`` (an exception of a kind that the same start raises again: its own words
+    are the answer, and it is not tried again) or ``none``."""
     if any(m.signature.role != "marker" for m in match_line(template.line)):
         return "entry"
-    return "own words" if template.name in OWN_WORDS else "none"
+    return "own words" if template.name and COMES_AGAIN.search(template.name) else "none"
 
 
 def covered(templates: list[Template]) -> dict[str, Counter[str]]:

@@ -113,14 +113,7 @@ def _python(text: str, where: str) -> Iterator[Template]:
                 yield Template(kind, "", message, f"{where}:{node.lineno}")
 
 
-_NOT_OF_A_START = {
-    "HTTPException",
-    "AttributeError",
-    "KeyError",
-    "StopIteration",
-    "NotImplementedError",
-    "TypeError",
-}
+_NOT_OF_A_START = {"HTTPException", "StopIteration", "StopAsyncIteration"}
 
 
 def rendered(node: ast.expr) -> str:

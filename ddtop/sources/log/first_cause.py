@@ -13,7 +13,7 @@ FAILING = ("cause", "consequence", "pointer")
 _BY_SIGTERM = re.compile(
     r"exit ?code:? ?=?\s?(?:-15|143)\b|exitcode=-15|[Ss]ignal:? ?(?:15|SIGTERM)\b|status=15/TERM|status=143"
 )
-_COMES_AGAIN = re.compile(
+COMES_AGAIN = re.compile(
     r"(?:^|\.)(?:Value|Assertion|Import|ModuleNotFound|Type|Key|NotImplemented|Attribute|Name|UnboundLocal|Index|Syntax|Indentation|"
     r"FileNotFound|NotADirectory|IsADirectory|Permission|JSONDecode|UnicodeDecode|Validation|HFValidation|Argument|Configuration|Config|"
     r"PydanticUser|ZeroDivision|Lookup|Unsupported\w*|Incompatible\w*|Missing\w*|Invalid\w*|EntryNotFound|RepositoryNotFound|LocalEntryNotFound)"
@@ -30,7 +30,7 @@ def comes_again(scan: ScanSnapshot, raised: Raised) -> bool:
         return False
     if worked and not scan.ready:
         return False
-    return raised.name is not None and _COMES_AGAIN.search(raised.name) is not None
+    return raised.name is not None and COMES_AGAIN.search(raised.name) is not None
 
 
 def going_down(scan: ScanSnapshot) -> bool:
