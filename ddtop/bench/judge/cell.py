@@ -15,6 +15,7 @@ from ddtop.bench.figures.stats import percentile
 from ddtop.bench.judge.accuracy import garbage_share
 from ddtop.bench.judge.foreign import foreign_load
 from ddtop.bench.judge.sanity import Figures, acceptance_problems, found
+from ddtop.bench.judge.stillness import stood_still
 from ddtop.bench.judge.validity import Fault, State, judge_reasons
 
 PSI_SHARE = 0.05
@@ -65,6 +66,9 @@ def judge_cell(
     _client(result, metrics, asked, details)
     _server(result, metrics, known, accepted, details)
     _possible(result, metrics, details)
+    still = stood_still(requests, result.get("bins"), (result.get("window") or {}).get("wall_s") or 0.0)
+    if still:
+        details["server-stood-still"] = still
     _gpu(energy, details, known, bool(metrics["requests_ok"]))
     return judgement(details, metrics)
 

@@ -61,6 +61,10 @@ TABLE: dict[str, Rule] = {
         "the server was gone while the cell was measured",
         "run the cell again; the server's log says why it stopped",
     ),
+    "server-stood-still": _ours(
+        "the server stood still while requests were open",
+        "run the cell again; check what stopped it (a signal, a debugger, memory, a collective)",
+    ),
     "wrong-arguments": _ours("the server does not run the cell's arguments", "restart it with them"),
     "gpu-not-used": _server(
         "tokens came, and no GPU did anything: the server runs on the CPU",

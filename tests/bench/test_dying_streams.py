@@ -1,0 +1,77 @@
+"""Real event streams of a vLLM that was killed: an error and [DONE] inside HTTP 200 are no success."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddtop.agent.loadgen.measure import run_cell
+from ddtop.bench.judge.cell import judge_cell
+from ddtop.sweep.cell.results import has_cut_requests, has_dying_requests
+
+STREAMS = Path(__file__).parent.parent / "data" / "streams"
+
+
+class Replay(BaseHTTPRequestHandler):
+    """Answers POST /NAME/v1/chat/completions with a recorded stream, in pieces of an odd size."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        data = (STREAMS / (self.path.split("/")[1] + ".sse")).read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for at in range(0, len(data), 1777):
+            piece = data[at : at + 1777]
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        self.wfile.write(b"0\r\n\r\n")
+
+
+@pytest.fixture(scope="module")
+def replay() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Replay)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+
+
+def measured(url: str, name: str) -> dict[str, Any]:
+    return run_cell(
+        {
+            "url": url,
+            "endpoint": f"/{name}/v1/chat/completions",
+            "model": "tiny",
+            "requests": 2,
+            "concurrency": 2,
+            "output_tokens": 911,
+            "exact_tokens": False,
+            "gpus": "none",
+        }
+    )
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("kill-core", 189), ("kill-worker", 67), ("sigterm", 144)])
+def test_a_stream_of_a_killed_engine_is_no_success(replay: str, name: str, tokens: int) -> None:
+    raw = measured(replay, name)
+    for one in raw["requests"]:
+        assert (one["class"], one["http"], one["tokens"]) == ("in-band error", 200, tokens)
+        assert "EngineCore encountered an issue" in one["why"]
+    judged = judge_cell(raw)
+    assert judged.validity == "INVALID" and "output_tok_s" not in judged.metrics
+    assert has_dying_requests(raw) and not has_cut_requests(raw)
+
+
+def test_a_drained_stream_is_one(replay: str) -> None:
+    raw = measured(replay, "sigterm-drain")
+    assert {one["class"] for one in raw["requests"]} == {"ok"} and not has_dying_requests(raw)

@@ -1,0 +1,83 @@
+"""A server that stood still during a cell: made cells whose silences are known, and what the judge makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ddtop.bench.figures.requests import read_request
+from ddtop.bench.judge.cell import judge_cell
+from ddtop.bench.judge.stillness import stood_still
+
+from .test_judge import CLIENT
+from .test_metrics import record
+
+S = 1000
+"""A second in ms, the unit of `record`."""
+
+
+def still(raw: dict[str, Any]) -> str:
+    requests = [read_request(one) for one in raw["requests"]]
+    return stood_still(requests, raw.get("bins"), raw["window"]["wall_s"])
+
+
+def made(wall_s: float, *requests: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "spec": {"concurrency": 2},
+        "window": {"wall_s": wall_s, "stopped": ""},
+        "requests": list(requests),
+        "clients": [dict(CLIENT)],
+        "gpu": {"error": "not asked"},
+    }
+
+
+def cut(i: int, start: float, end: float, cls: str = "timeout") -> dict[str, Any]:
+    """A request that got nothing from start to end, in ms."""
+    return {"i": i, "class": cls, "start": int(start * 1e6), "end": int(end * 1e6), "chunks": 0}
+
+
+def quick(*starts: float) -> list[dict[str, Any]]:
+    """Answers with a first token after 50 ms, 15 tokens each."""
+    return [record(i, at, at + 50, [10] * 14, 1) for i, at in enumerate(starts)]
+
+
+STOPPED = made(60, *quick(0, 200, 400, 600), cut(4, 800, 30 * S), cut(5, 30 * S, 60 * S, "unfinished"))
+MID_STREAM = made(60, *quick(0, 200, 400), record(9, 600, 650, [10] * 7 + [40 * S] + [10] * 7, 1))
+CASES = [
+    ("stopped for 59 of 60 s; requests time out and others take their place", STOPPED, True),
+    ("stopped in the middle of an answer, and continued", MID_STREAM, True),
+    ("stopped for 5 s", made(20, *quick(0, 200), record(9, 600, 650, [10] * 7 + [5 * S], 1)), False),
+    ("a long prefill, each the same", made(200, *[record(i, i * 60 * S, (i + 1) * 60 * S - 200, [10] * 14, 1) for i in range(3)]), False),
+    ("one wave of long prefills, nothing to compare with", made(130, *[record(i, 0, 120 * S + i, [10] * 14, 1) for i in range(4)]), False),
+    ("a prefill that stops the streams beside it", made(100, *[record(i, i * 25 * S, i * 25 * S + 20 * S, [10] * 14, 1) for i in range(4)]), False),
+    ("nobody asked for a while (open loop)", made(100, *quick(0, 200, 80 * S, 90 * S)), False),
+    ("all refused for a minute: no silence of an open request", made(60, *[cut(i, i * S, i * S + 1, "refused") for i in range(60)]), False),
+    ("errors all the time: it answers", made(60, *[{**cut(i, i * S, i * S + 900, "http 500")} for i in range(60)]), False),
+    ("one document: no stamp within", made(60, {**record(0, 0, 50 * S, [10], 1), "not_streamed": True}), False),
+    ("no request", made(60), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "raw", "found"), CASES, ids=[case[0] for case in CASES])
+def test_a_silence_that_stands_out(what: str, raw: dict[str, Any], found: bool) -> None:
+    assert bool(still(raw)) is found, still(raw)
+
+
+def test_chunks_that_were_not_kept_show_in_the_bins() -> None:
+    raw = made(60, *[{k: v for k, v in one.items() if k != "t"} for one in STOPPED["requests"]])
+    alive = {"bin_ns": 10_000_000, "start": 0, "tokens": [1] * 6000}
+    assert still({**raw, "bins": alive}) == ""
+
+
+def test_such_a_cell_is_not_kept() -> None:
+    judged = judge_cell(STOPPED)
+    assert judged.validity == "INVALID" and "server-stood-still" in judged.reasons
+    assert judged.state == "rerun", "it may have been anybody: measured again, at most twice"
+    assert judged.details["server-stood-still"].startswith("no byte came for 59.2 of 60.0 s while 2 requests")
+
+
+def test_a_first_token_after_an_hour_in_a_cell_of_seconds_is_no_time() -> None:
+    raw = made(3, *quick(0, 200, 400, 600, 800), record(9, 1000, 3600 * S, [10] * 14, 1))
+    judged = judge_cell(raw)
+    assert "impossible-times" in judged.reasons and judged.validity != "VALID"
