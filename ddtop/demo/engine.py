@@ -36,6 +36,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--tp-size", "--tp", type=int, default=1)
     parser.add_argument("--speculative-algorithm")
     parser.add_argument("--speculative-num-draft-tokens", type=int)
+    parser.add_argument("--speculative-dflash-block-size", type=int)
     parser.add_argument("--speculative-ddtree-budget", type=int)
     parser.add_argument("--random-seed", type=int, default=random.randint(0, 1 << 30))
     return parser.parse_args(argv)
@@ -89,7 +90,7 @@ def fail_if_told(gpu: Gpu) -> None:
 
 def load(args: argparse.Namespace, gpu: Gpu) -> None:
     """The start of a server, line by line, with memory that grows as shards are read."""
-    log(f"server_args=ServerArgs({', '.join(f'{k}={v!r}' for k, v in vars(args).items())})")
+    log(f"server_args={vars(args)!r}")
     model = Path(args.model_path)
     if not (model / "config.json").exists():
         print(
@@ -99,9 +100,9 @@ def load(args: argparse.Namespace, gpu: Gpu) -> None:
     seconds = float(os.environ.get("SIM_LOAD_S", "4"))
     shards = len(list(model.glob("*.safetensors")))
     gpu.say("load", 600)
-    log("Init torch distributed begin.")
+    log("Init parallel begin.")
     time.sleep(seconds * 0.1)
-    log("Init torch distributed ends. elapsed=0.27 s, mem usage=0.09 GB")
+    log("Init parallel ends. elapsed=0.27 s")
     log("Load weight begin. avail mem=94.50 GB")
     for i in range(shards + 1):
         done = 100 * i // shards
@@ -116,12 +117,14 @@ def load(args: argparse.Namespace, gpu: Gpu) -> None:
         gpu.say("load", 600 + 52_000 * i / shards)
         time.sleep(seconds * 0.5 / (shards + 1))
     log("Load weight end. elapsed=2.00 s, type=Qwen3ForCausalLM, avail mem=43.10 GB, mem usage=51.40 GB.")
-    log("KV Cache is allocated. #tokens: 834615, K size: 16.12 GB, V size: 16.12 GB")
+    log("KV Cache is allocated. dtype: torch.bfloat16, #tokens: 834615, K size: 16.12 GB, V size: 16.12 GB")
     log("Memory pool end. avail mem=10.20 GB")
     gpu.say("idle", 84_000)
-    log("Capture cuda graph begin. This can take up to several minutes. avail mem=9.95 GB")
+    log("Capture target decode CUDA graph begin. backend=full, num_tokens_per_req=1, avail mem=9.95 GB")
     time.sleep(seconds * 0.2)
-    log("Capture cuda graph end. Time elapsed: 0.80 s. mem usage=1.41 GB. avail mem=8.54 GB.")
+    log(
+        "Capture target decode CUDA graph end. bs=[1, 2, 4, 8], elapsed=0.80 s, mem usage=1.41 GB, avail mem=8.54 GB."
+    )
     log(
         "max_total_num_tokens=834615, chunked_prefill_size=8192, max_prefill_tokens=16384, "
         "max_running_requests=2048, context_len=32768, available_gpu_mem=8.54 GB"
@@ -133,7 +136,7 @@ def main(argv: list[str] | None = None) -> None:
     gpu = Gpu(args)
 
     def stop(*_: object) -> None:
-        log("SIGTERM received. signum=15 frame=None. Draining requests and shutting down...")
+        log("SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
         log("Gracefully exiting... Remaining number of requests 0. Remaining requests remaining_rids=[].")
         gpu.forget()
         os._exit(0)
@@ -151,6 +154,9 @@ def main(argv: list[str] | None = None) -> None:
     server = ThreadingHTTPServer((args.host, args.port), Handler)
     server.daemon_threads = True
     server.model = model  # type: ignore[attr-defined]  # how http.server hands things to its handlers
+    log(f"INFO:     Started server process [{os.getpid()}]")
+    log("INFO:     Waiting for application startup.")
+    log("INFO:     Application startup complete.")
     log(f"INFO:     Uvicorn running on http://{args.host}:{args.port} (Press CTRL+C to quit)")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     time.sleep(0.5)

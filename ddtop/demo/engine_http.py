@@ -49,7 +49,8 @@ class Model:
             self.running += 1
             self.prompted += tokens
             self.log(
-                f"Prefill batch, #new-seq: 1, #new-token: {tokens}, #cached-token: 0, token usage: 0.00, #running-req: {self.running - 1}, #queue-req: 0,"
+                f"Prefill batch, #new-seq: 1, #new-token: {tokens}, #cached-token: 0, token usage: 0.00, #running-req: {self.running - 1}, #queue-req: 0, "
+                "#pending-token: 0, cuda graph: False, input throughput (token/s): 812.40"
             )
             self.gpu.say("decode", 84_000, min(1.0, 0.35 + 0.02 * self.running))
 
@@ -80,23 +81,35 @@ class Model:
                     self.verified += 1
                     if self.verified % 40 == 0:
                         speed = sent / (time.monotonic() - began) * self.running
-                        spec = f"accept len: {sent / steps:.2f}, " if self.acceptance > 1 else ""
+                        spec = self.accepted(sent / steps)
                         self.log(
                             f"Decode batch, #running-req: {self.running}, #token: {tokens + sent}, token usage: 0.01, "
-                            f"{spec}cuda graph: True, gen throughput (token/s): {speed:.2f}, #queue-req: 0,"
+                            f"{spec}cuda graph: True, gen throughput (token/s): {speed:.2f}, #queue-req: 0"
                         )
                 yield got, text
         finally:
             self.leave()
 
+    def accepted(self, length: float) -> str:
+        """What a decode line says of speculation."""
+        if self.acceptance <= 1:
+            return ""
+        drafted = max(1, (self.args.get("speculative_num_draft_tokens") or 2) - 1)
+        return f"accept len: {length:.2f}, accept rate: {min(1.0, (length - 1) / drafted):.2f}, "
+
     def metrics(self) -> str:
+        """The counters of 0.5.23 that matter here, with its labels: by streaming or not, gauges by rank."""
+        every = 'engine_type="unified",model_name="sim"'
+        rank = f'{every},moe_ep_rank="0",pp_rank="0",tp_rank="0"'
+        streaming = 'engine_type="unified",is_streaming="true",model_name="sim"'
         lines = [
-            f'sglang:generation_tokens_total{{model_name="sim"}} {float(self.generated)}',
-            f'sglang:prompt_tokens_total{{model_name="sim"}} {float(self.prompted)}',
-            f'sglang:num_running_reqs{{model_name="sim"}} {float(self.running)}',
+            f"sglang:generation_tokens_total{{{streaming}}} {float(self.generated)}",
+            f"sglang:prompt_tokens_total{{{streaming}}} {float(self.prompted)}",
+            f"sglang:num_running_reqs{{{rank}}} {float(self.running)}",
+            f"sglang:num_queue_reqs{{{rank}}} 0.0",
         ]
         if self.acceptance > 1:
-            lines.append(f'sglang:spec_verify_calls_total{{model_name="sim"}} {float(self.verified)}')
+            lines.append(f"sglang:spec_verify_calls_total{{{every}}} {float(self.verified)}")
         return "\n".join(lines) + "\n"
 
 

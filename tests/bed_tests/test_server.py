@@ -59,16 +59,16 @@ def test_a_start_gives_sglangs_lines_and_its_endpoints_tell_the_truth(ct200):
     ready = until(lambda: ct200.ledger("ready"))[0]
     log = logged(ct200, "sglang-bench", "The server is fired up", began)
     for mark in (
-        "Init torch distributed begin.",
+        "Init parallel begin.",
         "Load weight begin. avail mem=",
         "Load weight end. elapsed=",
-        "KV Cache is allocated. #tokens:",
-        "Capture cuda graph begin.",
+        "KV Cache is allocated. dtype: torch.bfloat16, #tokens:",
+        "Capture target decode CUDA graph begin.",
         "Uvicorn running on http://0.0.0.0:30000",
         "The server is fired up and ready to roll!",
     ):
         assert mark in log
-    assert f"random_seed={ready['seed']}" in log
+    assert f"'random_seed': {ready['seed']}," in log
     entries = ct200.journal("_SYSTEMD_UNIT=sglang-bench.service", since_ns=began)
     assert any(
         isinstance(e["MESSAGE"], list) for e in entries
@@ -78,7 +78,10 @@ def test_a_start_gives_sglangs_lines_and_its_endpoints_tell_the_truth(ct200):
         info["random_seed"] == ready["seed"]
         and info["tp_size"] == 1
         and info["speculative_algorithm"] is None
+        and info["version"] == "0.5.23"
+        and info["status"] == "ready"
     )
+    assert {"speculative_num_draft_tokens", "speculative_dflash_block_size", "launch_command"} <= set(info)
     assert get(ip, "/health")[0] == 200
     assert post(ip, "/tokenize", {"prompt": "a b c"})["count"] == 3
 

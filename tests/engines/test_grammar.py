@@ -15,6 +15,8 @@ def facts(line: str, engine: str | None = None) -> list[tuple[str, str, str]]:
 
 PHASES = [
     ("[2026-04-27 02:36:03] Init torch distributed begin.", "init", "begin", {}),
+    ("[2026-11-30 22:22:29 TP3] Init parallel begin.", "init", "begin", {}),
+    ("[2026-11-30 22:22:29 TP3] Init parallel ends. elapsed=0.03 s", "init", "end", {"s": 0.03}),
     ("[2026-04-27 02:36:03 TP1] Init torch distributed ends. mem usage=0.09 GB", "init", "end", {"gb": 0.09}),
     ("[2026-04-27 02:36:03 TP0 EP0] sglang is using nccl==2.28.9", "init", "nccl", {"version": "2.28.9"}),
     ("h:175:175 [0] NCCL INFO NCCL version 2.28.9+cuda13.0", "init", "nccl", {"version": "2.28.9"}),

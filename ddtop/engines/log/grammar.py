@@ -251,7 +251,7 @@ _STRONG = (
     (
         "sglang",
         re.compile(
-            r"server_args=ServerArgs|fired up and ready to roll|\b(?:Decode|Prefill) batch(?:[.,]| ?\[\d+\],)? ?#|Load weight (?:begin|end)\b|Init torch distributed (?:begin|ends)\b|sglang::|sigquit|SIGQUIT received|/sglang/|^(?:sglang serve|launch_server\.py): error: |sglang\.(?:launch_server|srv|srt)|sglang is using nccl"
+            r"server_args=(?:ServerArgs|\{'model_path')|fired up and ready to roll|\b(?:Decode|Prefill) batch(?:[.,]| ?\[\d+\],)? ?#|Load weight (?:begin|end)\b|Init (?:torch distributed|parallel) (?:begin|ends)\b|sglang::|sigquit|SIGQUIT received|/sglang/|^(?:sglang serve|launch_server\.py): error: |sglang\.(?:launch_server|srv|srt)|sglang is using nccl"
         ),
     ),
     (

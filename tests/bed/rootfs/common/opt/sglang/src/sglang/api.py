@@ -2,7 +2,7 @@
 
 HTML=200 or 502  every response is a page with that status     HTTP500=1  each completion fails
 """
-import json, re, time, zlib
+import json, re, sys, time, zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ddtop_bed import ledger
@@ -10,6 +10,7 @@ from ddtop_bed import ledger
 from . import __version__, scheduler, state
 from .load import context_len
 from .scheduler import Request, submit, too_long
+from .server_args import REAL_KEYS
 from .state import COUNTS, DRAINING, FAULTS, READY
 
 TOKEN = re.compile(r"[A-Za-z_]{1,6}|\d{1,3}|\s*[^\sA-Za-z_\d]")
@@ -64,7 +65,9 @@ class Handler(BaseHTTPRequestHandler):
         if self.page():
             return
         path, args = self.path.split("?")[0], state.ARGS
-        if path in ("/health", "/health_generate"):
+        if path == "/ready":
+            self.reply("", 200 if READY.is_set() and not DRAINING.is_set() else 503, "text/plain")
+        elif path in ("/health", "/health_generate"):
             self.reply("", 200 if self.healthy() else 503, "text/plain")
         elif path in ("/v1/models", "/models"):
             if DRAINING.is_set():
@@ -85,7 +88,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def healthy(self):
         """As the real one: generates a token and waits for it, at least 1 s of the server's time, at most 20."""
-        if not READY.is_set() or DRAINING.is_set():
+        if DRAINING.is_set():
+            state.log("Health check request received during shutdown. Returning 503.")
+            return False
+        if not READY.is_set():
             return False
         request = submit(Request("", 1, 1, True, quiet=True))
         state.wait(1.0)
@@ -95,11 +101,18 @@ class Handler(BaseHTTPRequestHandler):
             return False
 
     def server_info(self):
-        """All resolved arguments, as a flat object, and the schedulers' own account."""
-        return {**vars(state.ARGS), "status": "ready" if READY.is_set() else "starting", "version": __version__,
-                "internal_states": [{"last_gen_throughput": COUNTS["throughput"], "avg_spec_accept_length": COUNTS["accept"],
-                                     "memory_usage": {"weight": state.MODEL.get("simulated_weights_gib", 16) / state.ARGS.tp_size, "token_capacity": 834615},
-                                     "effective_max_running_requests_per_dp": state.ARGS.max_running_requests or 2048}]}
+        """All keys of 0.5.23's answer (REAL_KEYS, from a real server) with this server's values, and the schedulers' own account.
+
+        `speculative_dflash_block_size` is there and null, whatever `speculative_num_draft_tokens` says."""
+        args = {**REAL_KEYS, **vars(state.ARGS)}
+        held = {"weight": state.MODEL.get("simulated_weights_gib", 16) / state.ARGS.tp_size, "kvcache": 32.24, "startup_available": 94.5,
+                "token_capacity": 834615, "token_capacity_swa": None, "graph": {"prefill": 0.0, "decode": 1.2}}
+        state_of_rank = {**args, "world_size": state.ARGS.tp_size, "effective_max_running_requests_per_dp": state.ARGS.max_running_requests or 2048,
+                         "last_gen_throughput": COUNTS["throughput"], "memory_usage": held, "decode_cuda_graph_bs": [1, 2, 4], "decode_cuda_graph_memory_gb": 1.2}
+        if state.ARGS.speculative_algorithm and COUNTS["verify"]:
+            state_of_rank["avg_spec_accept_length"] = COUNTS["accept"]
+        return {**args, "launch_command": " ".join(sys.argv[1:]), "status": "ready" if READY.is_set() else "starting",
+                "startup_time": {"load_weight": 2.0, "kv_cache_allocation": 0.5}, "internal_states": [state_of_rank], "version": __version__, "frontend": "python"}
 
     def flush_cache(self):
         if COUNTS["running"] or COUNTS["queued"]:
@@ -236,16 +249,24 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def metrics():
-    """The Prometheus text of the counters and gauges that matter here."""
-    label, out = f'{{model_name="{state.ARGS.served_model_name}"}}', []
-    for name, kind, value in (
-        ("prompt_tokens_total", "counter", COUNTS["prompt"]), ("generation_tokens_total", "counter", COUNTS["generated"]),
-        ("num_requests_total", "counter", COUNTS["requests"]), ("spec_verify_calls_total", "counter", COUNTS["verify"]),
-        ("gen_throughput", "gauge", COUNTS["throughput"]), ("num_running_reqs", "gauge", COUNTS["running"]),
-        ("num_queue_reqs", "gauge", COUNTS["queued"]), ("spec_accept_length", "gauge", COUNTS["accept"] if state.ARGS.speculative_algorithm else 0.0),
-        ("token_usage", "gauge", 0.01 if COUNTS["running"] else 0.0), ("max_total_num_tokens", "gauge", 834615),
+    """The Prometheus text of the counters and gauges that matter here, with 0.5.23's names and labels: request counters by
+    `is_streaming`, gauges by rank."""
+    everywhere = f'engine_type="unified",model_name="{state.ARGS.served_model_name}"'
+    rank = everywhere + ',moe_ep_rank="0",pp_rank="0",tp_rank="0"'
+    spec = bool(state.ARGS.speculative_algorithm)
+    out = []
+    for name, kind, labels, value in (
+        *((f"{name}_total", "counter", 'engine_type="unified",is_streaming="%s",model_name="%s"' % (stream, state.ARGS.served_model_name), value)
+          for name, key in (("prompt_tokens", "prompt"), ("generation_tokens", "generated"), ("num_requests", "requests"))
+          for stream, value in (("false", 0), ("true", COUNTS[key]))),
+        *([("spec_verify_calls_total", "counter", everywhere, COUNTS["verify"])] if spec else []),
+        ("gen_throughput", "gauge", rank, COUNTS["throughput"]), ("num_running_reqs", "gauge", rank, COUNTS["running"]),
+        ("num_queue_reqs", "gauge", rank, COUNTS["queued"]), ("spec_accept_length", "gauge", rank, COUNTS["accept"] if spec else 0.0),
+        ("spec_num_draft_tokens", "gauge", rank, (state.ARGS.speculative_num_draft_tokens or 0) if spec else 0),
+        ("token_usage", "gauge", rank, 0.01 if COUNTS["running"] else 0.0), ("max_total_num_tokens", "gauge", rank, 834615),
     ):
-        out.append(f"# HELP sglang:{name} {name}\n# TYPE sglang:{name} {kind}\nsglang:{name}{label} {float(value)}\n")
+        head = f"# HELP sglang:{name} {name}\n# TYPE sglang:{name} {kind}\n"
+        out.append(("" if head in out[-1:] else head) + f"sglang:{name}{{{labels}}} {float(value)}\n")
     return "".join(out)
 
 

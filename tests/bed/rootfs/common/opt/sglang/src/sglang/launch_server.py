@@ -31,14 +31,19 @@ def on_sigterm(*_):
         threading.Thread(target=drain, args=[FAULTS.get("STOP_S", 30.0 if shape == "drain" else 0.2)], daemon=True).start()
 
 
+def last_words():
+    left = [request.id for request in list(state.INFLIGHT)]
+    return f"Gracefully exiting... Remaining number of requests {len(left)}. Remaining requests remaining_rids={left}."
+
+
 def drain(seconds):
     end, told = time.monotonic() + seconds / FAULTS.speed(), 0.0
     while time.monotonic() < end or state.COUNTS["running"]:
         if time.monotonic() - told > 5.0 / FAULTS.speed():
             told = time.monotonic()
-            log(f"Gracefully exiting... Remaining number of requests {state.COUNTS['running']}")
+            log(last_words())
         time.sleep(0.02)
-    log(f"Gracefully exiting... Remaining number of requests {state.COUNTS['running']}")
+    log(last_words())
     ledger.stamp("exit", status=0)
     os._exit(0)
 

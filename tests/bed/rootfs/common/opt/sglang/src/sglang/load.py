@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ddtop_bed import gpu, ledger
 
-from . import shapes, state
-from .server_args import model_config
+from . import FORK, shapes, state
+from .server_args import REAL_KEYS, model_config
 from .state import claim, die, hang, log, wait
 
 MESSAGES = {
@@ -111,7 +111,8 @@ def load():
     args, faults = state.ARGS, state.FAULTS
     card, shape = gpu.card(), shapes.chosen()
     shown = {**vars(args), "api_key": "***" if args.api_key else None}
-    log(f"server_args=ServerArgs({', '.join(f'{k}={v!r}' for k, v in shown.items())})")
+    told = f"ServerArgs({', '.join(f'{k}={v!r}' for k, v in shown.items())})" if FORK else repr({**REAL_KEYS, **shown})
+    log(f"server_args={told}")
     ledger.stamp("args", seed=args.random_seed, start=faults.start)
     if faults.get("LOAD_FAULT") == "exit":
         ledger.stamp("fault", kind="exit", start=faults.start)
@@ -126,7 +127,7 @@ def load():
         state.refuse(f"RuntimeError: CUDA error: invalid device ordinal (tp_size={args.tp_size}, {len(state.GPUS)} GPUs visible)")
     wait(0.3)
     seconds, began = faults.get("LOAD_S", 3.0) * shape.load_factor, time.monotonic()
-    log("Init torch distributed begin.", 0)
+    log("Init torch distributed begin." if FORK else "Init parallel begin.", 0)
     time.sleep(faults.get("PAUSE_S", 0.0))
     claim("load", 600)
     if faults.get("LOAD_FAULT") == "nccl":
@@ -135,7 +136,9 @@ def load():
         hang("nccl", spin=True)
     shape.at("init")
     log("sglang is using nccl==2.28.9", 0)
-    log("Init torch distributed ends. elapsed=0.27 s, mem usage=0.09 GB", 0)
+    log("Init torch distributed ends. elapsed=0.27 s, mem usage=0.09 GB" if FORK else "Init parallel ends. elapsed=0.27 s", 0)
+    if not FORK:
+        log("Memory baseline taken. mem usage=0.09 GB", 0)
     gib = state.MODEL.get("simulated_weights_gib", 16)
     weights = gib * 1024 / args.tp_size
     free, _ = gpu.free_mib(state.GPUS[0])
@@ -159,7 +162,7 @@ def load():
     log(f"Load weight end. elapsed={time.monotonic() - began:.2f} s, type={arch}, avail mem={(free - weights) / 1024:.2f} GB, mem usage={weights / 1024:.2f} GB.", 0)
     held = min(card["mib"] * args.mem_fraction_static, free)
     tokens = int((held - weights) * 13)
-    log(f"KV Cache is allocated. #tokens: {tokens}, K size: {(held - weights) / 2048:.2f} GB, V size: {(held - weights) / 2048:.2f} GB", 0)
+    log(f"KV Cache is allocated. {'' if FORK else 'dtype: torch.bfloat16, '}#tokens: {tokens}, K size: {(held - weights) / 2048:.2f} GB, V size: {(held - weights) / 2048:.2f} GB", 0)
     claim("idle", held)
     log(f"Memory pool end. avail mem={(card['mib'] - held) / 1024:.2f} GB", 0)
     if not args.disable_cuda_graph:
@@ -182,7 +185,9 @@ def context_len():
 
 def capture(held, seconds, card, shape):
     """CUDA graphs: silent but for a bar that has no newline until its end."""
-    log(f"Capture cuda graph begin. This can take up to several minutes. avail mem={(card['mib'] - held) / 1024:.2f} GB", 0)
+    name = "cuda graph" if FORK else f"target {'verify' if state.ARGS.speculative_algorithm else 'decode'} CUDA graph"
+    begins = "This can take up to several minutes." if FORK else f"backend=full, num_tokens_per_req={state.ARGS.speculative_num_draft_tokens or 1},"
+    log(f"Capture {name} begin. {begins} avail mem={(card['mib'] - held) / 1024:.2f} GB", 0)
     claim("capture", held + 200)
     fault, began = state.FAULTS.get("LOAD_FAULT"), time.monotonic()
     time.sleep(state.FAULTS.get("CAPTURE_S", 0.0))
@@ -197,4 +202,4 @@ def capture(held, seconds, card, shape):
         wait(seconds / len(sizes))
     sys.stderr.write(f"\rCapturing batches (bs=1 avail_mem={(card['mib'] - held) / 1024 - 1.2:.2f} GB): 100%| | {len(sizes)}/{len(sizes)} [00:00<00:00]\n")
     sys.stderr.flush()
-    log(f"Capture cuda graph end. elapsed={time.monotonic() - began:.2f} s, mem usage=1.20 GB, avail mem={(card['mib'] - held) / 1024 - 1.2:.2f} GB.", 0)
+    log(f"Capture {name} end. {'' if FORK else f'bs={sizes}, '}elapsed={time.monotonic() - began:.2f} s, mem usage=1.20 GB, avail mem={(card['mib'] - held) / 1024 - 1.2:.2f} GB.", 0)

@@ -108,7 +108,7 @@ class Scheduler(threading.Thread):
         if seen:
             new, cached = sum(r.prompt_tokens - r.cached for r in seen), sum(r.cached for r in seen)
             log(f"Prefill batch, #new-seq: {len(seen)}, #new-token: {new}, #cached-token: {cached}, token usage: 0.00, "
-                f"#running-req: {len(self.running)}, #queue-req: {WAITING.qsize()},", 0)
+                f"#running-req: {len(self.running)}, #queue-req: {WAITING.qsize()}, #pending-token: 0, cuda graph: False, input throughput (token/s): {new / max(1e-6, rates.prefill_s(new, args.tp_size)):.2f}", 0)
             claim("compute", self.mib)
             COUNTS["running"] = len(self.running) + len(seen)
             wait(rates.prefill_s(new, args.tp_size))
@@ -178,7 +178,7 @@ class Scheduler(threading.Thread):
             words = f"accept len: {COUNTS['accept']:.2f}, accept rate: {(COUNTS['accept'] - 1) / max(1, (args.speculative_num_draft_tokens or 2) - 1):.2f}, "
         held = sum(r.prompt_tokens + r.sent for r in self.running)
         log(f"Decode batch, #running-req: {len(self.running)}, #token: {held}, token usage: {min(0.99, held / 834615):.2f}, {words}cuda graph: "
-            f"{not args.disable_cuda_graph}, gen throughput (token/s): {COUNTS['throughput']:.2f}, #queue-req: {WAITING.qsize()},", 0)
+            f"{not args.disable_cuda_graph}, gen throughput (token/s): {COUNTS['throughput']:.2f}, #queue-req: {WAITING.qsize()}", 0)
         self.emitted = self.verified = self.accepted = self.forwards = 0
         self.since = now
 

@@ -33,6 +33,8 @@ enable_dp_lm_head=False enable_two_batch_overlap=False enable_torch_compile=Fals
 enable_p2p_check=False triton_attention_reduce_in_fp32=False triton_attention_num_kv_splits=8 num_continuous_decode_steps=1 delete_ckpt_after_loading=False
 enable_memory_saver=False allow_auto_truncate=False enable_custom_logit_processor=False flashinfer_mla_disable_ragged=False disable_shared_experts_fusion=False
 disaggregation_mode='null' enable_deterministic_inference=False"""
+REAL_KEYS = json.loads((Path(__file__).parent / "server_info.json").read_text())
+"""Every key of a real 0.5.23's /server_info with the value nobody chose; FIELDS are those that can be given here."""
 FORK_FIELDS = "speculative_ddtree_budget=None speculative_ddtree_topk=8"
 ALIASES = {"tp_size": ["--tp", "--tensor-parallel-size"], "model_path": ["--model"], "dp_size": ["--dp", "--data-parallel-size"],
            "speculative_draft_model_path": ["--speculative-draft-model"], "ep_size": ["--ep"]}
