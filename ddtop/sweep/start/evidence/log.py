@@ -31,7 +31,13 @@ KINDS: dict[str, CauseKind] = {
 LIMIT_WORDS = ("Start request repeated too quickly",)
 SKIP_WORDS = ("skipped because of an unmet condition", "Condition check resulted in", "Assertion failed for")
 """Only the journal shows that systemd skipped a start: the unit is unloaded at once, and its properties with it."""
-NCCL_WORDS = ("NCCL version", "is using nccl", "NCCL INFO", "Init torch distributed begin", "Init parallel begin")
+NCCL_WORDS = (
+    "NCCL version",
+    "is using nccl",
+    "NCCL INFO",
+    "Init torch distributed begin",
+    "Init parallel begin",
+)
 
 
 class StartLog:
