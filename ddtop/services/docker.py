@@ -7,6 +7,7 @@ one before it is removed only if ddtop made it (label `ddtop.run`); any other co
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -20,10 +21,15 @@ from ddtop.services.base import CallResult, Launch, OriginalState
 from ddtop.services.readings import UnitReading
 
 _FORM = (
-    "{{.Id}}|{{.State.StartedAt}}|{{.State.Running}}|{{.State.Pid}}|{{.State.ExitCode}}|{{.State.OOMKilled}}|"
+    "{{.Id}}|{{.State.StartedAt}}|{{.State.Status}}|{{.State.Pid}}|{{.State.ExitCode}}|{{.State.OOMKilled}}|"
     '{{.RestartCount}}|{{index .Config.Labels "ddtop.run"}}|{{range .NetworkSettings.Networks}}{{.IPAddress}},{{end}}'
 )
 _POLL_S = 0.5
+_NO_CONTAINER = re.compile(r"no such (?:object|container)|no container with name", re.IGNORECASE)
+_PIECE = 16_384
+"""Bytes of one line that docker's log drivers keep together; it stamps each piece of a longer one when they are read."""
+_READ_B = 200_000
+"""What `exec` gives of each of the two outputs, at most."""
 
 
 class DockerService:
@@ -38,11 +44,18 @@ class DockerService:
         self.program = program
         self._label = ""
 
-    async def _run(self, host: Host, *words: str, timeout_s: float = 20.0) -> dict[str, Any]:
-        return await host.call("exec", argv=[self.program, *words], timeout_s=timeout_s)
+    async def _run(
+        self, host: Host, *words: str, timeout_s: float = 20.0, max_b: int = _READ_B
+    ) -> dict[str, Any]:
+        return await host.call("exec", argv=[self.program, *words], timeout_s=timeout_s, max_b=max_b)
 
     async def read(self, host: Host) -> UnitReading:
         answer = await self._run(host, "inspect", "--format", _FORM, self.unit, timeout_s=5)
+        if answer["rc"] != 0 and not _NO_CONTAINER.search(answer["stderr"]):
+            # The daemon is away or busy: nothing is known of the container, least of all that it is gone.
+            return UnitReading(
+                unit=self.unit, at=time.monotonic(), kind=self.kind, load_error=_words(answer) or None
+            )
         reading, self._label = read_container(
             self.unit, answer["rc"], answer["stdout"], time.monotonic(), kind=self.kind
         )
@@ -79,13 +92,21 @@ class DockerService:
         yield lines()
 
     async def drain(self, host: Host, cursor: str | None) -> list[LogLine]:
-        """Lines after `cursor`: `STAMP#N`, docker's time stamp of the last line and its number at that instant."""
-        stamp, _, count = (cursor or "").partition("#")
-        words = ["logs", "--timestamps", *(["--since", stamp] if stamp else ["--tail", "0"]), self.unit]
-        answer = await self._run(host, *words)
-        if answer["rc"] != 0:
-            return []
-        return stamped_lines(answer["stdout"] + answer["stderr"], stamp, int(count or 0))
+        """Lines after `cursor`: `STAMP#N`, docker's time stamp of the last line and its number at that instant.
+
+        Reads on until nothing more is there: one answer of the agent holds `_READ_B` of each output."""
+        found: list[LogLine] = []
+        while True:
+            stamp, _, count = (found[-1].cursor or "" if found else cursor or "").partition("#")
+            words = ["logs", "--timestamps", *(["--since", stamp] if stamp else ["--tail", "0"]), self.unit]
+            answer = await self._run(host, *words, max_b=2 * _READ_B)
+            if answer["rc"] != 0:
+                return found
+            text = whole_lines(answer["stdout"], answer["stderr"], bool(answer.get("truncated")))
+            more = stamped_lines(text, stamp, int(count or 0))
+            found += more
+            if not answer.get("truncated") or not more:
+                return found
 
     async def history(self, host: Host, generation: str) -> list[LogLine]:
         started = generation.partition("@")[2]
@@ -182,8 +203,23 @@ def read_container(
     parts = shown.strip().split("|")
     if rc != 0 or len(parts) < 9:
         return UnitReading(unit=name, at=at, kind=kind, load="not-found", active="inactive", sub="dead"), ""
-    ident, started, running, pid, code, oom, restarts, label, ips = parts[:9]
-    up = running == "true"
+    ident, started, status, pid, code, oom, restarts, label, ips = parts[:9]
+    up = status in ("running", "paused")
+    if status == "restarting":  # by its restart policy: in systemd's words
+        return UnitReading(
+            unit=name,
+            at=at,
+            kind=kind,
+            load="loaded",
+            active="activating",
+            sub="auto-restart",
+            result="oom-kill" if oom == "true" else "exit-code",
+            generation=f"{ident}@{started}",
+            n_restarts=int(restarts) if restarts.isdigit() else None,
+            need_reload=False,
+            exit_code=f"exited/{code}",
+            container=f"{ident}@{started}@{ips}",
+        ), "" if label == "<no value>" else label
     bad = not up and code not in ("0", "")
     reading = UnitReading(
         unit=name,
@@ -203,6 +239,25 @@ def read_container(
     return reading, "" if label == "<no value>" else label
 
 
+def whole_lines(out: str, err: str, truncated: bool) -> str:
+    """Both outputs of `docker logs --timestamps` as one text, of which everything up to its last stamp is there.
+
+    Where an answer was cut, the cut line goes, and so does what the other output has after it: it is read again."""
+    if not truncated:
+        return out + err
+    cut = [text[: text.rfind("\n") + 1] for text in (out, err) if len(text.encode()) >= _READ_B]
+    ends = [text.rstrip("\n").rsplit("\n", 1)[-1].partition(" ")[0] for text in cut if text]
+    if not ends:
+        return out + err
+    both = [text if len(text.encode()) < _READ_B else text[: text.rfind("\n") + 1] for text in (out, err)]
+    return "".join(
+        line
+        for text in both
+        for line in text.splitlines(keepends=True)
+        if line.partition(" ")[0] <= min(ends)
+    )
+
+
 def stamped_lines(text: str, stamp: str, count: int) -> list[LogLine]:
     """Lines of `docker logs --timestamps --since STAMP`, without the first `count` lines stamped STAMP."""
     rows = sorted(
@@ -215,5 +270,6 @@ def stamped_lines(text: str, stamp: str, count: int) -> list[LogLine]:
         last = at
         if at < stamp or (at == stamp and number <= count):
             continue
-        found.append(LogLine(text=body.rsplit("\r", 1)[-1], cursor=f"{at}#{number}"))
+        whole = body.replace(f"{at} ", "") if len(body) > _PIECE else body
+        found.append(LogLine(text=whole.rsplit("\r", 1)[-1], cursor=f"{at}#{number}"))
     return found

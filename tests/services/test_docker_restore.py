@@ -23,12 +23,14 @@ class Docker:
         self.ident, self.label, self.running = ident, label, running
         self.said: list[str] = []
 
-    async def call(self, op: str, *, argv: list[str], timeout_s: float = 15.0) -> dict[str, Any]:
+    async def call(
+        self, op: str, *, argv: list[str], timeout_s: float = 15.0, max_b: int = 0
+    ) -> dict[str, Any]:
         assert op == "exec"
         if argv[1] == "inspect":
             if self.ident is None:
                 return {"rc": 1, "stdout": "", "stderr": "No such container"}
-            up = "true" if self.running else "false"
+            up = "running" if self.running else "exited"
             shown = f"{self.ident}|2026|{up}|{9 if self.running else 0}|0|false|0|{self.label}|"
             return {"rc": 0, "stdout": shown, "stderr": ""}
         self.said.append(argv[1])

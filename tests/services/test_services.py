@@ -129,11 +129,11 @@ INSPECT = "abc123def456|2026-01-01T00:00:00.5Z|{running}|{pid}|{code}|{oom}|0|{l
 
 def test_a_container_in_systemds_words() -> None:
     up, label = read_container(
-        "q", 0, INSPECT.format(running="true", pid=7, code=0, oom="false", label="r1"), 1.0
+        "q", 0, INSPECT.format(running="running", pid=7, code=0, oom="false", label="r1"), 1.0
     )
     assert up.running and up.generation == "abc123def456@2026-01-01T00:00:00.5Z" and label == "r1"
     dead, label = read_container(
-        "q", 0, INSPECT.format(running="false", pid=0, code=137, oom="true", label="<no value>"), 1.0
+        "q", 0, INSPECT.format(running="exited", pid=0, code=137, oom="true", label="<no value>"), 1.0
     )
     assert (
         dead.active == "failed"
