@@ -70,6 +70,7 @@ def test_packages_are_named_for_every_tool_that_a_test_looks_for() -> None:
         "clang",
         "docker",
         "apt-get",
+        "dpkg-deb",
         "nvidia-smi",
         "unshare",
         "mount",
