@@ -11,8 +11,8 @@ from ddtop.services.base import Launch
 from ddtop.sources.gpu.sample import GpuSample
 from ddtop.sources.log.scan_snapshot import LogEntry
 from ddtop.sources.log.scanner import LogScanner
-from ddtop.sweep.shared.gpu_use import GpuUse, gpus_of, meant_for_cpu, not_used, runs_on_cpu
-from ddtop.sweep.shared.gpu_watch import GpuWatch
+from ddtop.sweep.shared.gpus.use import GpuUse, gpus_of, meant_for_cpu, not_used, runs_on_cpu
+from ddtop.sweep.shared.gpus.watch import GpuWatch
 
 # llama.cpp b9031 with CUDA_VISIBLE_DEVICES=7 on a host with one H200
 WRONG_DEVICE = """0.00.016.902 E ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected

@@ -16,7 +16,7 @@ from ddtop.sweep.cell.attempts import attempt_for, generation_of, version_of
 from ddtop.sweep.cell.ending import Subject
 from ddtop.sweep.cell.outcome import Committed, Origin, commit
 from ddtop.sweep.shared.context import SweepContext
-from ddtop.sweep.shared.gpu_use import meant_for_cpu
+from ddtop.sweep.shared.gpus.use import meant_for_cpu
 
 CUT_REQUEST_CLASSES = ("refused", "truncated", "aborted")
 DYING_REQUEST_CLASSES = (*CUT_REQUEST_CLASSES, "in-band error", "timeout")

@@ -21,7 +21,7 @@ from ddtop.services.base import Launch, Service
 from ddtop.services.kinds import service_for
 from ddtop.services.log_file import FILE_CURSOR, LogFile
 from ddtop.services.readings import UnitReading
-from ddtop.sweep.shared.gpu_watch import GpuWatch
+from ddtop.sweep.shared.gpus.watch import GpuWatch
 from ddtop.sweep.shared.kernel_faults import KernelFaults
 from ddtop.sweep.shared.learned_limits import Limits
 from ddtop.sweep.shared.plan import Sweep

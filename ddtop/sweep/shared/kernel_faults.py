@@ -13,7 +13,7 @@ from typing import Any
 
 from ddtop.sources.kernel.fault import Fault, at, bus_key, cell_doubts, decide_fault, driver_asks, quiet
 from ddtop.sources.kernel.log_lines import parse_kernel_line
-from ddtop.sweep.shared.gpu_watch import RecoveryAction
+from ddtop.sweep.shared.gpus.watch import RecoveryAction
 from ddtop.sweep.shared.limits import DRIVER_REPLY_S, FAULT_LOOKBACK_S
 
 FRESH_S = 1.0

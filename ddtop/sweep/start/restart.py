@@ -19,7 +19,7 @@ from ddtop.services.base import Launch
 from ddtop.services.readings import UnitReading
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.duplicates import duplicate_of
-from ddtop.sweep.shared.gpu_use import CONTEXT_MIB, GpuUse, gpus_of, meant_for_cpu, runs_on_cpu
+from ddtop.sweep.shared.gpus.use import CONTEXT_MIB, GpuUse, gpus_of, meant_for_cpu, runs_on_cpu
 from ddtop.sweep.shared.learned_limits import expected_start_s, for_start
 from ddtop.sweep.shared.limits import SCRIPT_GRACE_S, UNPROVEN_S
 from ddtop.sweep.shared.log_lines import drain_log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddtop.sweep.shared.gpu_watch import GpuWatch
+from ddtop.sweep.shared.gpus.watch import GpuWatch
 
 LOW_POWER_SHARE = 0.45
 """A P2P hang on RTX PRO 6000 draws ~140 W of 600 W at 100 % utilisation; real work draws far more."""

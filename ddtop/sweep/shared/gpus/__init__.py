@@ -1,0 +1,1 @@
+"""The GPUs of a run: watched, and whether the server uses them."""
