@@ -17,9 +17,13 @@ def case(name: str, right: str, source: Any) -> None:
 
 
 def said(source: Any) -> str:
-    text = source if isinstance(source, str) else json.dumps(source)
+    data = (
+        source
+        if isinstance(source, bytes)
+        else (source if isinstance(source, str) else json.dumps(source)).encode()
+    )
     try:
-        got = inspect_files(None, {"input.txt": text.encode()})
+        got = inspect_files(None, {"input.txt": data})
     except NotJudgedError:
         return "unknown"
     return f"{got['kind']}: {got['verdict']} {got['cause']}"
@@ -932,6 +936,175 @@ case(
     "unknown",
     "*** Measurement Settings ***\nConcurrency: 1, throughput: 12.3 infer/sec, latency 81234 usec\n",
 )
+
+
+# aiperf console table, real
+case(
+    "aiperf-table",
+    "results: ok complete",
+    """                                            NVIDIA AIPerf | LLM Metrics                                            
+┏━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━┓
+┃                               Metric ┃      avg ┃      min ┃      max ┃      p99 ┃      p90 ┃      p50 ┃    std ┃
+┡━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━┩
+│             Time to First Token (ms) │   912.29 │    81.52 │ 2,270.46 │ 2,045.55 │ 1,259.84 │ 1,052.06 │ 392.14 │
+│            Time to Second Token (ms) │   374.69 │    11.73 │ 1,186.79 │ 1,181.85 │   695.01 │   213.90 │ 324.90 │
+│                 Request Latency (ms) │ 2,808.01 │ 2,745.55 │ 3,780.53 │ 3,780.14 │ 2,776.65 │ 2,767.19 │ 198.50 │
+│             Inter Token Latency (ms) │    14.93 │    11.88 │    21.91 │    21.10 │    17.34 │    13.48 │   2.68 │
+│     Output Token Throughput Per User │    69.01 │    45.65 │    84.15 │    84.13 │    84.07 │    74.17 │  11.43 │
+│                    (tokens/sec/user) │          │          │          │          │          │          │        │
+│      Output Sequence Length (tokens) │   127.98 │   123.00 │   129.00 │   128.00 │   128.00 │   128.00 │   0.25 │
+│       Input Sequence Length (tokens) │ 1,024.00 │ 1,024.00 │ 1,025.00 │ 1,024.00 │ 1,024.00 │ 1,024.00 │   0.05 │
+│ Output Token Throughput (tokens/sec) │ 4,537.16 │        - │        - │        - │        - │        - │      - │
+│    Request Throughput (requests/sec) │    35.45 │        - │        - │        - │        - │        - │      - │
+│             Request Count (requests) │ 1,000.00 │        - │        - │        - │        - │        - │      - │
+└──────────────────────────────────────┴──────────┴──────────┴──────────┴──────────┴──────────┴──────────┴────────┘
+
+CLI Command: aiperf profile --model m --url localhost:8000 --request-count 1000 --concurrency 100
+Benchmark Duration: 28.21 sec
+""",
+)
+case(
+    "aiperf-table-lost",
+    "results: partial requests-failed-or-missing",
+    """NVIDIA AIPerf | LLM Metrics
+┃                               Metric ┃      avg ┃      min ┃      max ┃
+│             Time to First Token (ms) │   912.29 │    81.52 │ 2,270.46 │
+│                 Request Latency (ms) │ 2,808.01 │ 2,745.55 │ 3,780.53 │
+│ Output Token Throughput (tokens/sec) │ 4,537.16 │        - │        - │
+│             Request Count (requests) │   800.00 │        - │        - │
+
+CLI Command: aiperf profile --model m --url localhost:8000 --request-count 1000 --concurrency 100
+""",
+)
+case(
+    "aiperf json with input_config planned",
+    "results: partial requests-failed-or-missing",
+    {
+        "request_count": {"avg": 10},
+        "request_latency": {"unit": "ms", "avg": 60},
+        "request_throughput": {"avg": 10},
+        "output_token_throughput": {"avg": 100},
+        "benchmark_duration": {"unit": "sec", "avg": 1.0},
+        "input_config": {"loadgen": {"request_count": 100, "concurrency": 1}},
+    },
+)
+case(
+    "guidellm errored all but one",
+    "results: partial requests-failed-or-missing",
+    {
+        "benchmarks": [
+            {
+                "metrics": {
+                    "request_totals": {"successful": 1, "errored": 99, "incomplete": 0, "total": 100},
+                    "output_tokens_per_second": {"total": {"mean": 10.0}},
+                    "requests_per_second": {"successful": {"mean": 0.1}},
+                },
+                "duration": 10.0,
+            }
+        ]
+    },
+)
+case(
+    "sglang json w/ server_info",
+    "results: ok complete",
+    {
+        "backend": "sglang",
+        "completed": 16,
+        "duration": 8.0,
+        "total_output_tokens": 2048,
+        "output_throughput": 256.0,
+        "request_throughput": 2.0,
+        "accept_length": 3.2,
+        "server_info": {"speculative_num_draft_tokens": 4, "speculative_dflash_block_size": None},
+    },
+)
+case(
+    "sglang json accept above",
+    "results: suspect acceptance-out-of-bounds",
+    {
+        "backend": "sglang",
+        "completed": 16,
+        "duration": 8.0,
+        "total_output_tokens": 2048,
+        "output_throughput": 256.0,
+        "request_throughput": 2.0,
+        "accept_length": 9.2,
+        "server_info": {"speculative_num_draft_tokens": 4},
+    },
+)
+case(
+    "dflash bar",
+    "results: ok complete",
+    "[warmup] 1 requests ...\nRunning benchmark: 128 prompts, concurrency=1 ...\nBenchmarking: 100%|██████████| 128/128 [01:24<00:00]\n\n==================================================\nBackend:          sglang\nDataset:          gsm8k\nNum prompts:      128\nConcurrency:      1\nLatency:          84.8s\nOutput tokens:    39253\nThroughput:       462.95 tok/s\nAccept length:    6.360\nSpec verify ct:   6428\n==================================================\n",
+)
+case(
+    "hyper-2",
+    "results: ok complete",
+    "====Result for Model: m====\nErrors: {}\nTotal time (seconds): 124.76 s\nSuccessful/total requests: 100/100\nRequests/sec: 0.80\nSLO met count: N/A\nQueries/sec: 0.80\nOutput_tokens/min: 13530.96\nInput_tokens/min: 13015.89\nTokens/min: 26546.85\nAverage Time to First Token (s): 0.5\nAverage output length: 281.35\n",
+)
+case(
+    "hyper-late",
+    "results: suspect impossible-times",
+    "====Result for Model: m====\nTotal time: 12.00 s\nSuccessful/total requests: 10/10\nRequests/min: 50.0\nOutput_tokens/min: 5000.0\nAverage milliseconds/request (includes waiting time on server): 39549.75\nAverage output length: 100.0\n",
+)
+case(
+    "warmup only block then nothing",
+    "results: partial figures-not-read",
+    "============ Serving Benchmark Result ============\nBackend:                                 sglang\n",
+)
+case(
+    "two blocks one missing",
+    "results: partial figures-not-read",
+    blk(**B) + blk(**{"Successful requests:": "16", "Output token throughput (tok/s):": "256.00"}),
+)
+case(
+    "vllm json nested list of runs",
+    "results: failed no-tokens",
+    [
+        {
+            "num_prompts": 8,
+            "completed": 8,
+            "failed": 0,
+            "duration": 8.0,
+            "total_output_tokens": 800,
+            "output_throughput": 100.0,
+        },
+        {
+            "num_prompts": 8,
+            "completed": 8,
+            "failed": 0,
+            "duration": 8.0,
+            "total_output_tokens": 0,
+            "output_throughput": 0.0,
+        },
+    ],
+)
+case(
+    "text tool-call retokenized 0",
+    "results: suspect tokens-not-visible-to-client",
+    blk(**{**B, "Total generated tokens (retokenized):": "0"}),
+)
+case(
+    "bom+json",
+    "results: ok complete",
+    "\ufeff"
+    + json.dumps(
+        {
+            "num_prompts": 8,
+            "completed": 8,
+            "failed": 0,
+            "duration": 8.0,
+            "total_output_tokens": 800,
+            "output_throughput": 100.0,
+        }
+    ),
+)
+case(
+    "ollama bench long",
+    "results: suspect figures-disagree",
+    "total duration:       4.605s\nload duration:        29.47ms\nprompt eval count:    26 token(s)\nprompt eval duration: 120.5ms\nprompt eval rate:     215.77 tokens/s\neval count:           298 token(s)\neval duration:        4.2s\neval rate:            7095.00 tokens/s\n",
+)
+case("utf16 of PowerShell", "results: ok complete", ("\ufeff" + blk(**B)).encode("utf-16-le"))
 
 
 @pytest.mark.parametrize(("right", "source"), [(r, t) for _, r, t in CASES], ids=[n for n, _, _ in CASES])

@@ -51,7 +51,8 @@ def diagnose_results(
         planned = planned if planned is not None else beside.get("plan")
         server_log = server_log or beside.get("server_log", "")
         rc = rc if rc is not None else beside.get("rc")
-    text = raw.decode("utf-8", "replace").lstrip("\ufeff")
+    utf16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))  # redirected by PowerShell
+    text = raw.decode("utf-16" if utf16 else "utf-8", "replace").lstrip("\ufeff")
     try:
         records, damaged = read_records(text)
     except ResultFormatError as problem:

@@ -118,6 +118,7 @@ def _ollama(pairs: Pairs, text: str) -> Fields | None:
         return None
     fields: Fields = {"tool": "ollama", "requests_ok": 1}
     put(fields, "duration_s", go_seconds(pairs["total duration"]))
+    put(fields, "output_s", go_seconds(pairs.get("eval duration", "")))
     _put(
         fields,
         pairs,

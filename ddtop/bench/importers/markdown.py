@@ -18,6 +18,7 @@ _BATCHED: Columns = {
     "s_tg t/s": ("output_tps", 1.0),
     "s t/s": ("total_tps", 1.0),
     "t s": ("duration_s", 1.0),
+    "t_tg s": ("output_s", 1.0),
 }
 _SEND_ONE: Columns = {
     "latency (s)": ("duration_s", 1.0),
@@ -135,6 +136,7 @@ def from_batched_bench(data: dict[str, Any]) -> Fields:
         "output_tps": "speed_tg",
         "total_tps": "speed",
         "duration_s": "t",
+        "output_s": "t_tg",
     }.items():
         put(fields, name, data.get(key))
     if {"output_len", "concurrency"} <= set(fields):

@@ -71,6 +71,11 @@ def from_aiperf(data: dict[str, Any]) -> Fields:
             fields["first_error"] = str(details["message"])[:300]
         if "requests_failed" not in fields:
             put(fields, "requests_failed", sum(number(one.get("count")) or 0 for one in errors))
+    load = (data.get("input_config") or {}).get("loadgen")
+    if isinstance(load, dict) and not load.get(
+        "benchmark_duration"
+    ):  # with a duration the count is no promise
+        put(fields, "requests_planned", load.get("request_count"))
     if data.get("was_cancelled"):
         fields["cancelled"] = True
     return fields

@@ -99,6 +99,7 @@ def from_json(data: dict[str, Any]) -> Fields:
     server = data.get("server_info")
     if isinstance(server, dict):
         fields["server_info"] = server
+        put(fields, "draft_tokens", server.get("speculative_num_draft_tokens"))
     errors = [one for one in data.get("errors") or [] if one]
     if errors:
         fields["first_error"] = str(errors[0])[:300]

@@ -96,6 +96,13 @@ def _rates(f: Figures) -> Iterator[str]:
     ):
         if rate is not None and rate < 0:
             yield f"{name} is negative: {rate:g}"
+    if (
+        f.output_s
+        and f.output_tokens
+        and f.output_tok_s
+        and _differ(f.output_tokens, f.output_s, f.output_tok_s)
+    ):
+        yield f"output tok/s is given as {f.output_tok_s:g}, but {f.output_tokens:g} in {f.output_s:g} s are {f.output_tokens / f.output_s:.2f}"
     if f.whole_run and f.duration_s and f.duration_s > 0:
         for name, count, rate in (
             ("output tok/s", f.output_tokens, f.output_tok_s),

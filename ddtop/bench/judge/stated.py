@@ -38,6 +38,8 @@ class Figures:
     """How long the run took."""
     whole_run: bool = False
     """Whether `duration_s` spans every request from its start to its end, and the rates are over it."""
+    output_s: float | None = None
+    """How long output was generated, where the rate of output is over that alone."""
     requests_s: float | None = None
     input_tokens: float | None = None
     input_tok_s: float | None = None
