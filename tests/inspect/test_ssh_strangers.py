@@ -200,6 +200,44 @@ FIRST_LINE = [
 ]
 UNKNOWN = [
     (
+        "paramiko.ssh_exception.NoValidConnectionsError: [Errno None] Unable to connect to port 22 on 10.0.0.9\n",
+        "refused",
+        "refused-by-port",
+    ),
+    (
+        "paramiko.ssh_exception.SSHException: Error reading SSH protocol banner\n",
+        "disconnected",
+        "closed-before-login",
+    ),
+    (
+        "ssh_dispatch_run_fatal: Connection to 10.0.0.9 port 22: Connection corrupted\n",
+        "disconnected",
+        "connection-dropped",
+    ),
+    (
+        "WARNING: Your password has expired.\nPassword change required but no TTY available.\n",
+        "refused",
+        "account-not-usable",
+    ),
+    ("stty: 'standard input': Inappropriate ioctl for device\nLinux\n", "ok", "shell-noise"),
+    (
+        "CreateProcessW failed error:2\nposix_spawnp: No such file or directory\n",
+        "error",
+        "proxy-command-failed",
+    ),
+    (
+        "channel 0: open failed: unknown channel type: unsupported channel type\nstdio forwarding failed\n"
+        + KEX
+        + CLOSED,
+        "refused",
+        "forwarding-prohibited",
+    ),
+    (
+        "Error: SSH is not supported for this instance type\nConnection closed by 5.6.7.8 port 22\n",
+        "refused",
+        "policy-denied",
+    ),
+    (
         "ControlPath too long ('/home/someone/.ssh/master-x@gpu:22' >= 108 bytes)\n",
         "error",
         "control-path-too-long",

@@ -40,7 +40,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             "account-not-usable",
             r"failed to look ?up (?:local )?user|login as the user .{1,80} rather than|allows? sftp connections only"
             r"|does not provide shell access|shell access is (?:disabled|not)|only allows? (?:sftp|scp|git)"
-            r"|This account is (?:currently )?(?:not available|disabled|locked)|account (?:has )?expired|password has expired",
+            r"|This account is (?:currently )?(?:not available|disabled|locked)|account (?:has )?expired|You must change your password|Password change required|password has expired",
         ),
         (
             "credentials-expired",
@@ -104,7 +104,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ("key-needs-passphrase-or-agent", r"Enter passphrase for|ssh_askpass: exec"),
         (
             "login-throttled",
-            r"Exceeded MaxStartups|[Tt]oo many (?:connections|logins|sessions)|rate limit"
+            r"Exceeded MaxStartups|Session limit|[Tt]oo many (?:connections|logins|sessions)|rate limit"
             r"|kex_exchange_identification: (?:Connection closed|read: Connection reset)"
             r"|Not allowed at this time"
             r"|ssh_exchange_identification: (?:Connection closed|read: Connection reset)",
@@ -132,7 +132,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"|Pseudo-terminal will not be allocated|post-quantum key exchange|store now, decrypt later|openssh\.com/pq\.html"
             r"|Permanently added .{1,300} to the list of known hosts|[Uu]nsupported option \"|[Dd]eprecated option \""
             r"|Failed to add the host to the list of known hosts|No xauth data|X11 forwarding request failed"
-            r"|PTY allocation request failed",
+            r"|PTY allocation request failed|Inappropriate ioctl for device|received duplicated \S{1,40} host key",
         ),
         (
             "key-needs-passphrase-or-agent",
@@ -160,7 +160,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             "forwarding-prohibited",
-            r"port forward.{0,80}(?:AllowTcpForwarding|prohibited)|remote port forwarding failed"
+            r"unknown channel type: unsupported|port forward.{0,80}(?:AllowTcpForwarding|prohibited)|remote port forwarding failed"
             r"|administratively prohibited: (?:open|port)|forwarding (?:is )?(?:disabled|prohibited)",
         ),
         (
@@ -170,7 +170,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             "connection-dropped",
-            r"SSH connection closed|Connection lost|ConnectionLost|exit_status=None|Broken pipe"
+            r"Connection corrupted|SSH connection closed|Connection lost|ConnectionLost|exit_status=None|Broken pipe"
             r"|Connection reset by|Timeout, server .{1,100} not responding|client_loop: send disconnect"
             r"|Connection to \S{1,200} closed by remote|Corrupted MAC on input"
             r"|message authentication code incorrect|ssh_dispatch_run_fatal: .{1,300}: (?:incorrect signature|crypto)",
@@ -180,7 +180,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"channel \d{1,6}: open failed: connect failed: (?!.*(?:refused|timed out|No route|unreachable|not known|name|resolve))",
         ),
         ("connection-dropped", r"Connection closed by (?!remote)"),
-        ("refused-by-port", r"Connection refused"),
+        ("refused-by-port", r"Connection refused|Unable to connect to port \d+ on"),
         (
             "connect-timeout",
             r"Connection timed out|Operation timed out|timed out during banner exchange|Connection timeout",
@@ -222,8 +222,9 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"(?:proxy|nc|aws|cloudflared|corkscrew|connect|socat|tsh|gcloud)\S{0,40}: (?:command )?not found"
             r"|exec: \S{1,200}: not found|ssh_exchange_identification|websocket: bad handshake|TargetNotConnected"
             r"|SessionManagerPlugin is not found|start-iap-tunnel|unexpected HTTP response|proxy: .{0,80}fail"
-            r"|over reverse tunnel|agent is offline",
+            r"|over reverse tunnel|agent is offline|posix_spawnp: No such file|CreateProcessW failed",
         ),
+        ("closed-before-login", r"Error reading SSH protocol banner"),
         (
             "not-an-ssh-server",
             r"Protocol mismatch|bad packet length|Bad remote protocol version|banner line contains invalid"
@@ -248,7 +249,7 @@ _ENDED = re.compile(
 )
 _NOT_WORDS = re.compile(r"^\s*(?:debug\d:|\$ |# |> |rc ?[:=]|OpenSSH_|\*\* |[-=*#_~\s]*$|Disconnected from)")
 _DENIAL = re.compile(
-    r"not (?:permit|allow|authori[sz])|\bdeny\b|(?<!Permission )\bdenied\b|forbidden|unauthori[sz]ed(?! (?:use|access) )|no access|suspended|revoked|rejected"
+    r"not (?:permit|allow|authori[sz]|supported)|\bdeny\b|(?<!Permission )\bdenied\b|forbidden|unauthori[sz]ed(?! (?:use|access) )|no access|suspended|revoked|rejected"
     r"|blocked|must be approved|requires? (?:an? )?approv|(?:account|access|user).{0,40}(?:disabled|locked)",
     re.IGNORECASE,
 )
