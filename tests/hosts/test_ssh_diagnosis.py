@@ -15,7 +15,7 @@ import asyncssh
 import pytest
 
 from ddtop.errors import HostLostError, HostUnreachableError
-from ddtop.hosts.ssh.connection import connect_options
+from ddtop.hosts.ssh.connection import connect_options, open_connections
 from ddtop.hosts.ssh.diagnosis import classify_ssh_error, explain_ssh_error
 from ddtop.hosts.ssh.known_keys import KeyFinding, decide_key, find_key, load_known_hosts, write_key
 from ddtop.hosts.ssh.resolve import resolve_target
@@ -359,3 +359,61 @@ async def test_through_a_proxy_command_that_works(place: Place) -> None:
     )
     async with await connect(place.target(place.key, f"ProxyCommand python3 {script} %p")):
         pass
+
+
+class Refusing(asyncssh.SSHServer):
+    """A gateway that says why, and hangs up before the login."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._conn = conn
+
+    def begin_auth(self, username: str) -> bool:
+        self._conn.send_auth_banner(self._words)
+        asyncio.get_running_loop().call_later(0.1, self._conn.abort)
+        return True
+
+
+@pytest.mark.parametrize(
+    ("words", "cause", "lost"),
+    [
+        ("tailscale: tailnet policy does not permit you to SSH to this node\r\n", "tailnet's policy", False),
+        (
+            "# Tailscale SSH requires an additional check.\n# To authenticate, visit: https://x/a\n",
+            "browser",
+            False,
+        ),
+        ("Authorised use only. All access is denied to others.\n", "permission denied", False),
+        ("", "permission denied", False),
+    ],
+)
+async def test_a_gateway_that_refuses_in_words_is_no_lost_host(
+    place: Place, keys: dict[str, asyncssh.SSHKey], words: str, cause: str, lost: bool
+) -> None:
+    server = await asyncssh.create_server(
+        lambda: Refusing(words), "127.0.0.1", 0, server_host_keys=[keys["host"]]
+    )
+    try:
+        place.port = server.get_port()
+        place.trust()
+        with pytest.raises(HostLostError if lost else HostUnreachableError) as caught:
+            await open_connections(place.target())
+        assert cause in caught.value.what
+        assert isinstance(caught.value, HostLostError) is lost
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("Access denied: user ml has no active job on this node\n", "policy-denied"),
+        ("Authorised use only. All access is logged.\n", "connection-dropped"),
+        ("", "connection-dropped"),
+    ],
+)
+def test_words_before_a_hang_up_decide(said: str, cause: str) -> None:
+    got = classify_ssh_error(asyncssh.ConnectionLost("Connection lost"), said=said)
+    assert got.cause == cause and got.retry is (cause == "connection-dropped")

@@ -31,11 +31,16 @@ LOGIN_S = 10
 
 
 class _KeyCheck(asyncssh.SSHClient):
-    """Decides on a host key that known_hosts does not hold, and remembers what was presented."""
+    """Decides on a host key that known_hosts does not hold; remembers what was presented and what the server said."""
 
     def __init__(self, target: SshTarget) -> None:
         self._target = target
         self.presented: KeyFinding | None = None
+        self.banner = ""
+
+    def auth_banner_received(self, msg: str, lang: str) -> None:
+        """What the server or its gateway writes before the login; a refusal among it is why it hangs up."""
+        self.banner = (self.banner + msg)[:4000]
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         decision = decide_key(self._target, key, addr)
@@ -209,7 +214,9 @@ async def open_connections(target: SshTarget) -> list[asyncssh.SSHClientConnecti
                 connection = await asyncssh.connect(**options)
         except (asyncssh.Error, OSError, TimeoutError, ValueError, ExceptionGroup) as error:
             await close_all(connections)
-            raise explain_ssh_error(error, target, presented=check.presented, hop=hop) from error
+            raise explain_ssh_error(
+                error, target, presented=check.presented, hop=hop, said=check.banner
+            ) from error
         except asyncio.CancelledError:
             await close_all(connections)
             raise

@@ -16,8 +16,10 @@ from asyncssh.config import ConfigParseError
 
 from ddtop.errors import HostError, HostLostError, HostUnreachableError
 from ddtop.hosts.ssh.causes import CAUSES, SshCause, fill
+from ddtop.hosts.ssh.error_texts import HANG_UPS, find_hits
 from ddtop.hosts.ssh.known_keys import KeyFinding, remove_commands, ssh_command
 from ddtop.hosts.ssh.target import SshTarget
+from ddtop.hosts.ssh.text_verdict import best_cause
 
 
 class SshFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,22 +73,25 @@ def classify_ssh_error(
     *,
     presented: KeyFinding | None = None,
     hop: SshTarget | None = None,
+    said: str = "",
 ) -> SshFault:
     """What an exception of asyncssh (or the socket below it) stands for.
 
     `presented` is what `find_key` said about the key the host showed: without it, "changed" and "unknown"
-    cannot be told apart and "unknown" is said. `hop` is the jump host that was being contacted, if it was one.
+    cannot be told apart and "unknown" is said. `hop` is the jump host that was being contacted, if it was one; `said` what
+    the server or gateway wrote before the login (its banner): where that is a refusal, it is the cause.
     """
     at = hop or target
     name = _cause_of(exc, at, presented)
     if hop is not None and name == "connection-dropped" and not isinstance(exc, asyncssh.ChannelOpenError):
         name = "closed-before-login"  # `hop` is what was being connected to: nothing ran there yet
+    name = _by_words(said, name)
     cause = CAUSES[name]
     text = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
     via = f" via ProxyCommand {at.proxy_command[0]}" if at is not None and at.proxy_command else ""
     if hop is not None and target is not None and hop.alias != target.alias:
         via += f" at jump host {hop.alias}"
-    return make_fault(cause, text, target=at, presented=presented, via=via, agent=agent_words(at))
+    return make_fault(cause, text, target=at, presented=presented, via=via, agent=agent_words(at), said=said)
 
 
 def make_fault(
@@ -97,6 +102,7 @@ def make_fault(
     presented: KeyFinding | None = None,
     via: str = "",
     agent: str = "",
+    said: str = "",
 ) -> SshFault:
     """Fill a cause's sentences with what is known of the host, its keys and its agent."""
     keys: list[str] = list(target.identity_files) if target else []
@@ -119,6 +125,7 @@ def make_fault(
         "fingerprint": print_
         + (f"Known: {', '.join(presented.where)}. " if presented and presented.where else ""),
         "via": via,
+        "words": f": “{' '.join(said.split())[:200]}”" if said.strip() else "",
     }
     return SshFault(
         verdict=cause.verdict,
@@ -138,16 +145,46 @@ def explain_ssh_error(
     *,
     presented: KeyFinding | None = None,
     hop: SshTarget | None = None,
+    said: str = "",
 ) -> HostError:
     """The error to raise instead: HostLostError when trying again can help, else HostUnreachableError.
 
     Has `what`, `means`, `do` and `host`; raise it `from exc`.
     """
-    fault = classify_ssh_error(exc, target, presented=presented, hop=hop)
+    fault = classify_ssh_error(exc, target, presented=presented, hop=hop, said=said)
     kind = HostLostError if fault.retry else HostUnreachableError
     what = f"{fault.what} ({fault.text})" if fault.cause in _SHOW_TEXT else fault.what
     place = f" (at jump host {hop.shown})" if hop is not None and hop.alias != target.alias else ""
     return kind(what + place, means=fault.means, do=fault.do, host=target.alias)
+
+
+_WORDS_DECIDE = {
+    "tailscale-policy",
+    "login-needs-browser",
+    "credentials-expired",
+    "policy-denied",
+    "account-not-usable",
+    "gateway-needs-terminal",
+    "gateway-target-not-running",
+    "login-throttled",
+    "host-booting",
+}
+
+
+def _by_words(said: str, name: str) -> str:
+    """The cause by what stood above a hang-up; `name` where that says nothing. A banner beside "permission denied" decides
+    only where it asks for another login: most banners warn everybody."""
+    if not said.strip() or name not in {*HANG_UPS, "permission-denied", "proxy-command-failed"}:
+        return name
+    text = f"{said.rstrip()}\nConnection closed by HOST port 22\n"
+    found = best_cause(find_hits(text), text).cause
+    if name == "permission-denied" and found not in {
+        "tailscale-policy",
+        "login-needs-browser",
+        "credentials-expired",
+    }:
+        return name
+    return found if found in _WORDS_DECIDE else name
 
 
 _SHOW_TEXT = {
