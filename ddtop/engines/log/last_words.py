@@ -38,8 +38,9 @@ _TIMED_OUT = re.compile(
 )
 _ERROR = re.compile(
     r"^(?:\S{1,80}:? ){0,3}(?:fatal |internal )?errors?\b ?[:!(\[]|^(?:\S{1,60}: ){0,3}fatal\b|\b[A-Z]\w{2,60}(?:Error|Exception)\b: |^Traceback \(|"
-    r"\berror: |\bERROR\b|\bFATAL\b|\bCRITICAL\b|\bPANIC\b|\bE\d{4} \d\d:\d\d|HTTP/[\d.]+\" 5\d\d|\| 5\d\d \|"
+    r"\berror: |\bERROR\b|\bFATAL\b|\bCRITICAL\b|\bPANIC\b|\bE\d{4} \d\d:\d\d|\| 5\d\d \|"
 )
+_ANSWER = re.compile(r"\"(?:GET|POST|PUT|DELETE|HEAD) \S{1,300} HTTP/[\d.]{1,3}\" (?P<status>[1-5]\d\d)\b")
 _SUSPECT = re.compile(
     r"\berrors?\b|\bfail(?:ed|ure|s)?\b|\bcannot\b|\bcan't\b|\bcould(?: not|n't)\b|\bunable to\b|\brefused\b|\bdenied\b|\bno such\b|"
     r"\bnot found\b|\binvalid\b|\bexception\b|\babort|\bunreachable\b|\breset by peer\b|\bcrash|\bmissing\b|\bcorrupt|\boom\b|out of memory",
@@ -54,6 +55,8 @@ def bad_news(line: str) -> str:
     message = parsed.message
     if _NO_NEWS.search(message):
         return ""
+    if (answer := _ANSWER.search(message)) is not None:
+        return "error" if answer["status"] >= "500" and "/health" not in answer[0] else ""
     level = parsed.level.upper() or _level_of(message)
     if level in CALM or level in ("WARN", "NOTICE", "TRACE"):
         return ""

@@ -30,8 +30,8 @@ def is_own(line: Line) -> bool:
     functions, TensorRT-LLM's, ollama's and TGI's tags, or the title of their progress bars."""
     if line.proc and _PROC.match(line.proc):
         return True
-    if line.level and line.source and line.time:
-        return True
+    if line.level and line.time and line.prefixed and not line.rank.startswith("rank"):
+        return True  # `[rank0]:[W…]` is of any program that uses torch
     if line.rank and line.time and line.prefixed:
         return True
     return _MESSAGE.match(line.message) is not None or _BAR.match(line.message) is not None

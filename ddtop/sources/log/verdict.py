@@ -278,7 +278,7 @@ def _starting(scan: ScanSnapshot, phase: str) -> Judgement:
     if "http" in scan.phases or phase == "sched":
         return _state(scan, "no-ready-marker-yet", phase)
     if phase in by_phase:
-        return _state(scan, by_phase[phase], phase)
+        return _state(scan, by_phase[phase], phase, line=scan.mark_line if scan.mark_line[0] else None)
     return _served(scan) or _state(scan, "just-launched", phase or "launch")
 
 
