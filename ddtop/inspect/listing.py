@@ -28,6 +28,8 @@ ROUNDED = re.compile(
 )
 """A line of a listing whose sizes are for people (`ls -lh`, `du -h`, `tree -h`)."""
 _LINK = re.compile(r"^(?P<path>\S.{0,4000}?)\s->\s(?P<to>\S.{0,4000}?)\s{0,8}$")
+_BROKEN = re.compile(r"^(?P<path>\S.{0,1000}?): +broken symbolic link to (?P<to>\S.{0,1000}?)\s{0,8}$")
+_COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}[mK]")
 _STAT_FILE = re.compile(r"^\s{0,4}File: (?P<path>.{1,4000}?)(?: -> (?P<to>.{1,4000}?))?\s{0,8}$")
 _STAT_SIZE = re.compile(r"^\s{0,4}Size: (?P<size>\d{1,18})\s{1,20}Blocks: (?P<blocks>\d{1,18})")
 
@@ -37,10 +39,16 @@ def parse_listing(text: str) -> list[Entry]:
     stat(1). Lines that are none of these are passed over."""
     out: list[Entry] = []
     folder = ""
-    for line in map(str.rstrip, text.splitlines()):
+    for line in map(str.rstrip, _COLOURS.sub("", text).splitlines()):
         if not line or line.startswith("#"):
             continue
-        found = _FIND.match(line) or _LS.match(line) or _LINK.match(line) or _SIZE_PATH.match(line)
+        found = (
+            _BROKEN.match(line)
+            or _FIND.match(line)
+            or _LS.match(line)
+            or _LINK.match(line)
+            or _SIZE_PATH.match(line)
+        )
         if not found and len(line) < MAX_LINE and (tree := _TREE.match(line)) and tree["size"]:
             found = tree
         if not found:

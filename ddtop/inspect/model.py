@@ -206,7 +206,7 @@ def _small_faults(files: Mapping[str, bytes], entries: list[Entry]) -> dict[str,
             continue
         whole = max(listed.get(base, len(data)), len(data)) if len(data) > ROUNDED_SLACK else len(data)
         fault = small_file_fault(base, data, whole)
-        if fault is None and is_index and whole == len(data) and read_index(data) is None:
+        if fault is None and is_index and whole == len(data) and not (read_index(data) or {}).get("shards"):
             fault = "no index of shards"
         if fault is not None:
             found[base] = fault

@@ -44,6 +44,21 @@ ROWS: list[tuple[str, str, dict[str, bytes], str, str]] = [
         "incomplete",
         "index-unreadable",
     ),
+    ("index of nothing", WHOLE, {INDEX: b'{"weight_map": {}}'}, "incomplete", "index-unreadable"),
+    (
+        "file(1) says so",
+        "model-00001-of-00002.safetensors: broken symbolic link to ../../blobs/0a1b\nconfig.json: broken symbolic link to ../../blobs/5c1d\n",
+        {},
+        "incomplete",
+        "broken-symlink",
+    ),
+    (
+        "in the colours of ls",
+        "total 0\n" + link("\x1b[40;31;01mmodel.safetensors\x1b[0m", "\x1b[40;31;01m../../blobs/0a\x1b[0m"),
+        {},
+        "incomplete",
+        "broken-symlink",
+    ),
     ("index cut", WHOLE + row(INDEX, 100), {INDEX: GOOD.encode()[:-20]}, "incomplete", "index-unreadable"),
     (
         "index is a web page",

@@ -114,7 +114,7 @@ def small_faults(root: str, entries: Sequence[Entry]) -> Dict[str, str]:
         except OSError:
             continue  # a link that leads nowhere, or no right to read: told elsewhere
         fault = small_file_fault(base, head, whole)
-        if fault is None and base in _INDEXES and read_index(head) is None:
+        if fault is None and base in _INDEXES and not (read_index(head) or {}).get("shards"):
             fault = "no index of shards"
         if fault is not None:
             found.setdefault(base, fault)
