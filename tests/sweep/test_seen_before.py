@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,6 +66,15 @@ def test_a_remedy_that_never_helped_is_not_reported() -> None:
 def test_another_cause_was_not_seen() -> None:
     one_run("one", "hang")
     assert all(a.seen_before is None for a in one_run("two", "crash", None))
+
+
+def test_a_name_for_whatever_has_no_rule_is_no_cause_met_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two exceptions that no rule knows are two causes with one name."""
+    seen = {name: CauseSeen(5, None) for name in ("unhandled-exception", "port-in-use")}
+    monkeypatch.setattr(History, "causes_seen", lambda self, host: seen)
+    ctx = SimpleNamespace(host_name="gpu-1", seen_before={})
+    recall_causes(ctx)  # type: ignore[arg-type]
+    assert set(ctx.seen_before) == {"port-in-use"}
 
 
 def test_an_older_history_file_takes_the_new_columns(tmp_path: Path) -> None:

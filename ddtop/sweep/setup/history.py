@@ -12,8 +12,11 @@ from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.learned_limits import prior_limits
 from ddtop.sweep.shared.plan import OPEN_STATES, Sweep
 
-PASSING = ("lost-host", "interrupted", "rebooted")
-"""Verdicts that every run may meet: that they were seen before says nothing of a cause."""
+PASSING = (
+    *("lost-host", "interrupted", "rebooted"),
+    *("unhandled-exception", "unknown-root-cause-cut", "main-process-exited"),
+)
+"""Verdicts that every run may meet, and names for whatever has no rule: that they were seen before says nothing of a cause."""
 
 
 def recall_causes(ctx: SweepContext) -> None:
