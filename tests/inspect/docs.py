@@ -118,6 +118,28 @@ waits until a probe of the host is clean.
 
 """
 
+TESTED = """## Tested against the engines' code
+
+`make catalogue PACKAGES="vllm=FOLDER sglang=FOLDER" LIST=100` collects the messages of raise and assert statements and of log
+calls (warning and above) in an engine's start-up code, fills their holes with dummy values, and asks the catalogue for each.
+*Own words* are exceptions of a kind that the same start raises again (a ValueError of an argument): their own message is
+the answer, and the start is not tried again. `LIST` prints the most severe messages
+without an entry.
+
+| engine | raise, assert, throw | with an entry (before) | own words | none | errors logged | with an entry |
+|---|---|---|---|---|---|---|
+| vLLM 0.32.0 | 4,992 | 166 (70) | 4,168 | 658 | 229 | 3 |
+| SGLang 0.5.23 | 5,352 | 191 (53) | 4,319 | 842 | 308 | 8 |
+| llama.cpp (in llama-cpp-python 0.3.36) | 614 | 49 (6) | 12 | 553 | 365 | 24 |
+| ollama (late 2026) | 222 | 19 (0) | 0 | 203 | 18 | 0 |
+| TGI (last release) | 403 | 35 (16) | 263 | 105 | 26 | 8 |
+
+What has none: invariants of the code (a buffer that was not allocated, a shape that differs), transports between prefill and decode
+servers (NIXL, Mooncake, MoRIIO), weight transfer for training, and messages of requests: such a start is told by its own
+last error and tried once more. Warnings have no entry: a server that warns goes on. TensorRT-LLM was read in part, not collected as a whole.
+
+"""
+
 ADDING = """## Adding a signature
 
 1. Take the real line, with its source, and find the words that no healthy log has.
@@ -167,7 +189,7 @@ def page() -> str:
     out += [
         f"| `{slug}` | {r.verdict} | {cell(r.meaning)} | {cell(r.advice)} |\n" for slug, r in TABLE.items()
     ]
-    return "".join(out) + "\n" + ADDING
+    return "".join(out) + "\n" + TESTED + ADDING
 
 
 if __name__ == "__main__":

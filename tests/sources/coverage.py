@@ -1,7 +1,7 @@
 """Which messages of an engine's start-up code the catalogue knows: `python -m tests.sources.coverage NAME=FOLDER …`.
 
 NAME is an engine (vllm, sglang, trtllm, llamacpp, ollama, tgi), FOLDER its package or source. `--list N` prints the N most
-severe messages that have no entry. See "Tested against the engines' code" in docs/catalogue.md.
+severe messages that have no entry. See "Tested against the engines' code" in docs/diagnosis.md.
 """
 
 from __future__ import annotations
