@@ -123,8 +123,7 @@ TESTED = """## Tested against the engines' code
 `make catalogue PACKAGES="vllm=FOLDER sglang=FOLDER" LIST=100` collects the messages of raise and assert statements and of log
 calls (warning and above) in an engine's start-up code, fills their holes with dummy values, and asks the catalogue for each.
 *Own words* are exceptions of a kind that the same start raises again (a ValueError of an argument): their own message is
-the answer, and the start is not tried again. `LIST` prints the most severe messages
-without an entry.
+the answer, and the start is not tried again. `LIST` prints the most severe messages without an entry.
 
 | engine | raise, assert, throw | with an entry (before) | own words | none | errors logged | with an entry |
 |---|---|---|---|---|---|---|
