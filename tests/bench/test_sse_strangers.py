@@ -234,6 +234,70 @@ ROWS: list[tuple[str, str, str, str, dict[str, Any]]] = [
 ]
 
 
+OLLAMA = '{"model":"l","message":{"role":"assistant","content":"Hi"},"done":false}\n'
+MESSAGE = (
+    'event: message_start\ndata: {"type":"message_start","message":{"id":"m","usage":{"input_tokens":3}}}\n\n'
+)
+DELTA = 'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"}}\n\n'
+ROWS += [
+    (
+        "curl -v, nothing listens",
+        "*   Trying 127.0.0.1:8000...\n* connect to 127.0.0.1 port 8000 failed: Connection refused\n* Closing connection 0\ncurl: (7) Failed to connect to localhost port 8000: Connection refused\n",
+        "failed",
+        "refused",
+        {},
+    ),
+    (
+        "ollama",
+        OLLAMA
+        + '{"model":"l","message":{"role":"assistant","content":""},"done_reason":"stop","done":true,"eval_count":2,"prompt_eval_count":5}\n',
+        "success",
+        "complete",
+        {"completion_tokens": 2, "prompt_tokens": 5, "text": "Hi"},
+    ),
+    ("ollama, cut", OLLAMA + OLLAMA, "truncated", "stream-ended-without-finish", {"content_chunks": 2}),
+    (
+        "ollama, an error inside",
+        OLLAMA + '{"error":"an error was encountered while running the model: CUDA error"}\n',
+        "failed",
+        "in-band-error",
+        {},
+    ),
+    (
+        "Anthropic's events",
+        MESSAGE
+        + DELTA
+        + 'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}\n\ndata: {"type":"message_stop"}\n\n',
+        "success",
+        "complete",
+        {"completion_tokens": 2},
+    ),
+    (
+        "Anthropic's events, overloaded",
+        MESSAGE
+        + 'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',
+        "failed",
+        "in-band-error",
+        {"error_message": "Overloaded"},
+    ),
+    ("Anthropic's events, cut", MESSAGE + DELTA, "truncated", "stream-ended-without-finish", {}),
+    (
+        "OpenAI's responses",
+        'data: {"type":"response.created","response":{"id":"r"}}\n\ndata: {"type":"response.output_text.delta","delta":"hi"}\n\ndata: {"type":"response.completed","response":{"usage":{"output_tokens":1,"input_tokens":3}}}\n\n',
+        "success",
+        "complete",
+        {"completion_tokens": 1},
+    ),
+    (
+        "llama.cpp still loads",
+        'HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\r\n{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}',
+        "failed",
+        "http-503",
+        {"error_code": 503},
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "verdict", "cause", "fields"), [r[1:] for r in ROWS], ids=[r[0] for r in ROWS]
 )

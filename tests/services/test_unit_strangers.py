@@ -294,7 +294,7 @@ ROWS = [
         + "llm.service: Failed with result 'exit-code'.\n",
         "failed",
         "main-process-exited",
-        "125",
+        "already in use",
     ),
     (
         P
