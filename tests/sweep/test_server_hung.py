@@ -6,10 +6,14 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.events import Evidence
+from ddtop.journal.fold.state import State
+from ddtop.services.base import Launch
 from ddtop.services.readings import UnitReading
 from ddtop.sweep.cell.ending import failure_judgement, hang_judgement
 from ddtop.sweep.cell.life.ended import EndedProcess
+from ddtop.sweep.cell.life.server_watch import ServerLog
 from ddtop.sweep.cell.life.silence import Life, Silence
+from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.verdict import CauseReading
 from tests.sweep.test_controller import Rig
 
@@ -58,6 +62,7 @@ LOGGED = CauseReading(slug="engine-core-died", kind="bug", text="The engine proc
         (READING, LOGGED, (EndedProcess("VLLM::EngineCor", 812, 11 | 0x80),), "(SIGSEGV)"),
         (READING, LOGGED, (EndedProcess("VLLM::Worker_TP", 812, 1 << 8),), "code 1"),
         (READING, LOGGED, (EndedProcess("VLLM::EngineCor", 812),), "is not known"),
+        (READING, LOGGED, (EndedProcess("VLLM::EngineCor", 812, spoke=False),), "ended by a signal"),
         (READING, LOGGED, (), "The engine process died."),
     ],
 )
@@ -98,3 +103,37 @@ def test_what_a_hang_says() -> None:
         source="probe",
         text="the CPU time of its processes has stood still for 21 s; the GPUs are idle; /metrics does not respond",
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "spoke"),
+    [
+        # vLLM 0.32 after kill -9 of its core: only the process that answers for it complains
+        (
+            [
+                "(APIServer pid=1799) ERROR 11-30 22:35:28 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: E"
+            ],
+            False,
+        ),
+        (
+            [
+                "(EngineCore_DP0 pid=812) ERROR 11-30 22:35:28 [core.py:9] EngineCore encountered a fatal error."
+            ],
+            True,
+        ),
+        (["(EngineCore pid=812) Traceback (most recent call last):", "(APIServer pid=1) INFO x"], True),
+        (["(EngineCore pid=812) INFO 11-30 22:35:15 [core.py:1] fine", "(APIServer pid=1) INFO x"], False),
+        (
+            ["[2026-11-30 10:00:33] Scheduler hit an exception: Traceback"],
+            True,
+        ),  # no process is named: not known
+        ([], True),
+    ],
+)
+def test_whether_a_process_said_why_it_ended(lines: list[str], spoke: bool) -> None:
+    ctx = SweepContext(run_id="r", host_name="h", sink=lambda _: None, state=State(), sweep=None)
+    launch = Launch(key="k", config="c", tp=1, kind="process", unit="u", engine="vllm", port=1)
+    log = ServerLog(ctx, launch, "g")
+    for line in lines:
+        log.take(ev.LogLine(text=line, invocation="g"))
+    assert log.spoke(812) is spoke

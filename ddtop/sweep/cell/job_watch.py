@@ -234,6 +234,8 @@ class JobWatch:
         if self._life is not None:
             await self._life.look()
         ended = self._life.ended_first if self._life is not None else ()
+        await drain_log(ctx, self.host, ctx.feed(subject.launch.unit))
+        ended = tuple(replace(one, spoke=log.spoke(one.pid)) for one in ended)
         judgement, seen_s = await why_failed(ctx, self.host, subject, log, ended)
         return self._failed(judgement, cell_id, seen_s)
 

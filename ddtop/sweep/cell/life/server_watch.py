@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +21,10 @@ WATCHED = ("running", "warming up", "context", "asking again")
 """Phases of a cell in which requests are open."""
 ITEM_EVERY_S = 5.0
 """The generator tells of itself each second; what is silent for longer is not only the server."""
+
+PID = re.compile(r"\((?:\w+[-\w]* )?pid=(\d+)\)")
+"""vLLM's prefix: (EngineCore_DP0 pid=812)."""
+WOE = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|Traceback|Fatal Python error|Error: ")
 
 Size = Callable[[str], float]
 """Cell id → tokens of one of its prompts, as planned."""
@@ -112,9 +117,20 @@ class ServerLog:
         self._log = StartLog(ENGINES[launch.engine], None)
         self._log.generation = generation
         self._progress, self._phases = begin(ctx.mono()), Phases()
+        self._names_pids = False
+        self._spoke: set[int] = set()
 
     def take(self, line: LogLine) -> None:
+        said = PID.search(line.text[:200])
+        if said is not None:
+            self._names_pids = True
+            if WOE.search(line.text):
+                self._spoke.add(int(said.group(1)))
         self._progress, self._phases = self._log.feed(line, self._ctx.mono(), self._progress, self._phases)
+
+    def spoke(self, pid: int) -> bool:
+        """Whether a process logged an error of its own; True also where lines of this log do not name processes."""
+        return pid in self._spoke or not self._names_pids
 
     def cause(self) -> CauseReading | None:
         """The first cause of a failure that the log names."""
