@@ -21,7 +21,7 @@ _LEVEL = re.compile(
 _BAD_WORDS = {"error", "err", "fatal", "critical", "panic", "severe", "e", "f", "alert", "emerg", "crit"}
 _NO_NEWS = re.compile(
     r"\b(?:0|no|without|zero) (?:errors?|failures?|failed)\b|\b(?:errors?|failed|failures?|error_rate|error rate)\"?\s?[:=]\s?"
-    r"(?:0(?:\.0+)?%?|None|null|nil|\"\"|''|\[\])(?:\W|$)|ignor(?:e|ing) .{0,20}error|errors? .{0,20}ignored",
+    r"(?:0(?:\.0+)?%?|None|null|nil|\"\"|''|\[\])(?:\W|$)|ignor(?:e|ing) .{0,20}error|errors? .{0,20}ignored|thrown while requesting (?:HEAD|GET) |\bRetrying in \d",
     re.IGNORECASE,
 )
 _ENDED = re.compile(
