@@ -95,7 +95,8 @@ class StepTaker:
             ident = self._wait_id(step)
             if step.action == "ask" and not is_open(ctx, ident):
                 text = wait_alert(ctx.host_name, step, ident, port=ctx.sweep.port or 0)
-                words = f"wait up to {wait_s / 60:.0f} min until it is put right, then the sweep stops"
+                until = f"wait up to {wait_s / 60:.0f} min until it is put right, then " if wait_s else ""
+                words = f"{until}the sweep stops"
                 answer_by = self.requests.answer_by_s(ctx.wall(), ctx.policy.answer_s)
                 raise_alert(ctx, ident, text, policy=words, answer_by_s=answer_by)
 
