@@ -413,6 +413,8 @@ class RestartReady(Event, frozen=True, kw_only=True, tag="restart-ready"):
     resolved_args: dict[str, Any] = {}
     overridden: tuple[str, ...] = ()
     """Parameters the engine silently changed, in words: those cells would be duplicates."""
+    meant_for_cpu: bool = False
+    """Its arguments, its log or its build say that it shall run on the CPU."""
 
 
 class RestartFailed(Event, frozen=True, kw_only=True, tag="restart-failed"):

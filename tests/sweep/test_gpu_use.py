@@ -6,12 +6,21 @@ from typing import Any
 
 import pytest
 
+from ddtop import events as ev
 from ddtop.events import GpuReading
+from ddtop.journal.fold.apply import fold
 from ddtop.services.base import Launch
 from ddtop.sources.gpu.sample import GpuSample
 from ddtop.sources.log.scan_snapshot import LogEntry
 from ddtop.sources.log.scanner import LogScanner
-from ddtop.sweep.shared.gpus.use import GpuUse, gpus_of, meant_for_cpu, not_used, runs_on_cpu
+from ddtop.sweep.shared.gpus.use import (
+    GpuUse,
+    gpus_of,
+    meant_for_cpu,
+    not_used,
+    runs_on_cpu,
+    runs_there_on_purpose,
+)
 from ddtop.sweep.shared.gpus.watch import GpuWatch
 
 # llama.cpp b9031 with CUDA_VISIBLE_DEVICES=7 on a host with one H200
@@ -92,6 +101,30 @@ CASES: list[tuple[str, str, dict[str, Any], bool]] = [
 @pytest.mark.parametrize(("what", "log", "known", "unused"), CASES, ids=[case[0] for case in CASES])
 def test_whether_a_gpu_is_used(what: str, log: str, known: dict[str, Any], unused: bool) -> None:
     assert bool(not_used(GpuUse(said=said(log), **known))) is unused
+
+
+@pytest.mark.parametrize(
+    ("log", "meant"),
+    [
+        (VLLM_CPU, True),
+        (VLLM_FELL_BACK, False),
+        (SGLANG_CPU, False),
+        (ON_CUDA, False),
+        (WRONG_DEVICE, False),
+        ("", False),
+    ],
+)
+def test_what_its_log_shows_to_be_meant_is_kept_for_the_judge(log: str, meant: bool) -> None:
+    """vLLM's build for the CPU calls itself 0.32.0 at /version: only its log says cpu."""
+    assert runs_there_on_purpose(GpuUse(gpus=2, said=said(log))) is meant
+    ready = ev.RestartReady(
+        at_s=1.0, mono_s=1.0, host="h", attempt_id="a", generation=ev.Generation(boot="b", id="g"),
+        ready_s=1.0, meant_for_cpu=meant,
+    )  # fmt: skip
+    begun = ev.RestartStarted(
+        at_s=1.0, mono_s=1.0, host="h", attempt_id="a", config="c", tp=1, unit="u", cell_ids=()
+    )
+    assert fold([begun, ready]).restarts[-1].meant_for_cpu is meant
 
 
 @pytest.mark.parametrize(

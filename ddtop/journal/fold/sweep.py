@@ -190,6 +190,7 @@ def _restart_ready(state: State, event: ev.RestartReady) -> None:
     restart.outcome, restart.ready_s, restart.generation = "ready", event.ready_s, event.generation
     restart.engine, restart.engine_version = event.engine, event.engine_version
     restart.resolved_args, restart.overridden = event.resolved_args, event.overridden
+    restart.meant_for_cpu = event.meant_for_cpu
     _end_restart(state, restart, event.at_s, event.mono_s)
     for phase in restart.phases.values():
         if phase.state == "running":

@@ -271,6 +271,7 @@ class RestartView:
     engine_version: str | None = None
     resolved_args: dict[str, Any] = field(default_factory=dict)
     overridden: tuple[str, ...] = ()
+    meant_for_cpu: bool = False
     verdict: Verdict | None = None
     cause: str | None = None
     kind: CauseKind | None = None

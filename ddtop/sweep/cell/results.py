@@ -16,7 +16,6 @@ from ddtop.sweep.cell.attempts import attempt_for, generation_of, version_of
 from ddtop.sweep.cell.ending import Subject
 from ddtop.sweep.cell.outcome import Committed, Origin, commit
 from ddtop.sweep.shared.context import SweepContext
-from ddtop.sweep.shared.gpus.use import meant_for_cpu
 
 CUT_REQUEST_CLASSES = ("refused", "truncated", "aborted")
 DYING_REQUEST_CLASSES = (*CUT_REQUEST_CLASSES, "in-band error", "timeout")
@@ -86,14 +85,15 @@ def take_result(
     )
     overridden = list(subject.overridden) if subject is not None else []
     known: dict[str, Any] = {"arguments_overridden": overridden} if overridden else {}
-    known["gpu_wanted"] = launch is not None and _gpu_wanted(ctx, launch, origin.engine_version)
+    known["gpu_wanted"] = launch is not None and _gpu_wanted(ctx, launch)
     return commit(ctx, cell_id, raw, origin, known=known, answer_by_s=answer_by_s)
 
 
-def _gpu_wanted(ctx: SweepContext, launch: Launch, version: str | None) -> bool:
-    """Whether this server is meant for the host's GPUs: neither its arguments nor its build say CPU."""
-    facts = next((r.resolved_args for r in reversed(ctx.state.restarts) if r.config == launch.config), {})
-    return bool(ctx.gpu_watch.readings) and not meant_for_cpu(launch.argv, launch.env, facts, version)
+def _gpu_wanted(ctx: SweepContext, launch: Launch) -> bool:
+    """Whether this server is meant for the host's GPUs, as the gate found of its last start; unknown is not wanted."""
+    starts = (r for r in reversed(ctx.state.restarts) if (r.config, r.tp) == (launch.config, launch.tp))
+    last = next((r for r in starts if r.generation is not None), None)
+    return bool(ctx.gpu_watch.readings) and last is not None and not last.meant_for_cpu
 
 
 async def stop_job(ctx: SweepContext, host: Host, job: str) -> None:

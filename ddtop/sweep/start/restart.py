@@ -19,7 +19,14 @@ from ddtop.services.base import Launch
 from ddtop.services.readings import UnitReading
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.duplicates import duplicate_of
-from ddtop.sweep.shared.gpus.use import CONTEXT_MIB, GpuUse, gpus_of, meant_for_cpu, runs_on_cpu
+from ddtop.sweep.shared.gpus.use import (
+    CONTEXT_MIB,
+    GpuUse,
+    gpus_of,
+    meant_for_cpu,
+    runs_on_cpu,
+    runs_there_on_purpose,
+)
 from ddtop.sweep.shared.learned_limits import expected_start_s, for_start
 from ddtop.sweep.shared.limits import SCRIPT_GRACE_S, UNPROVEN_S
 from ddtop.sweep.shared.log_lines import drain_log
@@ -149,8 +156,9 @@ class Restarter:
             verdict = judge(readings, ctx.mono())
             a.emit(readings, result, note=verdict.text if verdict.verdict == "slow" else None)
             if result.ready:
-                refused = await self._on_cpu(a)
-                return self._ready(host, a) if refused is None else self._failed(a, refused)
+                use = await self._gpu_use(a)
+                refused = runs_on_cpu(a.launch, use)
+                return self._ready(host, a, use) if refused is None else self._failed(a, refused)
             if not drained and a.exited_unexplained(ctx.mono()):
                 # journald tells a follower up to half a second late: what is in the log now says why nothing runs.
                 drained = True
@@ -190,8 +198,8 @@ class Restarter:
         a.finish(ready=ready)
         a.emit(a.tick(self._waited_from(a)), a.gate(), end=True)
 
-    async def _on_cpu(self, a: Attempt) -> Judgement | None:
-        """Why a server that passed the gate is not measured: it runs on the CPU. None where it does not, or is meant to."""
+    async def _gpu_use(self, a: Attempt) -> GpuUse:
+        """What is known of the GPUs of a server that passed the gate: one on the CPU is not measured unless it is meant to."""
         ctx, watch, reader = self.ctx, self.ctx.gpu_watch, a.gate_reader
         since, scan = ctx.mono(), a.log.snapshot()
         rise = watch.rise_mib()
@@ -199,16 +207,15 @@ class Restarter:
             rise is not None and rise < CONTEXT_MIB and a.seen_new
         ):  # a reading from after the last byte was loaded
             await ctx.wait_until(lambda: (watch.read_at or 0.0) > since, GPU_READ_S)
-        use = GpuUse(
+        return GpuUse(
             gpus=gpus_of(ctx.state.probe, len(watch.readings)),
             meant_for_cpu=meant_for_cpu(a.launch.argv, a.launch.env, reader.facts, reader.version),
             said=scan.devices if scan is not None else {},
             own_mib=a.progress.gpu.value if a.progress.gpu is not None else None,
             rise_mib=watch.rise_mib() if a.seen_new else None,
         )
-        return runs_on_cpu(a.launch, use)
 
-    def _ready(self, host: Host, a: Attempt) -> Started:
+    def _ready(self, host: Host, a: Attempt, use: GpuUse) -> Started:
         ctx, launch, reader = self.ctx, a.launch, a.gate_reader
         assert a.unit is not None and a.unit.generation is not None and a.args is not None
         self._finish(a, ready=True)
@@ -231,6 +238,7 @@ class Restarter:
             engine_version=reader.version,
             resolved_args=resolved,
             overridden=overridden,
+            meant_for_cpu=runs_there_on_purpose(use),
         )
         return Started(
             attempt_id=a.id,

@@ -46,17 +46,23 @@ def meant_for_cpu(
     return not argv and facts.get("device") == "cpu"
 
 
+def runs_there_on_purpose(use: GpuUse) -> bool:
+    """Whether arguments, build or log say that the server is meant for the CPU."""
+    engine = "cpu-engine" in use.said and "none" not in use.said and "gpu" not in use.said
+    return use.meant_for_cpu or "meant-cpu" in use.said or engine
+
+
 def not_used(use: GpuUse) -> tuple[str, ...]:
     """What shows that no GPU is used though one is wanted; empty where one is, none is wanted, or it is not known."""
     said = use.said
-    if use.gpus == 0 or use.meant_for_cpu or "meant-cpu" in said or "gpu" in said:
+    if use.gpus == 0 or runs_there_on_purpose(use) or "gpu" in said:
         return ()
     if use.own_mib is not None and use.own_mib > 0:
         return ()
     words = []
     if "none" in said:
         words.append(said["none"][1])
-    elif "cpu" in said and "cpu-engine" not in said:
+    elif "cpu" in said:
         words.append(said["cpu"][1])
     if use.gpus and use.rise_mib is not None and use.rise_mib < CONTEXT_MIB:
         if use.own_mib is not None:
