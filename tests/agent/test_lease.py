@@ -281,3 +281,49 @@ async def test_over_real_agents(state_dir: Path, tmp_path: Path) -> None:
             assert time.monotonic() < until, "its agent has ended"
         again = await other.call("lease", action="take", **args)
         assert again["held"], "the same run over another connection"
+
+
+@pytest.mark.parametrize("name", ["ddtop-lease.\u00b2", "ddtop-line.\u00b2.x", "ddtop-lease.-1"])
+def test_a_name_that_is_no_user_s_is_skipped(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("{}")
+    assert ask(tmp_path, "take", "a", 1)["held"]
+
+
+def test_a_claim_nested_without_end_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / f"ddtop-lease.{UID}").write_text("[" * 60_000)
+    assert ask(tmp_path, "take", "a", 1)["held"]
+
+
+def test_a_login_that_cannot_see_pid_1_knows_the_same_boot(tmp_path: Path) -> None:
+    """With hidepid, a plain user does not see when pid 1 began; root does. Their leases are of one boot."""
+    ask(tmp_path, "take", "a", 1, now(boot="b/?"))
+    assert not ask(tmp_path, "take", "b", 2, now(boot="b/1"))["held"], "root after a plain user"
+    ask(tmp_path, "release", "a", 1)
+    ask(tmp_path, "take", "b", 2, now(boot="b/1"))
+    assert not ask(tmp_path, "take", "c", 1, now(boot="b/?"))["held"], "a plain user after root"
+
+
+FORMER = {"s.service": {"unit": "s.service", "active": True}}
+
+
+def test_what_a_dead_run_found_outlives_a_second_one_that_died_before_it_touched_anything(
+    tmp_path: Path,
+) -> None:
+    ask(tmp_path, "take", "a", 1, former=FORMER)
+    later = now(9000.0, living=(2,))
+    assert ask(tmp_path, "take", "b", 2, later)["before"]["former"] == FORMER
+    assert ask(tmp_path, "take", "b", 2, now(9020.0, living=(2,)))["held"]  # renewed: nothing is touched yet
+    third = ask(tmp_path, "take", "c", 3, now(99_000.0, living=(3,)))
+    assert third["held"] and third["before"]["run"] == "b" and third["before"]["former"] == FORMER
+    ask(tmp_path, "release", "c", 3, now(99_010.0, living=(3,)))
+    assert ask(tmp_path, "take", "d", 4, now(99_020.0, living=(4,)))["before"] is None
+
+
+def test_an_answer_that_was_lost_is_given_again(tmp_path: Path) -> None:
+    """The link is cut after the lease is taken: the next `take` of the same run hears of the dead one too."""
+    ask(tmp_path, "take", "a", 1, former=FORMER)
+    later = now(9000.0, living=(2,))
+    ask(tmp_path, "take", "b", 2, later)
+    assert ask(tmp_path, "take", "b", 2, later)["before"]["former"] == FORMER
+    mine = {"s.service": {"unit": "s.service", "active": False}}
+    assert ask(tmp_path, "take", "b", 2, later, former=mine)["before"] is None, "it has noted that by now"

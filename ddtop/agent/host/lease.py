@@ -66,7 +66,7 @@ def state_of(claim: Claim, now: Now) -> Tuple[str, str]:
 
     Away: its link is lost, and it comes back or its jobs go on. Stale: dead.
     """
-    if claim.get("boot") != now.boot:
+    if not same_boot(claim.get("boot"), now.boot):
         return "stale", "the host was rebooted since"
     alive = now.alive(int(claim.get("pid") or 0), int(claim.get("start_ticks") or 0))
     quiet_s = max(0.0, now.mono_s - float(claim.get("renewed_mono_s") or 0.0))
@@ -78,6 +78,16 @@ def state_of(claim: Claim, now: Now) -> Tuple[str, str]:
     if quiet_s < float(claim.get("grace_s") or 0.0):
         return "away", "its runner is not connected since %s and may come back" % ago
     return "stale", "its runner is gone since %s, and none of its jobs runs" % ago
+
+
+def same_boot(one: Any, other: str) -> bool:
+    """Whether two boot identities are of one boot: a login that cannot see pid 1 (hidepid) knows only its first half.
+
+    >>> same_boot("b/?", "b/12"), same_boot("b/11", "b/12"), same_boot("a/?", "b/?")
+    (True, False, False)
+    """
+    (boot, _, first), (boot_2, _, first_2) = str(one).partition("/"), other.partition("/")
+    return boot == boot_2 and (first == first_2 or "?" in (first, first_2))
 
 
 def decide(
@@ -112,9 +122,17 @@ def _before(run: str, line: List[Claim], now: Now) -> List[Claim]:
 def dead_before(held: List[Claim], run: str, now: Now) -> Optional[Claim]:
     """The dead run that had this host last, where nobody has put the host back since."""
     newest = max(held, key=lambda c: float(c.get("renewed_mono_s") or 0.0), default=None)
-    if newest is None or newest.get("released") or newest.get("run") == run or newest.get("boot") != now.boot:
+    if newest is None or newest.get("released") or newest.get("run") == run:
+        return None
+    if not same_boot(newest.get("boot"), now.boot):
         return None
     return newest
+
+
+def taken_from(claim: Claim) -> Optional[Claim]:
+    """The dead run, as it was told, whose host a run has taken over and not touched yet."""
+    found = claim.get("taken_from")
+    return found if isinstance(found, dict) and isinstance(found.get("former"), dict) else None
 
 
 def view(claim: Optional[Claim], now: Now) -> Optional[Claim]:
@@ -153,7 +171,9 @@ def _write(folder: str, action: str, run: str, args: Dict[str, Any], me: Me, now
     if action == "release":
         _unlink(in_line)
         if old is not None:  # kept as a mark: what an older, dead run had taken over is put back now
-            _put(own, {**old, "released": True, "renewed_mono_s": now.mono_s, "former": {}})
+            _put(
+                own, {**old, "released": True, "renewed_mono_s": now.mono_s, "former": {}, "taken_from": None}
+            )
         return {"held": False, "holder": None, "line": []}
     if action == "wait":
         waiting = next((c for c in line if c.get("run") == run), None)
@@ -169,10 +189,16 @@ def _write(folder: str, action: str, run: str, args: Dict[str, Any], me: Me, now
             "line": [view(c, now) for c in ahead],
             "path": folder,
         }
-    before = None if old is not None else dead_before(held, run, now)
-    _put(own, _claim(args, run, me, now, since=old))
+    entry = _claim(args, run, me, now, since=old)
+    before = view(dead_before(held, run, now), now) if old is None else taken_from(old)
+    if before is not None and not entry["former"]:
+        # Until this run has touched something: it may die before, or not have heard of this answer.
+        entry.update(taken_from=before, former=before["former"])
+    else:
+        before = before if old is None else None
+    _put(own, entry)
     _unlink(in_line)
-    return {"held": True, "holder": None, "before": view(before, now), "line": waits, "path": folder}
+    return {"held": True, "holder": None, "before": before, "line": waits, "path": folder}
 
 
 def _claim(args: Dict[str, Any], run: str, me: Me, now: Now, *, since: Optional[Claim]) -> Claim:
@@ -209,7 +235,8 @@ def read_claims(folder: str, prefix: str) -> List[Claim]:
         return []
     for name in names:
         uid = name[len(prefix) :].partition(".")[0] if name.startswith(prefix) else ""
-        claim = _read_own(os.path.join(folder, name), int(uid)) if uid.isdigit() else None
+        number = int(uid) if uid.isdecimal() and uid.isascii() else None
+        claim = _read_own(os.path.join(folder, name), number) if number is not None else None
         if claim is not None:
             found.append(claim)
     return found
@@ -226,7 +253,7 @@ def _read_own(path: str, uid: int) -> Optional[Claim]:
         if not stat.S_ISREG(info.st_mode) or info.st_uid != uid or info.st_size > MOST_B:
             return None
         claim = json.loads(os.read(handle, MOST_B).decode("utf-8", "replace"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     finally:
         os.close(handle)
@@ -252,7 +279,7 @@ def _put(path: str, claim: Claim) -> None:
     """Writes a claim whole, owned by us whatever the folder's owner is. Needs no fsync: a reboot ends it anyway."""
     data = json.dumps(claim, separators=(",", ":")).encode()
     if len(data) > MOST_B:
-        data = json.dumps({**claim, "former": {}}, separators=(",", ":")).encode()
+        data = json.dumps({**claim, "former": {}, "taken_from": None}, separators=(",", ":")).encode()
     try:
         handle, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".ddtop-")
         try:

@@ -138,8 +138,8 @@ class HostLease:
         before = found.get("before") if found is not None else None
         if before:
             ctx = self.ctx
-            ctx.note(
-                "warn", f"{ctx.host_name} is taken over from {person({'holder': before})}: {before['why']}"
+            self._note(
+                f"{ctx.host_name} is taken over from {person({'holder': before})}: {before.get('why')}"
             )
             former = before.get("former")
             ctx.inherited = dict(former) if isinstance(former, dict) else {}
