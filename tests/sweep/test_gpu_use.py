@@ -92,6 +92,12 @@ CASES: list[tuple[str, str, dict[str, Any], bool]] = [
         False,
     ),
     ("no log", "", {"gpus": 1, "own_mib": 0.0, "rise_mib": 0.0}, True),
+    (
+        "no log, others hold memory",
+        "",
+        {"gpus": 1, "own_mib": 0.0, "rise_mib": 0.0, "held_mib": 70_000.0},
+        False,
+    ),
     ("no log, memory taken", "", {"gpus": 1, "own_mib": 0.0, "rise_mib": 900.0}, False),
     ("no log, a start that was not seen", "", {"gpus": 1, "own_mib": 0.0}, False),
     ("nothing known", "", {"gpus": None}, False),
@@ -100,7 +106,8 @@ CASES: list[tuple[str, str, dict[str, Any], bool]] = [
 
 @pytest.mark.parametrize(("what", "log", "known", "unused"), CASES, ids=[case[0] for case in CASES])
 def test_whether_a_gpu_is_used(what: str, log: str, known: dict[str, Any], unused: bool) -> None:
-    assert bool(not_used(GpuUse(said=said(log), **known))) is unused
+    held = {"held_mib": known["rise_mib"]} if "rise_mib" in known else {}
+    assert bool(not_used(GpuUse(said=said(log), **{**held, **known}))) is unused
 
 
 @pytest.mark.parametrize(
@@ -156,7 +163,7 @@ def test_the_alert_says_so_before_any_cell() -> None:
     launch = Launch(
         key="k", config="c", tp=1, kind="process", unit="llama", engine="llamacpp", port=1, env=env
     )
-    j = runs_on_cpu(launch, GpuUse(gpus=1, said=said(WRONG_DEVICE), own_mib=0.0, rise_mib=0.0))
+    j = runs_on_cpu(launch, GpuUse(gpus=1, said=said(WRONG_DEVICE), own_mib=0.0, rise_mib=0.0, held_mib=0.0))
     assert j is not None
     assert (j.verdict, j.cause, j.kind, j.title) == ("failed", "no-gpu-used", "config", "NO GPU USED")
     assert "no CUDA-capable device" in j.text and [e.source for e in j.evidence] == ["log", "gpu", "gpu"]

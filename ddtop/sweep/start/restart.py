@@ -213,6 +213,7 @@ class Restarter:
             said=scan.devices if scan is not None else {},
             own_mib=a.progress.gpu.value if a.progress.gpu is not None else None,
             rise_mib=watch.rise_mib() if a.seen_new else None,
+            held_mib=watch.used_mib(),
         )
 
     def _ready(self, host: Host, a: Attempt, use: GpuUse) -> Started:

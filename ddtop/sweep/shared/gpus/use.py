@@ -33,6 +33,8 @@ class GpuUse:
     """GPU memory of the server's processes; 0.0 also where nvidia-smi cannot see whose memory it is."""
     rise_mib: float | None = None
     """By how much the memory in use on all GPUs rose over the start."""
+    held_mib: float | None = None
+    """Memory in use on all GPUs together: where others hold some, it cannot be told whose a small rise is."""
 
 
 def meant_for_cpu(
@@ -64,11 +66,12 @@ def not_used(use: GpuUse) -> tuple[str, ...]:
         words.append(said["none"][1])
     elif "cpu" in said:
         words.append(said["cpu"][1])
-    if use.gpus and use.rise_mib is not None and use.rise_mib < CONTEXT_MIB:
+    empty = use.held_mib is not None and use.held_mib < CONTEXT_MIB * (use.gpus or 0)
+    if empty and use.rise_mib is not None and use.rise_mib < CONTEXT_MIB:
         if use.own_mib is not None:
             words.append("none of its processes holds memory on a GPU")
         words.append(f"GPU memory in use rose by {max(0.0, use.rise_mib):.0f} MiB while it started")
-    elif use.gpus and use.rise_mib is not None:
+    elif use.gpus and use.rise_mib is not None and use.rise_mib >= CONTEXT_MIB:
         return ()  # memory was taken: by it, as far as can be known
     return tuple(words)
 

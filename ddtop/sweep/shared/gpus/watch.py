@@ -82,14 +82,14 @@ class GpuWatch:
         )
 
     def _take_memory(self, starting: bool) -> None:
-        used = self._used_mib()
+        used = self.used_mib()
         if used is None:
             return
         fresh = starting and not self._starting
         self._low_mib = used if fresh or self._low_mib is None else min(used, self._low_mib)
         self._starting = starting
 
-    def _used_mib(self) -> float | None:
+    def used_mib(self) -> float | None:
         """Memory in use on all GPUs together; None where one of them does not say it."""
         amounts = [r.mem_used_mib for r in self.readings]
         known = [a for a in amounts if a is not None]
@@ -97,7 +97,7 @@ class GpuWatch:
 
     def rise_mib(self) -> float | None:
         """By how much the memory in use rose since the present start had the least; None where that is not known."""
-        used = self._used_mib()
+        used = self.used_mib()
         return used - self._low_mib if used is not None and self._low_mib is not None else None
 
     def _moving(self, now: float) -> bool | None:
