@@ -303,7 +303,19 @@ def test_a_login_that_cannot_see_pid_1_knows_the_same_boot(tmp_path: Path) -> No
     assert not ask(tmp_path, "take", "c", 1, now(boot="b/?"))["held"], "a plain user after root"
 
 
-FORMER = {"s.service": {"unit": "s.service", "active": True}}
+FORMER = {
+    "s.service": {
+        "unit": "s.service",
+        "kind": "systemd",
+        "active": True,
+        "was": "active",
+        "user": False,
+        "argv": [],
+        "generation": "g",
+        "boot": "b/1",
+        "run": "a",
+    }
+}
 
 
 def test_what_a_dead_run_found_outlives_a_second_one_that_died_before_it_touched_anything(
@@ -325,5 +337,28 @@ def test_an_answer_that_was_lost_is_given_again(tmp_path: Path) -> None:
     later = now(9000.0, living=(2,))
     ask(tmp_path, "take", "b", 2, later)
     assert ask(tmp_path, "take", "b", 2, later)["before"]["former"] == FORMER
-    mine = {"s.service": {"unit": "s.service", "active": False}}
+    mine = {"s.service": {**FORMER["s.service"], "active": False}}
     assert ask(tmp_path, "take", "b", 2, later, former=mine)["before"] is None, "it has noted that by now"
+
+
+@pytest.mark.skipif(UID != 0, reason="giving a file to another user needs root")
+def test_no_command_of_another_user_is_put_back_as_ours(tmp_path: Path) -> None:
+    """A plain user leaves a dead lease that names a command: root's run, which takes over, must not start it."""
+    evil = {"p": {**FORMER["s.service"], "unit": "p", "kind": "process", "argv": ["/tmp/evil"]}}
+    ask(tmp_path, "take", "a", 1, former={**evil, **FORMER})
+    mine, his = tmp_path / "ddtop-lease.0", tmp_path / "ddtop-lease.1234"
+    mine.rename(his)
+    os.chown(his, 1234, 1234)
+    assert ask(tmp_path, "take", "b", 2, now(9000.0, living=(2,)))["before"]["former"] == FORMER
+    assert ask(tmp_path, "take", "b", 2, now(9001.0, living=(2,)))["before"]["former"] == FORMER
+
+
+@pytest.mark.parametrize(
+    "former",
+    [None, [], {"s": 5}, {"s": {}}, {"s": {"unit": "t"}}, {"s.service": {**FORMER["s.service"], "unit": "t"}},
+     {"s.service": {**FORMER["s.service"], "was": None}}, {"s.service": {**FORMER["s.service"], "argv": [5]}},
+     {"s.service": {**FORMER["s.service"], "active": "yes"}}, {"s.service": {**FORMER["s.service"], "run": None}}],
+)  # fmt: skip
+def test_what_is_no_state_of_a_unit_is_not_inherited(former: Any) -> None:
+    assert room.believed(former, True) == {}
+    assert room.believed(FORMER, True) == room.believed(FORMER, False) == FORMER

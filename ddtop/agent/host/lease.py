@@ -129,6 +129,25 @@ def dead_before(held: List[Claim], run: str, now: Now) -> Optional[Claim]:
     return newest
 
 
+def believed(former: Any, own: bool) -> Dict[str, Any]:
+    """Of the units' states in a claim, those that may be put back. `own`: it is this user's claim, or root's.
+
+    Another user may write anything there. How a plain process is started is not believed of him: it would run as us.
+    """
+    found: Dict[str, Any] = {}
+    for unit, said in former.items() if isinstance(former, dict) else ():
+        if not isinstance(said, dict) or said.get("unit") != unit or not isinstance(said.get("active"), bool):
+            continue
+        words = said.get("argv") or []
+        texts = [said.get(key) for key in ("kind", "was", "run")]
+        if not (isinstance(words, list) and all(isinstance(text, str) for text in [*words, *texts])):
+            continue
+        generation = said.get("generation")
+        if (generation is None or isinstance(generation, str)) and (own or said["kind"] != "process"):
+            found[unit] = {**said, "argv": words, "user": bool(said.get("user"))}
+    return found
+
+
 def taken_from(claim: Claim) -> Optional[Claim]:
     """The dead run, as it was told, whose host a run has taken over and not touched yet."""
     found = claim.get("taken_from")
@@ -191,6 +210,8 @@ def _write(folder: str, action: str, run: str, args: Dict[str, Any], me: Me, now
         }
     entry = _claim(args, run, me, now, since=old)
     before = view(dead_before(held, run, now), now) if old is None else taken_from(old)
+    if before is not None:
+        before["former"] = believed(before["former"], before.get("uid") in (0, me.uid))
     if before is not None and not entry["former"]:
         # Until this run has touched something: it may die before, or not have heard of this answer.
         entry.update(taken_from=before, former=before["former"])
