@@ -27,55 +27,66 @@ def _fault(name):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
 
-def assign_req_to_token_pool_cpu(requests, table, starts, ends, locations, _row_length):
+def assign_req_to_token_pool_cpu(
+    req_pool_indices, req_to_token, start_offset, end_offset, out_cache_loc, pool_len
+):
     """Writes the cache locations of each request's new tokens into its row of the table."""
     _fault("assign_req_to_token_pool_cpu")
     done = 0
-    for row, start, end in _rows(requests, starts, ends):
-        table[row, start:end] = locations[done : done + end - start].to(table.dtype)
+    for row, start, end in _rows(req_pool_indices, start_offset, end_offset):
+        req_to_token[row, start:end] = out_cache_loc[done : done + end - start].to(req_to_token.dtype)
         done += end - start
 
 
-def assign_extend_cache_locs_cpu(requests, table, starts, ends, locations, _row_length):
+def assign_extend_cache_locs_cpu(
+    req_pool_indices, req_to_token, start_offset, end_offset, out_cache_loc, pool_len
+):
     """The other way round: reads them out of the table."""
     done = 0
-    for row, start, end in _rows(requests, starts, ends):
-        locations[done : done + end - start] = table[row, start:end].to(locations.dtype)
+    for row, start, end in _rows(req_pool_indices, start_offset, end_offset):
+        out_cache_loc[done : done + end - start] = req_to_token[row, start:end].to(out_cache_loc.dtype)
         done += end - start
 
 
-def fill_accept_out_cache_loc_cpu(accepted, locations, out, size=None):
+def fill_accept_out_cache_loc_cpu(accept_index, out_cache_loc, accept_out_cache_loc, size=None):
     """The cache locations of accepted tokens, packed; -1 is none."""
-    chosen = [i for i in accepted.flatten().tolist() if i >= 0]
+    chosen = [i for i in accept_index.flatten().tolist() if i >= 0]
     if chosen:
-        out[: len(chosen)] = locations[chosen]
+        accept_out_cache_loc[: len(chosen)] = out_cache_loc[chosen]
 
 
 def verify_tree_greedy_cpu(
-    predicts, accept_index, accept_count, candidates, index, child_of, sibling_of, wanted
+    predicts,
+    accept_index,
+    accept_token_num,
+    candidates,
+    retrive_index,
+    retrive_next_token,
+    retrive_next_sibling,
+    target_predict,
 ):
     """From the root of each draft tree along those children that are the target's own choice."""
     longest = accept_index.shape[1]
     for batch in range(candidates.shape[0]):
         node, steps = 0, 0
-        accept_index[batch, 0] = index[batch, 0]
+        accept_index[batch, 0] = retrive_index[batch, 0]
         while True:
-            choice = int(wanted[batch, node])
-            predicts[int(index[batch, node])] = choice
-            follower = int(child_of[batch, node])
+            choice = int(target_predict[batch, node])
+            predicts[int(retrive_index[batch, node])] = choice
+            follower = int(retrive_next_token[batch, node])
             while follower >= 0 and int(candidates[batch, follower]) != choice:
-                follower = int(sibling_of[batch, follower])
+                follower = int(retrive_next_sibling[batch, follower])
             if follower < 0 or steps + 1 >= longest:
                 break
             steps, node = steps + 1, follower
-            accept_index[batch, steps] = index[batch, node]
-        accept_count[batch] = steps
+            accept_index[batch, steps] = retrive_index[batch, node]
+        accept_token_num[batch] = steps
 
 
-def copy_all_layer_kv_cache_cpu(buffers, strides, targets, sources):
+def copy_all_layer_kv_cache_cpu(data_ptrs, strides, tgt_loc, src_loc):
     """Moves rows of every layer's cache; all are read before the first is written."""
-    to, of = targets.tolist(), sources.tolist()
-    for base, stride in _rows(buffers, strides):
+    to, of = tgt_loc.tolist(), src_loc.tolist()
+    for base, stride in _rows(data_ptrs, strides):
         held = [ctypes.string_at(base + row * stride, stride) for row in of]
         for row, data in zip(to, held):
             ctypes.memmove(base + row * stride, data, stride)
