@@ -9,6 +9,7 @@
     │   ├── HostLostError   was reached and is gone; trying again can help        exit 11
     │   └── AgentError      the agent answered that it could not do something
     └── JournalError        a recording that cannot be read or written            exit 12
+        └── DiskFullError   … for want of room: it may come again
 
 Each says what happened (`what`), on which host, what it means and what to do. A view prints `str(error)`.
 """
@@ -93,3 +94,7 @@ class JournalError(DdtopError):
     """A recording that cannot be read or written."""
 
     exit_code = 12
+
+
+class DiskFullError(JournalError):
+    """There is no room for the recording: nothing is lost, and it can be written once there is."""

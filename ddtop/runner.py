@@ -26,6 +26,7 @@ import msgspec
 from ddtop import __version__, paths
 from ddtop.errors import DdtopError, HostError, HostUnreachableError, JournalError, RefusedError
 from ddtop.events import (
+    AlertResolved,
     CellsPlanned,
     CellStateSet,
     Event,
@@ -35,6 +36,8 @@ from ddtop.events import (
     Note,
     RunEnded,
     RunStarted,
+    SweepPaused,
+    SweepResumed,
 )
 from ddtop.hosts.base import Connector, Host
 from ddtop.journal.fold.state import State
@@ -57,8 +60,10 @@ from ddtop.sweep.shared.context import Outcome, SweepContext
 from ddtop.sweep.shared.plan import Sweep
 from ddtop.sweep.shared.requests import Requests
 from ddtop.sweep.shared.tasks import alongside
+from ddtop.sweep.tell.alerts import alert_id, disk_full_alert
 from ddtop.sweep.tell.console import make_printers, show
 from ddtop.sweep.tell.notify import Notifier
+from ddtop.sweep.tell.raise_alert import is_open, raise_alert
 
 EXIT_CODES = {
     "done": 0,
@@ -176,7 +181,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
 
     ctx = SweepContext(run_id=run_id, host_name=options.host, sink=sink, state=state, sweep=sweep)
     # An event that is not on disk is not shown.
-    ctx.on_event = lambda event: None if recorder.trouble else show(printers, event, state)
+    ctx.on_event = lambda event: show(printers, event, state) if recorder.shows(event) else None
     _emit_started(
         ctx,
         name=sweep.name if sweep else "",
@@ -196,6 +201,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         else Monitor(ctx, connector, recorder.pending_commands)
     )
     recorder.stop = main.stop
+    _pause_while_full(ctx, recorder, main.requests, writer.path)
     notifier.failed = lambda what: ctx.note("warn", f"a notification could not be sent: {what}")
     main.requests.leave_running, main.requests.if_taken = options.leave_running, options.if_taken
     _take_signals(main)
@@ -242,6 +248,33 @@ def _emit_started(ctx: SweepContext, **fields: Any) -> None:
         pid=os.getpid(),
         **fields,
     )
+
+
+def _pause_while_full(ctx: SweepContext, recorder: Recorder, requests: Requests, path: Path) -> None:
+    """A full disk pauses the run and is an alert, until there is room."""
+    ident = alert_id(ctx.run_id, "client-disk-full", str(ctx.state.run.segment))
+
+    def filled(error: JournalError) -> None:
+        requests.no_room = True
+        ctx.emit(SweepPaused, by="the full disk", reason="nothing new is begun; results wait on the host")
+        what = "the run is paused, and goes on by itself"
+        raise_alert(
+            ctx, ident, disk_full_alert(path, error.what), policy=what
+        )  # committed, with all before it
+
+    def room(dropped: int) -> None:
+        requests.no_room = False
+        if is_open(ctx, ident):
+            ctx.emit(AlertResolved, alert_id=ident, how="there is room again", by="recorder")
+        if requests.paused_by is None:
+            ctx.emit(SweepResumed, by="recorder")
+        if dropped:
+            ctx.note(
+                "warn", f"{dropped} readings and pieces of logs were not recorded while the disk was full"
+            )
+        ctx.wake()
+
+    recorder.filled, recorder.room = filled, room
 
 
 def _take_signals(main: Controller | Monitor) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import quote
 
-from ddtop.errors import JournalError
+from ddtop.errors import DiskFullError, JournalError
 from ddtop.journal.locks import is_live
 from ddtop.journal.migrations import Migrations, file_application, file_version
 from ddtop.journal.tables import APPLICATION_ID, RECORDING
@@ -22,11 +22,13 @@ def fail(path: Path, error: Exception, doing: str = "read") -> NoReturn:
     text = str(error)
     low = text.lower()
     code = getattr(error, "sqlite_errorname", "") or ""
-    if "FULL" in code or "disk is full" in low or getattr(error, "errno", None) == 28:
-        means = "nothing that was committed is lost; the run cannot go on recording"
-        do = f"free space on the disk of {path.parent}, then resume: the run goes on where it was"
-        what = f"the disk is full: {path} cannot be written"
-    elif "IOERR" in code or "i/o error" in low:
+    if "FULL" in code or "disk is full" in low or getattr(error, "errno", None) == 28 or "SHMSIZE" in code:
+        raise DiskFullError(
+            f"the disk is full: {path} cannot be written",
+            means="nothing that was committed is lost; nothing can be recorded until there is room",
+            do=f"free space on the disk of {path.parent}, then resume: the run goes on where it was",
+        ) from error
+    if "IOERR" in code or "i/o error" in low:
         what = f"{path} cannot be {'written' if doing == 'write' else 'read'}: {text}"
         means = "the disk gave an error; what was committed before is still there"
         do = "look at the disk (dmesg), copy the recording, then resume"

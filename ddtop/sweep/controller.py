@@ -152,7 +152,7 @@ class Controller:
             await self._configuration(host, key, [c for c in todo if c.restart_key == key], server)
 
     async def _pause_point(self) -> None:
-        while self.requests.paused_by is not None:
+        while self.requests.paused_by is not None or self.requests.no_room:
             self.requests.check_stop()
             if self.link.host is None:
                 raise HostLostError("lost while the sweep is paused", host=self.ctx.host_name)

@@ -71,10 +71,11 @@ def one_done_one_running(state: State) -> bool:
 
 
 @needs_root
-def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_committed(rig: Rig, disk: Disk) -> None:
+def test_a_full_disk_pauses_the_run_and_nothing_is_lost(rig: Rig, disk: Disk) -> None:
     recording = disk.folder / "run.ddtop"
-    chatty = 'a = { env = { SIM_LOG_RATE = "4000" } }'
-    plan = rig.plan(chatty, tokens="[8, 12, 16]", requests=8, step_s=0.03)
+    plan = rig.plan(
+        'a = { env = { SIM_LOG_RATE = "4000" } }\nb = {}', tokens="[8, 12, 16]", requests=8, step_s=0.03
+    )
 
     def start(text: str | None) -> Runner:
         return rig.start(text, recording=recording)
@@ -82,24 +83,20 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_committed(rig: Rig,
     runner = start(plan)
     runner.until(one_done_one_running, "the second cell")
     disk.fill()
-    assert runner.wait() == 12
-    said = runner.said()
-    assert "Traceback" not in said, said
-    assert "the run was ended: the disk is full" in said and "run.ddtop" in said, said
-    assert "the host is as it was found" in said and "then resume" in said
-    assert rig.engines() == []
-    assert runner.states()[0] == "done"
-
-    refused = start(None)
-    assert refused.wait() == 12 and "Traceback" not in refused.said(), "still no room"
+    alert = runner.alert("unknown")
+    assert alert.raised.cause == "client-disk-full" and str(disk.folder) in alert.raised.advice
+    assert runner.state().paused is not None
+    assert "! DISK FULL HERE" in runner.said(), runner.said()
+    time.sleep(6)  # the job on the host goes on with its configuration; no other is begun
+    assert runner.process.poll() is None and "Traceback" not in runner.said()
+    assert "running" not in runner.states("b") and len(runner.of(ev.RestartStarted)) == 1
 
     (disk.folder / "filler").unlink()
-    again = start(None)
-    assert again.wait() == 0
-    assert again.states() == ["done"] * 3
-    first = again.state().plan_cells[0]
-    assert len(first.attempts) == 1, "not measured again"
-    assert rig.engines() == []
+    assert runner.wait() == 0, runner.said()
+    assert runner.states() == ["done"] * 6
+    assert all(len(c.attempts) == 1 for c in runner.state().plan_cells), "nothing was measured twice"
+    assert [a.resolved.how for a in runner.state().alerts.values() if a.resolved] == ["there is room again"]
+    assert runner.state().paused is None and rig.engines() == []
 
     disk.remount("ro")
     later = start(None)
@@ -108,6 +105,31 @@ def test_a_full_disk_ends_the_run_and_costs_nothing_that_was_committed(rig: Rig,
     assert re.search(r"read.only|may not be written|cannot be (made|written|created)", later.said()), (
         later.said()
     )
+
+
+@needs_root
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_ended_while_the_disk_is_full_it_goes_on_once_there_is_room(rig: Rig, disk: Disk, how: int) -> None:
+    recording = disk.folder / "run.ddtop"
+    runner = rig.start(
+        rig.plan('a = { env = { SIM_LOG_RATE = "4000" } }', tokens="[8, 12, 16]", requests=8, step_s=0.03),
+        recording=recording,
+    )
+    runner.until(one_done_one_running, "the second cell")
+    disk.fill()
+    runner.alert("unknown")
+    time.sleep(2)
+    runner.process.send_signal(how)
+    code = runner.wait()
+    if how == signal.SIGTERM:
+        assert code == 12 and "the run was ended: the disk is full" in runner.said(), runner.said()
+        assert "the host is as it was found" in runner.said() and rig.engines() == []
+    (disk.folder / "filler").unlink()
+    again = rig.start(None, recording=recording)
+    assert again.wait() == 0
+    assert again.states() == ["done"] * 3
+    assert len(again.state().plan_cells[0].attempts) == 1, "what was committed is not measured again"
+    assert rig.engines() == []
 
 
 @needs_root

@@ -8,6 +8,7 @@ awaits `keep_flushed` in its task group); a crash may cost those of the last mom
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import time
 from collections.abc import Iterable
@@ -195,10 +196,11 @@ class JournalWriter:
             ).fetchall()
             if rows:
                 self._command_n = rows[-1][0]
-            if any(kind == "attend" for _n, kind, _body in rows):
-                db.execute("DELETE FROM commands WHERE kind = 'attend' AND n < ?", (self._command_n,))
         except sqlite3.Error as error:
             fail(self.path, error, "write")
+        if any(kind == "attend" for _n, kind, _body in rows):
+            with contextlib.suppress(sqlite3.Error):  # signs of life take room; on a full disk they stay
+                db.execute("DELETE FROM commands WHERE kind = 'attend' AND n < ?", (self._command_n,))
         out: list[AnyCommand] = []
         for _n, _kind, body in rows:
             try:

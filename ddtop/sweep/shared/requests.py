@@ -102,6 +102,8 @@ class Requests:
     if_taken: Literal["refuse", "wait", "take-over"] = "refuse"
     """What is done where another run has the host and nobody is asked."""
     paused_by: str | None = None
+    no_room: bool = False
+    """The disk of the recording is full: nothing new is begun until there is room."""
     restart_by: str | None = None
     restage: bool = False
     changed_cells: set[str] = field(default_factory=set)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ddtop.events import Action, CauseKind, CellSpec, Evidence, Step, Verdict
@@ -196,6 +197,20 @@ def interrupted_alert(host: str, why: str, at: str, alert: str) -> AlertText:
         advice="check the steps, then resume",
         evidence=(Evidence(source="journal", text=why),),
         actions=(_act("r", f"resume at {at}", "resume", alert_id=alert),),
+    )
+
+
+def disk_full_alert(path: Path, what: str) -> AlertText:
+    """The alert for a full disk of this machine, on which the recording lies."""
+    return AlertText(
+        title="DISK FULL HERE",
+        verdict="unknown",
+        cause="client-disk-full",
+        kind="host",
+        cause_text=f"this machine: {what}",
+        advice=f"free space on the disk of {path.parent} (df -h {path.parent}); nothing is lost, and nothing need be done in ddtop",
+        evidence=(Evidence(source="journal", text=what),),
+        actions=(),
     )
 
 
