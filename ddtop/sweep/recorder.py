@@ -121,6 +121,12 @@ class Recorder:
         if now - self._looked < AGAIN_S:
             return
         self._looked = now
+        if (
+            self._writer.waiting
+        ):  # the alert itself is not on disk yet: another took the room that was kept for it
+            self._reserve.release()
+            with suppress(JournalError):
+                self._writer.flush()
         free = self._reserve.free_b()
         if free is not None and free < ROOM_B + RESERVE_B + self._held_b:
             return

@@ -11,7 +11,7 @@ import pytest
 from ddtop.errors import DiskFullError, JournalError
 from ddtop.events import CellStateSet, LogLine, LogRead, Note, RttMeasured
 from ddtop.journal.read.reader import JournalReader
-from ddtop.journal.write.reserve import RESERVE_B, Reserve
+from ddtop.journal.write.reserve import PIECES, RESERVE_B, Reserve
 from ddtop.journal.write.writer import JournalWriter
 from ddtop.sweep import recorder as room
 from ddtop.sweep.recorder import STOPPED_BY, Recorder
@@ -162,12 +162,12 @@ def test_the_end_of_a_run_while_the_disk_is_full(
 
 def test_the_room_that_is_kept_is_real_and_leaves_no_file(tmp_path: Path) -> None:
     made = Reserve(tmp_path)
-    assert list(tmp_path.iterdir()) == [] and made._file is not None
-    assert os.fstat(made._file.fileno()).st_blocks * 512 >= RESERVE_B
-    made.release()
-    made.release()
+    assert list(tmp_path.iterdir()) == [] and len(made._files) == PIECES
+    assert sum(os.fstat(f.fileno()).st_blocks * 512 for f in made._files) >= RESERVE_B
+    for _ in range(PIECES + 1):
+        made.release()
+    assert made._files == []
     made.take()
-    assert made._file is not None
-    made.release()
+    assert len(made._files) == PIECES
     nowhere = Reserve(tmp_path / "nothing")
-    assert nowhere._file is None and nowhere.free_b() is None
+    assert nowhere._files == [] and nowhere.free_b() is None

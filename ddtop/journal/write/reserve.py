@@ -8,38 +8,42 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-RESERVE_B = 512 << 10
+PIECES = 3
+PIECE_B = 256 << 10
+RESERVE_B = PIECES * PIECE_B
+"""In pieces: what still fills the disk may take the first one before it is used."""
 
 
 class Reserve:
-    """A nameless file beside the recording: it is gone with its process, however that dies."""
+    """Nameless files beside the recording: they are gone with their process, however that dies."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._file: IO[bytes] | None = None
+        self._files: list[IO[bytes]] = []
         self.take()
 
     def take(self) -> None:
-        """Takes the room, where there is some."""
-        if self._file is not None:
-            return
+        """Takes the room, as far as there is some."""
         with contextlib.suppress(OSError):
-            file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  kept open on purpose
-            try:
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), 0, RESERVE_B)
-                else:
-                    os.write(file.fileno(), bytes(RESERVE_B))
-            except BaseException:
-                file.close()
-                raise
-            self._file = file
+            while len(self._files) < PIECES:
+                self._files.append(self._piece())
+
+    def _piece(self) -> IO[bytes]:
+        file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  kept open on purpose
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, PIECE_B)
+            else:
+                os.write(file.fileno(), bytes(PIECE_B))
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     def release(self) -> None:
-        """Gives the room to whoever writes next."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Gives one piece to whoever writes next; nothing where none is left."""
+        if self._files:
+            self._files.pop().close()
 
     def free_b(self) -> int | None:
         """Free bytes on the disk; None where that cannot be read."""
