@@ -220,6 +220,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         outcome, code = replace(outcome, word="crashed", reason=lost.what), lost.exit_code
     word = cast(Any, outcome.word)
     ctx.emit(RunEnded, outcome=word, exit_code=code, reason=outcome.reason, left_behind=outcome.left_behind)
+    recorder.close()
     await notifier.drain()
     if lost is not None:
         raise lost

@@ -80,6 +80,10 @@ class Recorder:
         """Whether an event may be shown: it is on disk. Of a full disk itself and its end people are told in any case."""
         return self.trouble is None and (self.full is None or self._telling)
 
+    def close(self) -> None:
+        """Gives back the room that was kept. The writer is closed by who opened it."""
+        self._reserve.release_all()
+
     # ---- a full disk
 
     def _failed(self, error: JournalError) -> None:

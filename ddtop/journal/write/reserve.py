@@ -45,6 +45,11 @@ class Reserve:
         if self._files:
             self._files.pop().close()
 
+    def release_all(self) -> None:
+        """Gives all of it back."""
+        while self._files:
+            self.release()
+
     def free_b(self) -> int | None:
         """Free bytes on the disk; None where that cannot be read."""
         try:
