@@ -292,3 +292,38 @@ def test_where_no_lease_can_be_had_the_run_goes_on_and_says_so(monkeypatch: pyte
     assert rig.run() == Outcome(word="done")
     notes = [e.text for e in rig.events if isinstance(e, ev.Note) and "no lease" in e.text]
     assert len(notes) == 1 and "would not be seen" in notes[0]
+
+
+def test_a_cut_while_one_waits_in_line_asks_nobody_again() -> None:
+    """The person pressed `w` and went home; the link is cut and comes back: the place in line is kept."""
+    first = Rig(World(cell_s=60.0))
+    other = second(first.world)
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.HostConnected) and not other.state.alerts:
+            other.give(ev.Attend)
+        if isinstance(event, ev.AlertRaised) and event.cause == "host-taken":
+            if event.answer_by_s:
+                other.give(ev.Wait, alert_id=event.alert_id)
+            else:
+                loop = asyncio.get_running_loop()
+                loop.call_later(60.0, lambda: [h.lose("cut") for h in first.world.hosts if h.pid == pids[0]])
+
+    pids: list[int] = []
+    other.on_event = see
+    taken = FakeHost.op_lease
+
+    def note(self: FakeHost, **args: Any) -> dict[str, Any]:
+        if args.get("run") == "bb" and not pids:
+            pids.append(self.pid)
+        return taken(self, **args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeHost, "op_lease", note)
+        one, two = both(first, other, attended=True)
+    assert one == Outcome(word="done") and two == Outcome(word="done"), two
+    asked = [
+        e for e in other.events if isinstance(e, ev.AlertRaised) and e.cause == "host-taken" and e.answer_by_s
+    ]
+    assert len(asked) == 1
+    assert len([e for e in other.events if isinstance(e, ev.HostConnected)]) == 2

@@ -49,6 +49,8 @@ class HostLease:
         self.held = False
         self.denied: Mapping[str, Any] | None = None
         """Who has the host instead; None while nobody else is known to."""
+        self._wants: bool | None = None
+        """In line by a decision, asking for the host or not; kept over cuts until the host is ours."""
         self._noted: set[str] = set()
         self._wanted: set[str] = set()
 
@@ -59,10 +61,11 @@ class HostLease:
             self._taken(found)
             return
         self._lost_to(found)
-        wants = await self._choose(found)
-        if wants is None:
+        if self._wants is None:
+            self._wants = await self._choose(found)
+        if self._wants is None:
             raise StopSweepError("refused", refusal(self.ctx.host_name, found))
-        await self._stand_in_line(host, found, wants)
+        await self._stand_in_line(host, found, self._wants)
 
     async def renew(self, host: Host) -> bool:
         """Takes the lease again, without waiting. False: another run has the host, as `denied` says."""
@@ -134,7 +137,7 @@ class HostLease:
             self.ctx.note("warn", text)
 
     def _taken(self, found: Mapping[str, Any] | None) -> None:
-        self.held, self.denied = found is not None, None
+        self.held, self.denied, self._wants = found is not None, None, None
         before = found.get("before") if found is not None else None
         if before:
             ctx = self.ctx
