@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.sweep.cell.attempts import generation_of
 from ddtop.sweep.cell.outcome import Origin, commit, keep_without_verdict
+from ddtop.sweep.cell.results import read_result
 from ddtop.sweep.shared.context import SweepContext
 from tests.sweep.test_controller import Dead, Rig, make_sweep
 
@@ -128,3 +131,19 @@ def test_an_invalid_late_result_does_not_reopen_what_a_viewer_settled(state: Any
     assert (cell.state, cell.by, cell.reason) == (state, "me", "by me")
     assert cell.attempts[0].validity == "INVALID", "it is kept all the same"
     assert not [e for e in events if isinstance(e, ev.AlertRaised)]
+
+
+class CutFile:
+    """A host whose disk has kept half of a result."""
+
+    async def call(self, _op: str, **_: Any) -> dict[str, Any]:
+        return {"b64": base64.b64encode(b'{"id": "b1", "requ').decode(), "eof": True}
+
+
+def test_a_result_file_that_is_cut_is_an_invalid_result_and_no_crash() -> None:
+    host: Any = CutFile()
+    raw = asyncio.run(read_result(host, {"id": "b1", "file": "/state/b1.json"}))
+    ctx, _ = context_of(remembered())
+    commit(ctx, "b1", raw, Origin(job="job-1", generation=OLD, engine="sglang"))
+    cell = ctx.state.cells["b1"]
+    assert cell.attempts[0].validity == "INVALID" and cell.state == "interrupted", "it is measured again"

@@ -137,3 +137,35 @@ def test_whether_a_process_said_why_it_ended(lines: list[str], spoke: bool) -> N
     for line in lines:
         log.take(ev.LogLine(text=line, invocation="g"))
     assert log.spoke(812) is spoke
+
+
+TRACEBACK = [
+    "(APIServer pid=1) ERROR 11-30 22:35:28 [serving_chat.py:9] Error in preprocessing prompt inputs",
+    "Traceback (most recent call last):",
+    '  File "x.py", line 3, in f',
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79 GiB",
+]
+STATS = (
+    "(APIServer pid=1) INFO 11-30 22:35:38 [loggers.py:127] Engine 000: Avg prompt throughput: 910.2 tokens/s,"
+    " Avg generation throughput: 402.1 tokens/s, Running: 8 reqs, Waiting: 0 reqs, GPU KV cache usage: 3.1%,"
+    " Prefix cache hit rate: 0.0%"
+)
+DEAD = ["(EngineCore_DP0 pid=812) ERROR 11-30 22:35:48 [core.py:9] EngineCore encountered a fatal error."]
+
+
+@pytest.mark.parametrize(
+    ("lines", "ends"),
+    [
+        ([STATS], False),
+        ([STATS, *TRACEBACK], True),
+        ([STATS, *TRACEBACK, STATS], False),  # it answered others since: a long prefill is not its death
+        ([STATS, *TRACEBACK, STATS, *DEAD], True),
+    ],
+)
+def test_an_error_that_a_server_outlived_is_not_its_end(lines: list[str], ends: bool) -> None:
+    ctx = SweepContext(run_id="r", host_name="h", sink=lambda _: None, state=State(), sweep=None)
+    launch = Launch(key="k", config="c", tp=1, kind="process", unit="u", engine="vllm", port=1)
+    log = ServerLog(ctx, launch, "g")
+    for line in lines:
+        log.take(ev.LogLine(text=line, invocation="g"))
+    assert log.names_its_end() is ends

@@ -208,8 +208,7 @@ class JobWatch:
 
     def _log_names_its_end(self) -> bool:
         """Whether the log names a fatal cause, though the process may still live: an engine dies before its server."""
-        cause = self._log.cause() if self._log is not None else None
-        return cause is not None and cause.fatal
+        return self._log is not None and self._log.names_its_end()
 
     async def _is_dying(self, subject: Subject) -> bool:
         """Whether a server under which requests failed is gone, or will be: its log says so before its process ends."""

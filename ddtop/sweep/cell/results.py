@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,10 +34,13 @@ async def read_file(host: Host, path: str, most_b: int | None = None) -> bytes:
 
 
 async def read_result(host: Host, item: Mapping[str, Any]) -> dict[str, Any]:
-    """The result that an item of `job-watch` or `job-collect` carries or names; empty where it has none."""
+    """The result that an item of `job-watch` or `job-collect` carries or names; empty where it has none that can be read."""
     raw = item.get("result")
     if raw is None and item.get("file"):
-        raw = msgspec.json.decode(await read_file(host, str(item["file"])))
+        with contextlib.suppress(
+            msgspec.DecodeError
+        ):  # cut by a full or damaged disk: no result, and no crash
+            raw = msgspec.json.decode(await read_file(host, str(item["file"])))
     return raw if isinstance(raw, dict) else {}
 
 

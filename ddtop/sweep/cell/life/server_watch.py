@@ -135,3 +135,8 @@ class ServerLog:
     def cause(self) -> CauseReading | None:
         """The first cause of a failure that the log names."""
         return self._log.cause()
+
+    def names_its_end(self) -> bool:
+        """Whether it names a fatal cause, and shows no tokens since: an error that the server outlived ends nothing."""
+        cause, scan = self.cause(), self._log.snapshot()
+        return cause is not None and cause.fatal and (scan is None or not scan.run_after_failure)
