@@ -12,7 +12,7 @@ from ddtop.bench.importers.load_tools import is_result_text
 from ddtop.hosts.ssh.error_texts import speaks_of_ssh
 from ddtop.hosts.ssh.probe_frame import read_frame
 from ddtop.inspect.inputs import is_ssh_config, text_of
-from ddtop.inspect.listing import parse_listing
+from ddtop.inspect.listing import TREE_DRAWING, parse_listing
 from ddtop.sources.gpu.diagnosis import diagnose_gpu
 
 LOOK = 65_536
@@ -126,6 +126,8 @@ def guess_text(data: bytes) -> str | None:
     rows = [line for line in text.splitlines()[:200] if line.strip() and not line.startswith("#")]
     if rows and len(parse_listing("\n".join(rows))) * 2 > len(rows) and not _UNIT_WORDS.search(text):
         return "model"
+    if _MODEL_NAMES.search(text) and sum(1 for row in rows if TREE_DRAWING.match(row)) * 2 > len(rows):
+        return "model"  # what `tree` prints, of which a unit's processes have no such name
     if re.search(r"^uptime(?:_s)?\s?[=:]", text, re.M) and "shm" in text:
         return "model"
     if read_frame(text) is not None:
@@ -152,6 +154,9 @@ def guess_text(data: bytes) -> str | None:
     return "log"
 
 
+_MODEL_NAMES = re.compile(
+    r"\b(?:config\.json|tokenizer\w*\.json|blobs|snapshots)\s*$|\.(?:safetensors|gguf)\b", re.M
+)
 _SYSTEMD_SAID = re.compile(r"systemd(?:-\w+)?\[\d+\]: |\.service: ")
 _DATED = re.compile(r"\S{0,3}\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d")
 _KERNEL = re.compile(r"\[ *\d+\.\d{6}\] |\S.{0,60} kernel: ")

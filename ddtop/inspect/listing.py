@@ -18,7 +18,7 @@ _LS = re.compile(
 )
 _FOLDER = re.compile(r"^(?P<path>\S.{0,1000}):$")
 _SIZE_PATH = re.compile(
-    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s+)?(?P<size>\d{1,18}|\d{1,4}(?:[.,]\d{1,3})?[KMGT](?:iB?)?)\s+(?P<path>\S.{0,4000}?)\s{0,8}$"
+    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s+)?(?P<size>\d{1,18}|\d{1,4}(?:[.,]\d{1,3})?[KMGT](?:iB?)?)\s+(?P<path>(?!0x[0-9a-f]{6,16} )\S.{0,4000}?)\s{0,8}$"
 )
 _TREE = re.compile(
     r"^[│├└─|`\-\s]{2,200}(?:\[\s{0,20}(?P<size>\d{1,18}(?:[.,]\d{1,3})?[KMGT]?)\]\s{1,4})?(?P<path>[^\s│├└─\[].{0,400}?)\s{0,8}$"
@@ -27,6 +27,8 @@ ROUNDED = re.compile(
     r"^(?:[-dl]r\S{8,11}\s.{0,200}\s|.{0,200}\[\s{0,20}|)\d{1,4}(?:[.,]\d{1,3})?[KMGT](?:iB?)?[\]\s]", re.M
 )
 """A line of a listing whose sizes are for people (`ls -lh`, `du -h`, `tree -h`)."""
+TREE_DRAWING = re.compile(r"^[│|\s]{0,200}(?:[├└]─{1,2}|[|`]--)\s{1,4}")
+_TREE_BLOB = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:\.[\w.]{0,40}incomplete|\.incomplete)?$")
 _LINK = re.compile(r"^(?P<path>\S.{0,4000}?)\s->\s(?P<to>\S.{0,4000}?)\s{0,8}$")
 _BROKEN = re.compile(r"^(?P<path>\S.{0,1000}?): +broken symbolic link to (?P<to>\S.{0,1000}?)\s{0,8}$")
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}[mK]")
@@ -46,11 +48,16 @@ def parse_listing(text: str) -> list[Entry]:
             _BROKEN.match(line)
             or _FIND.match(line)
             or _LS.match(line)
-            or _LINK.match(line)
+            or _LINK.match(TREE_DRAWING.sub("", line))
             or _SIZE_PATH.match(line)
         )
         if not found and len(line) < MAX_LINE and (tree := _TREE.match(line)) and tree["size"]:
             found = tree
+        if not found and (blob := _TREE_BLOB.match(TREE_DRAWING.sub("", line))) and TREE_DRAWING.match(line):
+            out.append(
+                Entry(f"../../blobs/{blob[0]}", size=1 << 20, sized=False)
+            )  # where snapshots' links lead
+            continue
         if not found:
             header = _FOLDER.match(line)
             folder = header["path"] if header else folder

@@ -23,6 +23,8 @@ _LLAMA_TIME = re.compile(
 _LLAMA_DRAFT = re.compile(
     r"draft acceptance(?: rate)? = *(?P<rate>[\d.]+|nan) *\( *(?P<acc>\d+) accepted */ *(?P<gen>\d+) generated\)"
 )
+_LLAMA_PROGRESS = re.compile(r"\bn_(?:decoded|gen) = *(?P<n>\d+), tg = *[\d.]+ t/s")
+"""Since 2026, every few seconds while a request is generated."""
 _LLAMA_LEN = re.compile(r"mean (?:acceptance length|acc(?:epted)? len|len) = *(?P<len>[\d.]+)")
 _LLAMA_POS = re.compile(r"(?:acceptance rate per position|#acc rate/pos) = *\((?P<l>[\d., nan]*)\)")
 _LLAMA_STAT = re.compile(r"statistics +(?P<kind>[\w.\-]+): (?P<rest>#calls.*)")
@@ -167,6 +169,8 @@ def _llama(message: str) -> RunFact | None:
         if match["tps"] and (tps := plain_float(match["tps"])) is not None:
             base[f"{name}_tps"] = tps
         return "timing", name, "llamacpp", base
+    if (match := _LLAMA_PROGRESS.search(message)) is not None:
+        return "timing", "progress", "llamacpp", base | {"progress_tokens": int(match["n"])}
     if (match := _LLAMA_DRAFT.search(message)) is not None:
         base |= {"accepted": int(match["acc"]), "drafted": int(match["gen"])}
         if (rate := plain_float(match["rate"])) is not None:
@@ -234,7 +238,10 @@ def run_fact(engine: str | None, message: str) -> RunFact | None:
     if engine in (None, "any", "trtllm") and "num_scheduled_requests: " in message:
         return _trtllm(message)
     if engine in (None, "any", "llamacpp", "ollama") and (
-        " time = " in message or "draft acceptance" in message or "statistics " in message
+        " time = " in message
+        or ", tg = " in message
+        or "draft acceptance" in message
+        or "statistics " in message
     ):
         return _llama(message)
     return None

@@ -138,7 +138,8 @@ def _inactive(props: UnitProps, lines: Sequence[str], start_asked: bool) -> Unit
         return UnitState("start-job-queued", (f"Job={props.job}",))
     if props.result not in (None, "success"):
         return exit_slug(props, lines)
-    if props.invocation_id is None and not props.exec_main_pid:
+    known_end = props.exec_main_code is not None and props.exec_main_pid is None  # the PID was not asked for
+    if props.invocation_id is None and not props.exec_main_pid and not known_end:
         return UnitState("never-started", ("no InvocationID, no main process yet",))
     if left := leftovers(since_last_start(lines)):
         return left_behind(left, lines)

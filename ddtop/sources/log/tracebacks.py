@@ -22,7 +22,7 @@ _NEXT = re.compile(
 FOLLOW_UPS = re.compile(
     r"^(?:asyncio\.)?(?:exceptions\.)?(?:CancelledError|SystemExit|KeyboardInterrupt|BrokenPipeError|ConnectionResetError|"
     r"ConnectionRefusedError|EOFError|ChildProcessError|StopIteration|StopAsyncIteration)|ProcessExitedException|"
-    r"ProcessRaisedException|zmq\.error|ClientDisconnect|InvalidStateError"
+    r"ProcessRaisedException|EngineDeadError|zmq\.error|ClientDisconnect|InvalidStateError"
 )
 """Exceptions of a process whose peer or parent has ended: consequences, never causes."""
 
