@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from ddtop import events as ev
+from ddtop.errors import AgentError
 from ddtop.sweep.controller import Controller
-from tests.sweep.fakehost import JumpingSelector
+from tests.sweep.fakehost import FakeHost, JumpingSelector
 from tests.sweep.test_controller import Dead, Rig, at_cell, once_each
 
 
@@ -294,3 +295,42 @@ def test_a_rival_unit_that_cannot_be_stopped_is_named() -> None:
     texts = [e.cause_text for e in rig.events if isinstance(e, ev.AlertRaised)]
     assert texts and all("stop rival.service" in t for t in texts), texts
     assert rig.world.starts == [] and rig.alerts() == [("refused", "not-permitted")]
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("op", ["unit_show", "listeners", "job_start", "processes", "probe", "journal_read"])
+def test_an_agent_that_fails_once_ends_no_run(monkeypatch: pytest.MonkeyPatch, op: str, nth: int) -> None:
+    """One `systemctl show` or `ss` that took too long under load: the host is looked at anew, and no cell is lost."""
+    rig, calls = Rig(), 0
+    real: Callable[..., object] = getattr(FakeHost, f"op_{op}")
+
+    def once(self: FakeHost, *args: object, **kw: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == nth:
+            raise AgentError("it took longer than 10 s", code="timeout")
+        return real(self, *args, **kw)
+
+    monkeypatch.setattr(FakeHost, f"op_{op}", once)
+    outcome = rig.run()
+    assert outcome.word == "done", outcome
+    once_each(rig.events)
+    assert rig.state.open_alerts == []
+
+
+@pytest.mark.parametrize(("code", "tries"), [("timeout", 4), ("not-permitted", 1), ("bad-request", 1)])
+def test_an_agent_that_goes_on_failing_ends_the_run_in_order(
+    monkeypatch: pytest.MonkeyPatch, code: str, tries: int
+) -> None:
+    calls = 0
+
+    def refuse(self: FakeHost, **_: object) -> object:
+        nonlocal calls
+        calls += 1
+        raise AgentError("no room for the job", code=code)
+
+    monkeypatch.setattr(FakeHost, "op_job_start", refuse)
+    rig = Rig()
+    outcome = rig.run()
+    assert (outcome.word, calls) == ("some-failed", tries) and "no room for the job" in outcome.reason
+    assert outcome.left_behind == ()
