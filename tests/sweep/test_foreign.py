@@ -149,3 +149,12 @@ def test_which_file_is_bad_here_and_in_each_source_is_said() -> None:
     (step,) = _model_steps(probe, sweep, consent=True)
     assert step.action == "ask" and step.reason.count("model-00003-of-00008.safetensors") == 2
     assert "/data/m" in step.reason and "names no source" not in step.reason
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_under_systemd_in_a_container_a_hidden_pid_may_be_our_server_s(running: bool) -> None:
+    """LXC and the like: systemd runs the server, and nvidia-smi tells pids of the outer namespace."""
+    hidden = {"pid": 40123, "comm": None, "cmdline": [], "cgroup": None, "unit": None, "mem_mib": 70000.0}
+    reading = unit("systemd", "a" * 32, 9 if running else None)["one"]
+    found = holders("systemd", {"one.service": replace(reading, unit="one.service")}, hidden)
+    assert found == ([] if running else [40123])

@@ -20,7 +20,7 @@ def gpu_holders(
     """Rows of the probe's GPU processes that are foreign and hold `least_mib` or more."""
     rows = probe.get("gpu_procs")
     plain = {x.unit for x in sweep.launches.values() if x.kind in OUTSIDE_SYSTEMD}
-    running = [u for unit, u in units.items() if unit in plain and u.running]
+    running = any(u.running for unit, u in units.items() if unit in sweep.units)
     found = []
     for row in rows if isinstance(rows, list) else []:
         if (row.get("mem_mib") or 0) < least_mib or str(row.get("unit", "")).startswith("ddtop-"):
