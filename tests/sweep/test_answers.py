@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +15,7 @@ from ddtop.services.readings import ListenerReading
 from ddtop.sweep.start.answers import next_refusal, reachable
 from ddtop.sweep.start.gate import GateReadings, TokenReading, gate
 from ddtop.sweep.start.gate_reads import served_otherwise, token_reading
+from ddtop.sweep.start.reading_tasks import _look_elsewhere
 from ddtop.sweep.start.watchdog import judge
 from tests.sweep.test_gate import READY
 from tests.sweep.test_watchdog import BASE
@@ -182,3 +185,42 @@ def test_the_new_start_that_has_ended_is_not_called_the_old_one() -> None:
     gone = replace(READY, unit=replace(READY.unit, active="failed", main_pid=None))  # type: ignore[type-var]
     assert "old start" not in gate(gone)["listener"].evidence.text
     assert "ended" in gate(gone)["listener"].evidence.text
+
+
+OTHER = replace(OWN, port=31000)
+
+
+@pytest.mark.parametrize(
+    ("argv", "found", "named"),
+    [
+        ((), (OTHER,), True),
+        ((), (OTHER, replace(OTHER, port=31001)), False),  # two workers: something goes before them
+        (("python", "-m", "sglang_router.launch_server", "--dp-size", "2"), (OTHER,), False),
+    ],
+)
+def test_workers_of_a_router_that_is_still_to_come_are_no_server_elsewhere(
+    argv: tuple[str, ...], found: tuple[ListenerReading, ...], named: bool
+) -> None:
+    """The router opens the plan's port once its workers are healthy: the first says that it is ready long before."""
+
+    class Reader:
+        async def elsewhere(self, *_: Any) -> tuple[ListenerReading, ...]:
+            return found
+
+    class Start:
+        log = SimpleNamespace(mark=SimpleNamespace(at=0.0), engine=SimpleNamespace(logs_ready_mark=True))
+        listeners, elsewhere, looked_at = (), (), 0.0
+        unit = SimpleNamespace(argv=" ".join(argv))
+        launch = SimpleNamespace(argv=(), unit="s.service")
+        gate_reader = Reader()
+
+        def new_generation(self) -> str:
+            return "g"
+
+        def log_is_blind(self) -> None:
+            return None
+
+    ctx: Any = SimpleNamespace(mono=lambda: 9.0, wake=lambda: None)
+    start: Any = Start()
+    asyncio.run(_look_elsewhere(ctx, cast(Any, None), start))
+    assert bool(start.elsewhere) is named

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ddtop.events import CauseKind, Evidence
@@ -56,6 +57,16 @@ def next_refusal(
 def reachable(listeners: tuple[ListenerReading, ...]) -> bool:
     """Whether a request to 127.0.0.1 reaches one of them. A container's port is published or it is not there at all."""
     return any(item.container or LOOPBACK.match(item.addr) for item in listeners)
+
+
+def behind_router(words: Iterable[str], found: tuple[ListenerReading, ...]) -> bool:
+    """Whether what listens on other ports may be the workers of a router, whose own port opens after theirs. `words`: the
+    service's command.
+
+    >>> behind_router(["python", "-m", "sglang_router.launch_server", "--dp-size", "2"], ())
+    True
+    """
+    return any("router" in word for word in words) or len({item.port for item in found}) > 1
 
 
 def elsewhere(unit: str, port: int, found: tuple[ListenerReading, ...]) -> Judgement:

@@ -9,7 +9,7 @@ from ddtop.hosts.base import Host
 from ddtop.services.log_file import LogFile
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.log_lines import take_lines
-from ddtop.sweep.start.answers import ELSEWHERE_S
+from ddtop.sweep.start.answers import ELSEWHERE_S, behind_router
 from ddtop.sweep.start.attempt import Attempt
 from ddtop.sweep.start.evidence.progress import CACHES, activity_reading
 
@@ -48,7 +48,9 @@ async def _look_elsewhere(ctx: SweepContext, host: Host, a: Attempt) -> None:
         return
     a.looked_at = ctx.mono()
     try:
-        a.elsewhere = await a.gate_reader.elsewhere(host, a.unit)
+        found = await a.gate_reader.elsewhere(host, a.unit)
+        words = [*a.launch.argv, (a.unit.argv if a.unit is not None else None) or ""]
+        a.elsewhere = () if behind_router(words, found) else found
     except AgentError as error:
         ctx.note("warn", f"the listeners of {a.launch.unit} cannot be read: {error.what}")
     ctx.wake()
