@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ddtop.agent.loadgen.records import _without_chunks, token_bins
 from ddtop.bench.figures.requests import read_request
 from ddtop.bench.judge.cell import judge_cell
 from ddtop.bench.judge.stillness import stood_still
@@ -81,3 +82,17 @@ def test_a_first_token_after_an_hour_in_a_cell_of_seconds_is_no_time() -> None:
     raw = made(3, *quick(0, 200, 400, 600, 800), record(9, 1000, 3600 * S, [10] * 14, 1))
     judged = judge_cell(raw)
     assert "impossible-times" in judged.reasons and judged.validity != "VALID"
+
+
+def test_chunk_times_that_were_let_go_are_no_silence() -> None:
+    """Of very long answers only the first and last chunk are kept for some; without counts no bin shows the others."""
+    whole = [
+        {"i": n, "class": "ok", "start": n * 62 * 10**9, "end": (n * 62 + 61) * 10**9, "tokens": 600, "chunks": 600,
+         "t": [(n * 62 + 1) * 10**9] + [10**8] * 599}
+        for n in range(3)
+    ]  # fmt: skip
+    slim = [whole[0], _without_chunks(whole[1]), whole[2]]
+    assert still({**made(186.0, *whole), "bins": token_bins(whole)}) == ""
+    assert still({**made(186.0, *slim), "bins": token_bins(whole)}) == ""
+    counted = token_bins([{**one, "k": 1} for one in whole])
+    assert still({**made(186.0, *slim), "bins": counted}) == "", "the bins show them"

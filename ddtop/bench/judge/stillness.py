@@ -38,6 +38,9 @@ def stood_still(requests: Sequence[Request], bins: Mapping[str, Any] | None, wal
     """The silence that stands out, in words; "" where none does, or nothing says what would."""
     if wall_s < STILL_S or not requests or not all(r.streamed for r in requests):
         return ""
+    counted = bins is not None and not bins.get("left_out")
+    if not counted and any(r.chunks > 2 and not r.gaps for r in requests):
+        return ""  # their chunk times were let go, and no bin counts them: what looks like a silence may be tokens
     silences = _silences(requests, _arrivals(requests, bins), wall_s)
     if not silences or silences[0].length_s <= STILL_S:
         return ""
