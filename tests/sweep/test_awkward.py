@@ -13,6 +13,7 @@ from ddtop.errors import AgentError
 from ddtop.sweep.controller import Controller
 from tests.sweep.fakehost import FakeHost, JumpingSelector
 from tests.sweep.test_controller import Dead, Rig, at_cell, once_each
+from tests.sweep.test_leaving import as_found, running_before
 
 
 def later(seconds: float, act: Callable[[], object]) -> None:
@@ -334,3 +335,24 @@ def test_an_agent_that_goes_on_failing_ends_the_run_in_order(
     outcome = rig.run()
     assert (outcome.word, calls) == ("some-failed", tries) and "no room for the job" in outcome.reason
     assert outcome.left_behind == ()
+
+
+@pytest.mark.parametrize("op", ["override_remove", "unit_show", "unit_action"])
+def test_an_agent_that_fails_once_while_the_host_is_put_back_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, op: str
+) -> None:
+    rig, failed = running_before(), 0
+    real: Callable[..., object] = getattr(FakeHost, f"op_{op}")
+
+    def once(self: FakeHost, *args: object, **kw: object) -> object:
+        nonlocal failed
+        going = [e for e in rig.events if isinstance(e, ev.StepTaken) and e.action == "restore"]
+        if going and not failed:
+            failed += 1
+            raise AgentError("it took longer than 10 s", code="timeout")
+        return real(self, *args, **kw)
+
+    monkeypatch.setattr(FakeHost, f"op_{op}", once)
+    outcome = rig.run()
+    assert (outcome.word, outcome.left_behind, failed) == ("done", (), 1)
+    assert as_found(rig)
