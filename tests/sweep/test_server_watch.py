@@ -246,3 +246,15 @@ def test_what_its_own_counters_do(bodies: list[str | None], said: str | None) ->
     for body in bodies:
         watch.take(body)
     assert watch.said == said
+
+
+def test_a_long_prompt_of_which_nothing_can_be_read_is_waited_for() -> None:
+    """Eight prompts of 128 k tokens on a host that shows no sign of life: a minute without a byte is no hang."""
+
+    def limit(prompt_tokens: float) -> float:
+        return hang_limit_s(
+            Silence(quiet_s=0.0, expected_s=0.5, known=False, prompt_tokens=prompt_tokens, life=Life())
+        )
+
+    assert limit(8 * 128_000.0) == 1024.0
+    assert limit(8 * 500.0) == 61.0

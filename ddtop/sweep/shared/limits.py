@@ -92,6 +92,8 @@ CPU_ALONE_S = 120.0
 """CPU time is the only sign of life, and the configuration is known to need far less: at least so long."""
 SLOWEST_PREFILL_TOK_S = 20.0
 """A server that works reads prompts at this rate at least: 32 k tokens take half an hour on a slow CPU."""
+UNREAD_PREFILL_TOK_S = 1000.0
+"""The same where no sign of life can be read: a long prompt is then likelier than a hang."""
 STILL_S = 8.0
 """The CPU time of the server's processes stands still once it has not moved for so long."""
 CPU_EVERY_S = 4.0

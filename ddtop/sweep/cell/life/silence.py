@@ -18,6 +18,7 @@ from ddtop.sweep.shared.limits import (
     NO_TOKEN_S,
     SLOWEST_PREFILL_TOK_S,
     STILL_S,
+    UNREAD_PREFILL_TOK_S,
 )
 
 Counters = Literal["move", "still", "mute"]
@@ -113,7 +114,8 @@ def hang_limit_s(s: Silence) -> float:
         case "none":
             return min(s.expected_s, LIFELESS_EXPECT_MOST_S) + LIFELESS_S
         case "unknown":
-            return 2 * min(s.expected_s, NO_TOKEN_S / 3) + DOUBTFUL_S
+            unread = 2 * min(s.expected_s, NO_TOKEN_S / 3) + DOUBTFUL_S
+            return max(unread, s.prompt_tokens / UNREAD_PREFILL_TOK_S)
         case "doubtful":
             return 3 * min(s.expected_s, NO_TOKEN_S / 3) + DOUBTFUL_S
         case "cpu-alone" if s.known:
