@@ -20,8 +20,10 @@ from ddtop.services.base import CallResult, Launch, OriginalState
 from ddtop.services.readings import UnitReading
 
 START_WAIT_S = 0.2
+STOP_S = 30
+"""For a process to end by SIGTERM; then comes SIGKILL."""
 GONE_S = 45.0
-"""How long a stop may take: 30 s for the process, the rest for its supervisor."""
+"""How long a stop may take: `STOP_S` for the process, the rest for its supervisor."""
 
 
 class ProcessService:
@@ -131,7 +133,7 @@ class ProcessService:
     async def stop(self, host: Host) -> CallResult:
         words = f"stop {self.unit}"
         try:
-            await host.call("proc-stop", name=self.unit, stop_s=30)
+            await host.call("proc-stop", name=self.unit, stop_s=STOP_S)
         except AgentError as error:
             if error.code == "not-found":
                 return CallResult(rc=0, what=words)
@@ -147,7 +149,7 @@ class ProcessService:
                 argv=list(launch.argv),
                 env=dict(launch.env),
                 cwd=launch.cwd,
-                stop_s=30,
+                stop_s=STOP_S,
             )
         except AgentError as error:
             return CallResult(rc=1, error=error.what, what=words)
@@ -199,7 +201,7 @@ class ProcessService:
             return []
         try:
             await host.call(
-                "proc-start", name=self.unit, argv=list(original.argv), env={}, cwd=None, stop_s=30
+                "proc-start", name=self.unit, argv=list(original.argv), env={}, cwd=None, stop_s=STOP_S
             )
         except AgentError as error:
             return [f"{self.unit} could not be started again: {error.what}"]

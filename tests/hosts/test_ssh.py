@@ -262,7 +262,7 @@ async def test_the_key_may_be_in_an_agent(
     sshd: Sshd, state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     socket_path = tmp_path / "agent.sock"
-    gate_reader = await asyncio.create_subprocess_exec(
+    keeper = await asyncio.create_subprocess_exec(
         "ssh-agent", "-D", "-a", str(socket_path), stdout=asyncio.subprocess.DEVNULL
     )
     try:
@@ -283,5 +283,5 @@ async def test_the_key_may_be_in_an_agent(
         host = await connector(sshd, state_dir, config).connect()
         await host.close()
     finally:
-        gate_reader.terminate()
-        await gate_reader.wait()
+        keeper.terminate()
+        await keeper.wait()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +18,7 @@ from ddtop.hosts.local import LocalConnector
 from ddtop.services.base import Launch
 from ddtop.services.process import ProcessService
 from ddtop.services.readings import UnitReading
+from tests.waiting import HANG_S
 
 
 @asynccontextmanager
@@ -110,3 +113,28 @@ async def test_a_drain_after_a_new_start_reads_the_new_log_from_its_beginning(tm
                 break
             await asyncio.sleep(0.02)
         assert [line.text for line in found] == ["short"]
+
+
+async def test_a_process_that_stands_still_takes_the_stop_too(tmp_path: Path) -> None:
+    """SIGTERM alone waits for ever in a process that SIGSTOP holds: it would end by SIGKILL, without its last words."""
+    async with local(tmp_path) as host:
+        service = ProcessService("srv")
+        words = "trap 'echo stopped in order; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+        called = await service.start(host, launch(words), "job")
+        assert called.rc == 0, called.error
+        lines: list[LogLine] = []
+        for _ in range(500):
+            lines = await service.drain(host, None)
+            if lines:
+                break
+            await asyncio.sleep(0.02)
+        pid = (await service.read(host)).main_pid
+        assert pid is not None and lines[0].text == "up"
+        os.kill(pid, signal.SIGSTOP)
+        stopped = await service.stop(host)
+        assert stopped.rc == 0, stopped.error
+        async with asyncio.timeout(HANG_S):
+            while (ended := await service.read(host)).exit_code is None:
+                await asyncio.sleep(0.02)
+        assert ended.exit_code == "exited/0"
+        assert (await service.drain(host, None))[-1].text == "stopped in order"

@@ -35,6 +35,7 @@ engine = "llamacpp"
 port = 30000
 command = ["/usr/bin/python3", "/opt/real/server.py", "--model", "{model.path}/SmolLM2-135M-Instruct.Q4_1.gguf",
            "--host", "0.0.0.0", "--port", "{port}", "--threads", "1", "--ctx", "4096", "--parallel", "2"]
+env = { CUDA_VISIBLE_DEVICES = "" }  # the bed's GPUs are SIMULATED: this real server runs on the CPU, and is meant to
 [configs]
 none = {}
 "draft{n}" = { for = { n = [2, 4, 8] }, args = [
@@ -43,7 +44,7 @@ none = {}
 baseline = "none"
 [[workload]]
 name = "prose"
-prompts = ["Tell the story of a lighthouse gate_reader who rang a bell all night.", "Explain how bread rises.", "How is a bridge tested?"]
+prompts = ["Tell the story of a lighthouse keeper who rang a bell all night.", "Explain how bread rises.", "How is a bridge tested?"]
 output_tokens = [@TOKENS@]
 [sampling]
 temperature = 0

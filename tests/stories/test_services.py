@@ -217,7 +217,7 @@ def test_only_what_is_missing_of_the_model_is_staged(ct200: Any, tmp_path: Path)
         and told[-1].bytes_done == told[-1].bytes_total
     )
     seen = next(c for c in state.commands if c.command_id == asked)
-    assert seen.outcome == "obeyed" and any("there is nothing to stage" in n.text for n in state.notes)
+    assert seen.outcome == "obeyed" and any(": nothing to stage" in n.text for n in state.notes)
     assert [e.state for e in stage_events(events)].count("done") == 1, "the whole model was staged again"
 
 

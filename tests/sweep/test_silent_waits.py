@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ddtop import events as ev
@@ -67,6 +68,32 @@ def test_memory_taken_while_the_sweep_runs_is_named_at_the_start_that_lacks_it()
     found = [a for a in raised(rig) if a.verdict == "foreign"]
     assert found and "pid 77" in found[0].cause_text and found[0].kind == "host"
     assert all(c.state == "done" for c in rig.state.plan_cells)
+
+
+class ListedOnce(list[dict[str, Any]]):
+    """GPU processes that are gone when nvidia-smi is asked again."""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        rows = [self[i] for i in range(len(self))]
+        self.clear()
+        return iter(rows)
+
+
+def test_what_the_failed_start_itself_held_for_a_moment_is_no_holder() -> None:
+    """nvidia-smi lists a process that has just died: looked at again, it is gone, and the start failed by itself."""
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": "crash"}
+    seen: list[ListedOnce] = []
+
+    def act(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.RestartStarted) and event.config == "b":
+            seen.append(ListedOnce([{**STRANGER, "comm": None, "cmdline": [], "user": None}]))
+            rig.world.gpu_procs = seen[-1]
+
+    rig.on_event = act
+    rig.run()
+    assert seen and not any(len(rows) for rows in seen), "it was listed, and looked at"
+    assert {a.verdict for a in raised(rig)} == {"failed"}
 
 
 def test_a_path_that_staging_cannot_repair_is_started_once() -> None:

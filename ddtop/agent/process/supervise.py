@@ -164,6 +164,7 @@ class Supervisor:
                 if not told:
                     told = True
                     self._signal(child.pid, signal.SIGTERM)
+                    self._signal(child.pid, signal.SIGCONT)  # a process that stands still takes no SIGTERM
                 elif not killed and time.monotonic() - self._stopping_s > self._stop_s:
                     killed = True
                     _kill_all(signal.SIGKILL)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from ddtop import events as ev
 from ddtop.errors import AgentError, HostLostError
@@ -16,6 +17,7 @@ from ddtop.sweep.configuration.waits import HostWaits, probed
 from ddtop.sweep.recovery.foreign import gpu_holders, holder
 from ddtop.sweep.recovery.reconcile import key_of, units_of
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
+from ddtop.sweep.shared.limits import HOLDER_SETTLE_S
 from ddtop.sweep.shared.plan import OPEN_STATES
 from ddtop.sweep.shared.policy import AGAIN, RESTAGE_CAUSES, Decision, PastFailure, decide
 from ddtop.sweep.shared.requests import Requests
@@ -167,7 +169,10 @@ class FailedStarts:
         )
 
     async def _with_holder(self, host: Host, launch: Launch, failed: NotStarted) -> NotStarted:
-        """A start that ran out of GPU memory while a foreign process holds some failed for that, whoever it is."""
+        """A start that ran out of GPU memory while a foreign process holds some failed for that, whoever it is.
+
+        Looked at twice: what the failed start itself held is listed for a moment after its death.
+        """
         j, sweep = failed.judgement, self.ctx.sweep
         if (
             sweep is None
@@ -175,13 +180,21 @@ class FailedStarts:
             or j.verdict not in ("failed", "crash-loop")
         ):
             return failed
-        try:
-            found = await probed(self.ctx, host)
-        except AgentError:
-            return failed
-        rows = gpu_holders(found, sweep, units_of(found), HELD_MIB)
-        if not rows:
-            return failed
+        rows: list[Mapping[str, Any]] = []
+        for pause_s in (0.0, HOLDER_SETTLE_S):
+            await asyncio.sleep(pause_s)
+            try:
+                found = await probed(self.ctx, host)
+            except AgentError:
+                return failed
+            pids = {row.get("pid") for row in rows}
+            rows = [
+                row
+                for row in gpu_holders(found, sweep, units_of(found), HELD_MIB)
+                if not pause_s or row.get("pid") in pids
+            ]
+            if not rows:
+                return failed
         most = max(rows, key=lambda row: float(row.get("mem_mib") or 0))
         return replace(
             failed, judgement=held_by_other(launch.unit, holder(most), float(most.get("mem_mib") or 0), j)

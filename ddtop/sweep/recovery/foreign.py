@@ -49,8 +49,13 @@ def holder(row: Mapping[str, Any]) -> str:
 
     >>> holder({"pid": 7, "comm": "python3", "user": "ann", "cmdline": ["python3", "train.py"], "unit": None})
     'python3 train.py (pid 7, user ann)'
+    >>> holder({"pid": 7, "cmdline": ["python3", "-c", "import torch\\nspin()"]})
+    'python3 -c import torch spin() (pid 7)'
     """
-    command = " ".join(str(w) for w in row.get("cmdline") or ())[:80].strip() or str(row.get("comm") or "")
+    command = " ".join(
+        " ".join(str(w) for w in row.get("cmdline") or ()).split()
+    )  # `python -c` holds line ends
+    command = command[:80].strip() or str(row.get("comm") or "")
     who = command or "a process of another namespace"
     more = [f"pid {row.get('pid')}"]
     if row.get("user"):

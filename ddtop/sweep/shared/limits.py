@@ -32,7 +32,7 @@ COMPILE_S = 1200.0
 LEARNED_FACTOR = 3.0
 """A learned limit: LEARNED_FACTOR times the longest gap ever seen in the phase, FLOOR_S at least."""
 FLOOR_S: Mapping[Phase, float] = {
-    "stopping": 30.0,
+    "stopping": 45.0,  # a stop that ends in SIGKILL after 30 s is one
     "stopped": 30.0,
     "launching": 90.0,  # imports with a cold page cache
     "initialising": 90.0,  # all ranks meet; a hung collective is told by its GPUs, in HUNG_GPU_S
@@ -64,6 +64,8 @@ DOOMED_S = 5.0
 """After the log has named a fatal cause, with nothing moving any more: the process lives on and will not start."""
 NEVER_BEGAN_S = 5.0
 """After the restart call returned, until a start must show."""
+HOLDER_SETTLE_S = 3.0
+"""nvidia-smi may list a process that has just died, and its memory, for a moment: a foreign holder is still there then."""
 SETTLE_S = 0.3
 """A unit that systemd will restart passes through `failed` for a moment: one sample is not final."""
 STOP_SHARE = 0.75
