@@ -7,6 +7,7 @@ one before it is removed only if ddtop made it (label `ddtop.run`); any other co
 from __future__ import annotations
 
 import asyncio
+import datetime
 import re
 import shlex
 import time
@@ -25,6 +26,9 @@ _FORM = (
     '{{.RestartCount}}|{{index .Config.Labels "ddtop.run"}}|{{range .NetworkSettings.Networks}}{{.IPAddress}},{{end}}'
 )
 _POLL_S = 0.5
+_STARTED = re.compile(r"(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(?P<part>\d{1,9}))?Z")
+EARLY_NS = 90_000_000
+"""So much earlier than StartedAt a line of the same start may be stamped."""
 _NO_CONTAINER = re.compile(r"no such (?:object|container)|no container with name", re.IGNORECASE)
 _PIECE = 16_384
 """Bytes of one line that docker's log drivers keep together; it stamps each piece of a longer one when they are read."""
@@ -109,7 +113,7 @@ class DockerService:
                 return found
 
     async def history(self, host: Host, generation: str) -> list[LogLine]:
-        started = generation.partition("@")[2]
+        started = first_stamp(generation)
         return await self.drain(host, f"{started}#0") if started else []
 
     async def configure(self, host: Host, launch: Launch, run_id: str, expires_at_s: float) -> str:
@@ -256,6 +260,24 @@ def whole_lines(out: str, err: str, truncated: bool) -> str:
         for line in text.splitlines(keepends=True)
         if line.partition(" ")[0] <= min(ends)
     )
+
+
+def first_stamp(generation: str) -> str:
+    """The earliest stamp that a line of this start can have, as docker writes it; empty where it is not known.
+
+    docker notes StartedAt after the process has begun, so its first lines may be older. The run before it ended at
+    least 100 ms earlier: that is the shortest pause of a restart policy.
+
+    >>> first_stamp("c0ffee@2026-12-01T03:02:01.05Z")
+    '2026-12-01T03:02:00.960000000Z'
+    """
+    found = _STARTED.match(generation.partition("@")[2].partition("@")[0])
+    if found is None:
+        return ""
+    second = datetime.datetime.fromisoformat(found["second"] + "+00:00")
+    nanos = int((found["part"] or "").ljust(9, "0")) - EARLY_NS
+    second += datetime.timedelta(seconds=nanos // 10**9)
+    return f"{second:%Y-%m-%dT%H:%M:%S}.{nanos % 10**9:09d}Z"
 
 
 def stamped_lines(text: str, stamp: str, count: int) -> list[LogLine]:

@@ -12,7 +12,7 @@ import pytest
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch
-from ddtop.services.docker import DockerService
+from ddtop.services.docker import DockerService, first_stamp
 from ddtop.services.readings import UnitReading
 from tests.agent.helpers import agent, disk_folder
 from tests.bed.docker import IMAGE, Docker, why_no_docker
@@ -71,7 +71,7 @@ async def until(
 
 async def all_lines(service: DockerService, host: Host, last: str) -> list[str]:
     """The log of the present start, as the follower reads it, up to the line `last`."""
-    cursor = f"{(await service.read(host)).generation}".partition("@")[2] + "#0"
+    cursor = first_stamp(f"{(await service.read(host)).generation}") + "#0"
     found: list[str] = []
     deadline = time.monotonic() + 30
     while last not in found and time.monotonic() < deadline:

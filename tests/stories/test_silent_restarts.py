@@ -195,7 +195,9 @@ def trial(host: Any, tmp_path: Path, name: str, seed: int) -> None:
         assert shown is not None, runner.text()[-3000:]
         if kind.undo is not None:
             kind.undo(host)
-        code = runner.wait(kind.limit_s * 2 + 90)
+        code = runner.wait(
+            kind.limit_s * 2 + 240
+        )  # a hang's next try has twice the time, of another floor maybe
         events, state = runner.events(), runner.state()
         text = runner.text()
     assert alerts(events) == {(kind.verdict, kind.cause)}, text[-5000:]

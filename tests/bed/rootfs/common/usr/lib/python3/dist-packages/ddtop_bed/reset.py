@@ -120,6 +120,8 @@ def undo_trouble():
         saved = Path(home, ".bashrc.bed")
         if saved.exists():
             saved.rename(Path(home, ".bashrc"))
+    for lease in (*Path("/run/lock").glob("ddtop-l*"), *Path("/tmp").glob("ddtop-l*")):
+        lease.unlink()
     for user in Path("/var/lib/systemd/linger").glob("*"):
         run("loginctl", "disable-linger", user.name)
 
