@@ -50,7 +50,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 quick: $(VENV)/.installed-dev
-	$(PYTEST) -q -n auto --maxprocesses $(WORKERS) --dist worksteal -m "not process and not bed and not stories"
+	$(PYTEST) -q -n 3 --dist worksteal -m "not process and not bed and not stories"
 
 unit: $(VENV)/.installed-dev
 	$(PYTEST) -q -n $(WORKERS) $(PARALLEL) -m "not bed and not stories"
