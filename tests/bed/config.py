@@ -13,8 +13,8 @@ BASE, REAL_LAYER = CACHE / "base", CACHE / "real"  # shared by all instances
 
 INSTANCE = int(os.environ.get("DDTOP_BED", "1"))
 """Which bed of this machine: each has its own network, names, disks, keys and lock."""
-if not 1 <= INSTANCE <= 9:
-    raise SystemExit(f"DDTOP_BED is {INSTANCE}: give a number from 1 to 9")
+if not 1 <= INSTANCE <= 99:
+    raise SystemExit(f"DDTOP_BED is {INSTANCE}: give a number from 1 to 99")
 SUFFIX = "" if INSTANCE == 1 else f"-{INSTANCE}"
 
 PLACE = CACHE if INSTANCE == 1 else CACHE / f"bed{SUFFIX}"
