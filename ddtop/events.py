@@ -89,7 +89,7 @@ class Evidence(Value, frozen=True, kw_only=True):
 
 
 class CellSpec(Value, frozen=True, kw_only=True):
-    """One cell: a configuration × TP × workload × output tokens × concurrency × context × repeat."""
+    """One cell: a configuration × TP × workload × output tokens × concurrency × context × repeat × start."""
 
     id: str
     config: str
@@ -101,7 +101,13 @@ class CellSpec(Value, frozen=True, kw_only=True):
     context: int
     repeat: int = 0
     restart_key: str
-    """Cells with the same key share one server start (same unit, command, arguments, environment)."""
+    """Cells with the same key share one server start (same unit, command, arguments, environment, round)."""
+    start: int = 0
+    """Round in which it is measured: every round starts each configuration's server once."""
+    sentinel: bool = False
+    """The first load of a start measured again as its last: it shows drift, and is in no average."""
+    aa: bool = False
+    """The baseline once more, under another name: what it differs by is what cannot be told from nothing."""
     baseline: bool = False
     skip_reason: str | None = None
     """Why the plan says not to run it, if it does."""
@@ -110,7 +116,30 @@ class CellSpec(Value, frozen=True, kw_only=True):
     def label(self) -> str:
         """The cell in words: `b15 fib@256 tp1 c8`."""
         extra = (f" ctx{self.context}" if self.context else "") + (f" #{self.repeat}" if self.repeat else "")
+        extra += (f" start {self.start + 1}" if self.start else "") + (" sentinel" if self.sentinel else "")
         return f"{self.config} {self.workload}@{self.output_tokens} tp{self.tp} c{self.concurrency}{extra}"
+
+    @property
+    def load(self) -> tuple[object, ...]:
+        """What is asked of the server, whatever its configuration and round."""
+        return (
+            *(self.tp, self.workload, self.output_tokens, self.context, self.concurrency),
+            *(self.repeat, self.sentinel),
+        )
+
+    @property
+    def server(self) -> str:
+        """The restart key less its round: what a configuration's starts have in common."""
+        return server_of(self.restart_key)
+
+
+def server_of(restart_key: str) -> str:
+    """The part of a restart key that all rounds of a configuration share.
+
+    >>> server_of("3f2a9c+2"), server_of("3f2a9c")
+    ('3f2a9c', '3f2a9c')
+    """
+    return restart_key.partition("+")[0]
 
 
 class Generation(Value, frozen=True, kw_only=True):

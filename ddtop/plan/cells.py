@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ddtop.events import CellSpec
 from ddtop.plan.launch import BenchSpec, LaunchSpec, PlannedCell
-from ddtop.plan.model import Config, Plan, Scalar, SkipRule, Workload
+from ddtop.plan.model import AA, Config, Plan, Scalar, SkipRule, Workload
 from ddtop.plan.placeholders import fill
 
 ID_LENGTH = 12
@@ -21,6 +22,11 @@ def expand(plan: Plan) -> tuple[PlannedCell, ...]:
     All cells of one server start stand together. `restart-cheapest`: TP by TP, the baseline first, then the
     configurations as written; starts that turn out the same are shared. A cell that reaches server and client
     exactly as an earlier one (a TP that the command does not use) is left out: it would be the same cell.
+
+    With `starts`, this is done in rounds: each visits every configuration once, and begins one configuration
+    later than the round before, so that time of day and heat hit all alike. Inside a start the loads stand in an
+    order that their content and the round decide, the same for every configuration; the first one is measured
+    again as the last (the sentinel). The cells of the first round have the ids that they have without `starts`.
     """
     unique: dict[str, PlannedCell] = {}
     for cell in all_cells(plan):
@@ -30,21 +36,61 @@ def expand(plan: Plan) -> tuple[PlannedCell, ...]:
 
 def all_cells(plan: Plan) -> tuple[PlannedCell, ...]:
     """As `expand`, duplicates included."""
-    groups: dict[str, list[PlannedCell]] = {}
-    loads = _loads(plan)
+    groups: dict[str, list[tuple[Config, LaunchSpec]]] = {}
     for tp in plan.matrix.tp:
-        for config in _ordered(plan):
-            launch = launch_of(plan, config, tp)
-            group = groups.setdefault(launch.restart_key, [])
-            group.extend(_cell(plan, config, launch, load) for load in loads)
-    return tuple(cell for group in groups.values() for cell in group)
+        for config, launch in _arms(plan, tp):
+            groups.setdefault(launch.restart_key, []).append((config, launch))
+    loads, in_order = _loads(plan), list(groups.values())
+    return tuple(
+        cell
+        for start in range(plan.matrix.starts)
+        for group in _rotated(in_order, start)
+        for config, launch in group
+        for cell in _cells_of_start(plan, config, _in_round(launch, start), loads, start)
+    )
 
 
-def _ordered(plan: Plan) -> list[Config]:
+def _arms(plan: Plan, tp: int) -> Iterable[tuple[Config, LaunchSpec]]:
+    """What one round starts at one TP, in order: the configurations, and the baseline once more for A/A."""
     configs = list(plan.configs)
     if plan.matrix.order == "restart-cheapest":
         configs.sort(key=lambda c: c.name != plan.matrix.baseline)
-    return configs
+    for config in configs:
+        yield config, launch_of(plan, config, tp)
+    if plan.matrix.aa:
+        base = next(c for c in configs if c.name == plan.matrix.baseline)
+        launch, name = launch_of(plan, base, tp), base.name + AA
+        key = f"{launch.restart_key}{AA}"
+        yield (
+            msgspec.structs.replace(base, name=name),
+            msgspec.structs.replace(launch, config=name, restart_key=key),
+        )
+
+
+def _rotated(
+    groups: list[list[tuple[Config, LaunchSpec]]], start: int
+) -> list[list[tuple[Config, LaunchSpec]]]:
+    first = start % len(groups) if groups else 0
+    return groups[first:] + groups[:first]
+
+
+def _in_round(launch: LaunchSpec, start: int) -> LaunchSpec:
+    """The launch with the restart key of its round: one key is one start of a server."""
+    return msgspec.structs.replace(launch, restart_key=f"{launch.restart_key}+{start}") if start else launch
+
+
+def _cells_of_start(
+    plan: Plan, config: Config, launch: LaunchSpec, loads: list[Load], start: int
+) -> list[PlannedCell]:
+    if plan.matrix.starts == 1:
+        return [_cell(plan, config, launch, load) for load in loads]
+    # By a hash: nobody chose the order, and a load that is added to the plan leaves the others' as it was.
+    mixed = sorted(loads, key=lambda load: _digest([*load.content, start]))
+    cells = [_cell(plan, config, launch, load, start) for load in mixed]
+    first = next(
+        (load for load, cell in zip(mixed, cells, strict=True) if cell.spec.skip_reason is None), None
+    )
+    return [*cells, _cell(plan, config, launch, first, start, sentinel=True)] if first else cells
 
 
 def launch_of(plan: Plan, config: Config, tp: int) -> LaunchSpec:
@@ -135,6 +181,11 @@ class Load(NamedTuple):
     concurrency: int
     repeat: int
 
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What is asked, as values that can be hashed."""
+        return (self.prompts, self.tokens, self.context, self.concurrency, self.repeat)
+
 
 def _loads(plan: Plan) -> list[Load]:
     """What is asked of every configuration, in running order."""
@@ -149,10 +200,22 @@ def _loads(plan: Plan) -> list[Load]:
     ]
 
 
-def _cell(plan: Plan, config: Config, launch: LaunchSpec, load: Load) -> PlannedCell:
+def _cell(
+    plan: Plan, config: Config, launch: LaunchSpec, load: Load, start: int = 0, *, sentinel: bool = False
+) -> PlannedCell:
     make = _builtin if plan.bench.kind == "builtin" else _command
     content, bench = make(plan, config, launch, load)
-    cell_id = _digest({"server": _server_content(launch), "client": content, "repeat": load.repeat})
+    aa = plan.matrix.aa and config.name == plan.matrix.baseline + AA
+    # What is not asked for is left out of the hash: ids stay as they were before these could be asked for.
+    more = {"start": start, "sentinel": sentinel, "aa": aa}
+    cell_id = _digest(
+        {"server": _server_content(launch), "client": content, "repeat": load.repeat}
+        | {name: value for name, value in more.items() if value}
+    )
+    if sentinel and "nonce" in bench.load:
+        # Other text than the first time: the same server would have it in its prefix cache.
+        nonce = _digest([bench.load["nonce"], "sentinel"])
+        bench = msgspec.structs.replace(bench, load={**bench.load, "nonce": nonce})
     if bench.load:
         bench = msgspec.structs.replace(bench, load={"id": cell_id, **bench.load})
     spec = CellSpec(
@@ -165,6 +228,9 @@ def _cell(plan: Plan, config: Config, launch: LaunchSpec, load: Load) -> Planned
         context=load.context,
         repeat=load.repeat,
         restart_key=launch.restart_key,
+        start=start,
+        sentinel=sentinel,
+        aa=aa,
         baseline=config.name == plan.matrix.baseline,
     )
     reason = next((rule.reason for rule in plan.matrix.skip if matches(rule, spec)), None)
@@ -220,7 +286,7 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
     }
     if plan.bench.nonce:
         # Every configuration gets the same nonce for the same request, so it must not depend on the server.
-        asked["nonce"] = _digest([load.prompts, load.tokens, load.context, load.concurrency, load.repeat])
+        asked["nonce"] = _digest(load.content)
     limits = {
         "time_limit_s": plan.bench.time_limit_s,
         "request_timeout_s": plan.bench.request_timeout_s,

@@ -14,8 +14,9 @@ def count_cells(plan: Plan) -> int:
     """How many cells `expand` would make, without making them."""
     matrix = plan.matrix
     loads = sum(len(w.output_tokens) for w in plan.workloads)
-    size = len(plan.configs) * len(matrix.tp) * len(matrix.concurrency) * len(matrix.context)
-    return size * loads * matrix.repeats
+    arms = (len(plan.configs) + matrix.aa) * len(matrix.tp) * matrix.starts
+    size = len(matrix.concurrency) * len(matrix.context) * loads * matrix.repeats
+    return arms * (size + (matrix.starts > 1))
 
 
 def check_cells(plan: Plan, problems: Problems) -> None:

@@ -16,6 +16,8 @@ Endpoint = Literal["chat", "completions", "generate"]
 SERVICE_KINDS: tuple[ServiceKind, ...] = ("systemd", "process", "command", "docker")
 ENGINES: tuple[Engine, ...] = ("sglang", "vllm", "llamacpp")
 ENDPOINTS: tuple[Endpoint, ...] = ("chat", "completions", "generate")
+AA = "-aa"
+"""Ends the name under which the baseline is measured against itself."""
 ORDERS = ("restart-cheapest", "as-written")
 BENCH_KINDS = ("builtin", "command")
 BENCH_FORMATS = (
@@ -100,6 +102,11 @@ class Matrix(Part, frozen=True, kw_only=True):
     context: tuple[int, ...] = (0,)
     """Tokens before the prompt."""
     repeats: int = 1
+    """Of each cell inside one start."""
+    starts: int = 1
+    """Rounds: each starts every configuration's server once. With `race` or `precision_pct`, the most of them."""
+    aa: bool = False
+    """The baseline is started once more in every round, under the name of `AA`."""
     baseline: str
     skip: tuple[SkipRule, ...] = ()
     order: str = "restart-cheapest"

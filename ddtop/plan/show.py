@@ -31,7 +31,7 @@ def show(plan: Plan, history: Estimate | None = None) -> str:
         + (f", {len(cells) - len(to_run)} skipped" if len(cells) > len(to_run) else ""),
         f"  {plan.service.kind} · {plan.service.engine} · port {plan.service.port}"
         + (f" · model {plan.model.name or plan.model.path}" if plan.model else ""),
-        f"  baseline {plan.matrix.baseline}",
+        f"  baseline {plan.matrix.baseline}" + (", measured against itself too" if plan.matrix.aa else ""),
         f"  time: {_time(to_run, history)}",
         "",
     ]
@@ -43,7 +43,8 @@ def show(plan: Plan, history: Estimate | None = None) -> str:
 def _group(number: int, group: Sequence[PlannedCell]) -> list[str]:
     first = group[0]
     launch = first.launch
-    head = f"{number:3}. {launch.config} · tp{launch.tp} · {launch.unit}"
+    round_ = f" · start {first.spec.start + 1}" if first.spec.start else ""
+    head = f"{number:3}. {launch.config} · tp{launch.tp} · {launch.unit}{round_}"
     how = launch.configure or launch.argv
     reasons = {c.spec.skip_reason for c in group}
     if reasons == {first.spec.skip_reason} and first.spec.skip_reason is not None:
@@ -55,6 +56,7 @@ def _group(number: int, group: Sequence[PlannedCell]) -> list[str]:
         spec = cell.spec
         name = f"{spec.workload}@{spec.output_tokens}" if spec.output_tokens else spec.workload
         repeat = f" · repeat {spec.repeat + 1}" if spec.repeat else ""
+        repeat += " · sentinel: the first load again" if spec.sentinel else ""
         skip = f" · skipped: {spec.skip_reason}" if spec.skip_reason is not None else ""
         out.append(
             f"     {spec.id}  {name} · context {spec.context} · concurrency {spec.concurrency}{repeat}{skip}"

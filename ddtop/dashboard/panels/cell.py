@@ -34,6 +34,10 @@ def cell_title(cell: CellView) -> str:
     parts.append(f"concurrency {spec.concurrency}")
     if spec.repeat:
         parts.append(f"repeat {spec.repeat}")
+    if spec.start:
+        parts.append(f"start {spec.start + 1}")
+    if spec.sentinel:
+        parts.append("sentinel")
     return " · ".join(parts)
 
 

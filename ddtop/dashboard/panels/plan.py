@@ -7,7 +7,7 @@ from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, duration, rate
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.eta import sweep_eta
-from ddtop.journal.read.select import counts, metric_value, short_count
+from ddtop.journal.read.select import counts, metric_value, short_count, starts_of
 from ddtop.words import many
 
 FACTS = ("done", "running", "planned", "failed", "broken", "skipped", "interrupted")
@@ -59,9 +59,11 @@ def plan_items(state: State) -> list[Item]:
 def _start_line(state: State, cell: CellView) -> Line:
     spec = cell.spec
     parts: list[tuple[str, str]] = [(f"{spec.config} tp{spec.tp}", "title")]
+    if spec.start:
+        parts.append((f" start {spec.start + 1}", "label"))
     if spec.baseline:
         parts.append((" baseline", "accent"))
-    mine = [r for r in state.restarts if r.config == spec.config and r.tp == spec.tp]
+    mine = starts_of(state, spec)
     if mine:
         last = mine[-1]
         if last.stuck is not None:
@@ -89,6 +91,7 @@ def cell_line(cell: CellView) -> Line:
         (f"{what:<18}", "text"),
         (f"{rest:<9} c{spec.concurrency:<4}", "dim"),
         (f"r{spec.repeat} " if spec.repeat else "", "dim"),
+        ("sentinel " if spec.sentinel else "", "dim"),
         (f"{rate(value):>8} tok/s" if value is not None else " " * 14, "value"),
         (mark, "warn"),
         (f"  {why}" if why else "", "label"),

@@ -8,7 +8,7 @@ from statistics import median
 
 from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.select import remaining
+from ddtop.journal.read.select import key_of, remaining
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,13 @@ def sweep_eta(state: State, now_s: float, prior: Prior | None = None) -> Eta:
     ]
 
     current = state.restart
-    serving = current.config if current is not None and current.outcome == "ready" else None
-    serving_tp = current.tp if current is not None else None
+    ready = current is not None and current.outcome == "ready"
+    serving = key_of(state, current.cell_ids) if current is not None and ready else None
     starts: dict[str, CellSpec] = {}
     for cell in left:
-        same = cell.spec.config == serving and cell.spec.tp == serving_tp
-        if not same:
+        same = (cell.spec.config, cell.spec.tp)
+        of_config = ready and current is not None and (current.config, current.tp) == same
+        if not (of_config and serving in (None, cell.spec.restart_key)):
             starts.setdefault(cell.spec.restart_key, cell.spec)
 
     cells_s, starts_s = 0.0, 0.0

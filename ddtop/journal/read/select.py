@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ddtop.events import Action, CellSpec, CellState, Validity
 from ddtop.journal.fold.state import State
-from ddtop.journal.fold.views import AlertView, CellView
+from ddtop.journal.fold.views import AlertView, CellView, RestartView
 
 REMAINING: frozenset[CellState] = frozenset({"planned", "running", "interrupted"})
 """States of cells that the sweep will still run by itself."""
@@ -162,6 +162,22 @@ def remaining(state: State) -> list[CellView]:
 def running_cell(state: State) -> CellView | None:
     """The cell being measured now, if one is."""
     return next((c for c in state.plan_cells if c.state == "running"), None)
+
+
+def key_of(state: State, cell_ids: Iterable[str]) -> str | None:
+    """The restart key of the first of `cell_ids` that is known."""
+    return next((state.cells[i].spec.restart_key for i in cell_ids if i in state.cells), None)
+
+
+def starts_of(state: State, spec: CellSpec) -> list[RestartView]:
+    """The starts of the server that `spec` is measured on, in its round; where a start names no cell, those of its
+    configuration."""
+    return [
+        r
+        for r in state.restarts
+        if (r.config, r.tp) == (spec.config, spec.tp)
+        and key_of(state, r.cell_ids) in (None, spec.restart_key)
+    ]
 
 
 def tps(state: State) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from ddtop.plan.model import (
+    AA,
     ENDPOINTS,
     ORDERS,
     Bench,
@@ -24,6 +25,7 @@ from ddtop.plan.read.configs import NAME, suggest_config
 from ddtop.plan.read.fields import Fields
 
 MAX_TP, MAX_CONCURRENCY, MAX_TOKENS, MAX_REPEATS = 1024, 100_000, 10_000_000, 1000
+MAX_STARTS = 100
 
 
 def read_matrix(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Workload, ...]) -> Matrix:
@@ -32,6 +34,8 @@ def read_matrix(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wo
     concurrency = fields.wholes("concurrency", (1,), 1, MAX_CONCURRENCY)
     context = fields.wholes("context", (0,), 0, MAX_TOKENS)
     repeats = fields.whole("repeats", 1, 1, MAX_REPEATS)
+    starts = fields.whole("starts", 1, 1, MAX_STARTS)
+    aa = fields.flag("aa", False)
     baseline = fields.text("baseline")
     order = fields.choice("order", ORDERS, ORDERS[0]) or ORDERS[0]
     rules = [
@@ -46,11 +50,20 @@ def read_matrix(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wo
             suggest_config(baseline, configs),
         )
     first = configs[0].name if configs else ""
+    twin = (baseline if baseline is not None else first) + AA
+    if aa and twin in {c.name for c in configs}:
+        fields.problems.fault(
+            (*fields.path, "aa"),
+            f"measures the baseline again as {twin}, and a configuration has that name",
+            "give the configuration another name",
+        )
     return Matrix(
         tp=tp,
         concurrency=concurrency,
         context=context,
         repeats=repeats,
+        starts=starts,
+        aa=aa,
         baseline=baseline if baseline is not None else first,
         skip=tuple(rules),
         order=order,

@@ -60,13 +60,8 @@ def reference(cells: Iterable[CellView], spec: CellSpec) -> CellView | None:
     if spec.baseline:
         return None
     return next(
-        (c for c in cells if c.state == "done" and c.outputs is not None and _shape(c.spec) == _shape(spec)),
-        None,
+        (c for c in cells if c.state == "done" and c.outputs is not None and c.spec.load == spec.load), None
     )
-
-
-def _shape(spec: CellSpec) -> tuple[object, ...]:
-    return (spec.tp, spec.workload, spec.output_tokens, spec.context, spec.concurrency, spec.repeat)
 
 
 def compare(baseline: Outputs, other: Outputs) -> AccuracyReport:

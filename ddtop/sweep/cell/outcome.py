@@ -250,18 +250,18 @@ def settle_cell(
     )
     if not again:
         resolve_cell_alerts(ctx, cell.id, decision.words, by)
-        if no_tokens and decision.act == "broken":
-            _break_siblings(ctx, cell, decision.words, cause, engine_version)
+        if decision.act == "broken":
+            _break_siblings(ctx, cell, decision.words, cause, engine_version, whole=no_tokens)
     return state
 
 
 def _break_siblings(
-    ctx: SweepContext, cell: CellView, words: str, cause: str, engine_version: str | None
+    ctx: SweepContext, cell: CellView, words: str, cause: str, engine_version: str | None, *, whole: bool
 ) -> None:
-    """A server that never gave a token is broken as a whole: its other open cells share the verdict."""
-    family = [c for c in ctx.state.plan_cells if c.spec.restart_key == cell.spec.restart_key]
-    if any(c.state == "done" for c in family):
-        return
+    """A broken cell is broken in every round. `whole`: a server that never gave a token is broken with all its cells."""
+    family = [c for c in ctx.state.plan_cells if c.spec.server == cell.spec.server]
+    if not whole or any(c.state == "done" for c in family):
+        family = [c for c in family if c.spec.load == cell.spec.load]
     for other in family:
         if other.state in OPEN_STATES:
             ctx.emit(

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from ddtop import events as ev
 from ddtop.hosts.base import Host
 from ddtop.journal.fold.views import RestartView
+from ddtop.journal.read.select import key_of
 from ddtop.services.base import Launch
 from ddtop.sweep.cell.ending import Subject
 from ddtop.sweep.configuration.failed_start import FailedStarts
 from ddtop.sweep.configuration.waits import HostWaits
-from ddtop.sweep.recovery.reconcile import key_of, start_under_way
+from ddtop.sweep.recovery.reconcile import start_under_way
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.plan import OPEN_STATES
 from ddtop.sweep.shared.requests import Requests

@@ -11,11 +11,12 @@ from typing import Any, Literal
 from ddtop import events as ev
 from ddtop.errors import AgentError, HostLostError
 from ddtop.hosts.base import Host
+from ddtop.journal.read.select import key_of
 from ddtop.services.base import Launch
 from ddtop.sweep.configuration.ask import ask_about_alert
 from ddtop.sweep.configuration.waits import HostWaits, probed
 from ddtop.sweep.recovery.foreign import gpu_holders, holder
-from ddtop.sweep.recovery.reconcile import key_of, units_of
+from ddtop.sweep.recovery.reconcile import units_of
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
 from ddtop.sweep.shared.limits import HOLDER_SETTLE_S
 from ddtop.sweep.shared.plan import OPEN_STATES
@@ -239,15 +240,19 @@ class FailedStarts:
         if called.rc:
             self.ctx.note("warn", f"{called.what} failed: {called.error.strip()[-200:]}")
 
-    def _open(self, launch: Launch) -> list[ev.CellSpec]:
-        mine = (c for c in self.ctx.state.plan_cells if c.spec.restart_key == launch.key)
-        return [c.spec for c in mine if c.state in OPEN_STATES]
+    def _open(self, launch: Launch, *, every_round: bool = False) -> list[ev.CellSpec]:
+        cells = [c for c in self.ctx.state.plan_cells if c.state in OPEN_STATES]
+        if every_round:
+            return [c.spec for c in cells if c.spec.server == ev.server_of(launch.key)]
+        return [c.spec for c in cells if c.spec.restart_key == launch.key]
 
     def _close(self, launch: Launch, failed: NotStarted, decision: Decision, by: str) -> None:
-        """Ends all open cells of the configuration with one shared cause."""
+        """Ends all open cells of the configuration with one shared cause; those of later rounds too, unless another
+        start may go better."""
         j = failed.judgement
+        every_round = decision.act in ("broken", "skip") or j.kind == "config"
         states: dict[str, ev.CellState] = {"broken": "broken", "skip": "skipped"}
-        for spec in self._open(launch):
+        for spec in self._open(launch, every_round=every_round):
             self.ctx.emit(
                 ev.CellStateSet,
                 cell_id=spec.id,

@@ -12,6 +12,7 @@ from typing import Any
 from ddtop.events import Generation, Step
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import RestartView
+from ddtop.journal.read.select import key_of
 from ddtop.services.kinds import OUTSIDE_SYSTEMD
 from ddtop.services.readings import UnitReading, read_unit
 from ddtop.sweep.recovery.foreign import gpu_holders, holder
@@ -45,15 +46,6 @@ def last_ready(state: State) -> Server | None:
             generation=restart.generation,
             engine_version=restart.engine_version,
         )
-    return None
-
-
-def key_of(state: State, cell_ids: Iterable[str]) -> str | None:
-    """The restart key of the first of `cell_ids` that is known."""
-    for cell_id in cell_ids:
-        cell = state.cells.get(cell_id)
-        if cell is not None:
-            return cell.spec.restart_key
     return None
 
 

@@ -39,8 +39,10 @@ def recall(ctx: SweepContext, sweep: Sweep) -> None:
     except DdtopError as error:
         ctx.note("warn", f"the history of earlier runs cannot be read: {error.what}")
         return
+    first = {(c.spec.server, c.spec.load): c.id for c in ctx.state.plan_cells if not c.spec.start}
     for cell in ctx.state.plan_cells:
-        known = broken.get(cell.id)
+        # A cell is broken in every round; the history may know it by its first one alone.
+        known = broken.get(cell.id) or broken.get(first.get((cell.spec.server, cell.spec.load), ""))
         if known is not None and cell.state in OPEN_STATES and not cell.attempts:
             ctx.emit(
                 CellStateSet,

@@ -1,0 +1,118 @@
+"""Repeats over starts: rounds, their order, keys and ids, the sentinel, and the baseline against itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddtop.plan import Plan, expand, show
+from ddtop.plan.check import count_cells
+from tests.plan.test_plan import SMALL, faults, small
+
+
+def starts(text: str, plan: str = SMALL) -> Plan:
+    return small(plan, **{"[matrix]\n": f"[matrix]\n{text}\n"})
+
+
+def rounds(plan: Plan) -> list[list[str]]:
+    """Of each round the configurations in the order of their starts."""
+    keys: dict[str, tuple[int, str]] = {}
+    for cell in expand(plan):
+        keys.setdefault(cell.spec.restart_key, (cell.spec.start, f"{cell.spec.config} tp{cell.spec.tp}"))
+    return [[name for at, name in keys.values() if at == n] for n in range(plan.matrix.starts)]
+
+
+def test_one_start_is_the_plan_as_it_was() -> None:
+    assert expand(starts("starts = 1")) == expand(small())
+
+
+def test_the_first_rounds_cells_keep_their_ids_and_all_others_are_new() -> None:
+    before, now = expand(small()), expand(starts("starts = 3"))
+    first = {c.spec.id for c in now if not c.spec.start and not c.spec.sentinel}
+    assert first == {c.spec.id for c in before}
+    assert len({c.spec.id for c in now}) == len(now) == count_cells(starts("starts = 3"))
+    assert {c.spec.id for c in now} <= {c.spec.id for c in expand(starts("starts = 5"))}
+
+
+def test_every_round_starts_each_configuration_once_and_begins_one_later() -> None:
+    one, two, three = rounds(starts("starts = 3"))
+    assert one == ["b16 tp1", "auto tp1", "b8 tp1", "b16 tp2", "auto tp2", "b8 tp2"]
+    assert two == [*one[1:], one[0]] and three == [*one[2:], *one[:2]]
+
+
+def test_one_key_is_one_start_and_says_whose_it_is() -> None:
+    cells = expand(starts("starts = 3"))
+    keys = [c.spec.restart_key for c in cells]
+    assert len(set(keys)) == 18 and all(c.launch.restart_key == c.spec.restart_key for c in cells)
+    runs = [k for i, k in enumerate(keys) if i == 0 or keys[i - 1] != k]
+    assert len(runs) == 18, "the cells of a start stand together"
+    assert len({c.spec.server for c in cells}) == 6
+
+
+def test_a_rounds_loads_stand_in_one_order_for_all_and_another_in_the_next_round() -> None:
+    orders = {
+        (c.spec.start, c.spec.restart_key): [
+            (x.spec.workload, x.spec.output_tokens, x.spec.concurrency)
+            for x in expand(starts("starts = 6"))
+            if x.spec.restart_key == c.spec.restart_key
+        ]
+        for c in expand(starts("starts = 6"))
+        if c.spec.sentinel
+    }
+    by_round = [{tuple(o) for (at, _), o in orders.items() if at == n} for n in range(6)]
+    assert all(len(each) == 1 for each in by_round) and len(set.union(*by_round)) > 2
+
+
+def test_the_sentinel_is_the_first_load_again_with_other_text() -> None:
+    cells = [c for c in expand(starts("starts = 2")) if c.spec.config == "b8" and c.spec.tp == 1]
+    for start in (0, 1):
+        first, *_, last = (c for c in cells if c.spec.start == start)
+        assert last.spec.sentinel and not first.spec.sentinel and last.spec.id != first.spec.id
+        assert last.spec.load[:-1] == first.spec.load[:-1]
+        same = {k: v for k, v in last.bench.load.items() if k not in ("id", "nonce")}
+        assert same == {k: v for k, v in first.bench.load.items() if k not in ("id", "nonce")}
+        assert last.bench.load["nonce"] != first.bench.load["nonce"]
+    assert cells[0].bench.load["nonce"] != cells[1].bench.load["nonce"]
+
+
+def test_the_sentinel_is_of_a_load_that_is_run() -> None:
+    plan = starts('starts = 2\nskip = [{ config = "b8", concurrency = 8, reason = "too slow" }]')
+    cells = [c.spec for c in expand(plan) if c.spec.config == "b8"]
+    assert {c.concurrency for c in cells if c.sentinel} == {1}
+    assert all((c.skip_reason is not None) == (c.concurrency == 8) for c in cells)
+
+
+def test_the_baseline_is_measured_against_itself_under_another_name() -> None:
+    plan = starts("starts = 2\naa = true")
+    cells = [c for c in expand(plan) if c.spec.tp == 1]
+    base = [c for c in cells if c.spec.config == "b16"]
+    again = [c for c in cells if c.spec.config == "b16-aa"]
+    assert len(again) == len(base) and all(c.spec.aa and not c.spec.baseline for c in again)
+    assert {c.spec.id for c in again}.isdisjoint(c.spec.id for c in base)
+    assert {c.launch.argv for c in again} == {c.launch.argv for c in base}
+    assert {c.launch.restart_key for c in again}.isdisjoint(c.launch.restart_key for c in base)
+    assert "measured against itself too" in show(plan)
+
+
+def test_a_cells_name_says_its_round() -> None:
+    cells = [c.spec for c in expand(starts("starts = 2")) if c.spec.config == "b8" and c.spec.tp == 2]
+    assert [c.label for c in cells if c.sentinel][1].endswith(" start 2 sentinel")
+    assert "start" not in cells[0].label
+    assert " · start 2 · 5 cells" in show(starts("starts = 2"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("starts = 0", "line 13: matrix.starts: found 0"),
+        ("starts = 101", "a whole number from 1 to 100"),
+        ('starts = "many"', "matrix.starts"),
+        ("aa = 1", "true or false"),
+    ],
+)
+def test_impossible_starts_get_a_sentence(text: str, said: str) -> None:
+    assert any(said in fault for fault in faults(SMALL.replace("[matrix]\n", f"[matrix]\n{text}\n")))
+
+
+def test_a_configuration_may_not_have_the_name_of_the_baseline_against_itself() -> None:
+    text = SMALL.replace("auto = {}", 'auto = {}\nb16-aa = { args = ["--other"] }')
+    assert any("b16-aa" in f for f in faults(text.replace("[matrix]\n", "[matrix]\naa = true\n")))
