@@ -30,11 +30,12 @@ from ddtop.services.journald.entries import parse_entry, parse_journal_json
 from ddtop.services.unit.systemctl_show import parse_status, parse_units
 from ddtop.sources.gpu.smi.dmon import dmon_head, guess_columns, parse_dmon
 from ddtop.sources.gpu.smi.processes import parse_apps, parse_pmon
-from ddtop.sources.gpu.smi.query_stream import QUERY_FIELDS, parse_loop_line
+from ddtop.sources.gpu.smi.query_stream import parse_loop_line
 from ddtop.sources.kernel.log_lines import parse_kernel_line
 from ddtop.sources.log.scan_snapshot import LogEntry
 from ddtop.sources.log.scanner import LogScanner
 from ddtop.sources.log.signatures import load_catalogue, match_line
+from tests.sources.case_files import QUERY_FIELDS
 from tests.sources.test_fuzz import mutated
 
 CASES = Path(__file__).parent / "cases"

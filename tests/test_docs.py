@@ -130,7 +130,6 @@ def test_limits_and_verdicts_are_those_of_the_code() -> None:
 
 SUFFIXES = r"(?:py|toml|md|sh|c|json|svg)"
 MADE = {
-    "tests/cases/B90-flash-attn-turing/",
     "ddtop/services/podman.py",
     "tests/services/test_podman.py",
     "tests/cases/X99-short-name/",

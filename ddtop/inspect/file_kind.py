@@ -204,6 +204,20 @@ def _json_kind(text: str) -> str | None:
     return "results" if len(keys & _RESULT_KEYS) >= 1 and "choices" not in keys else None
 
 
+_ERROR_KEYS = {
+    "error",
+    "object",
+    "code",
+    "message",
+    "type",
+    "param",
+    "detail",
+    "error_type",
+    "status",
+    "statusCode",
+} | {"path", "timestamp", "request_id", "errors"}
+
+
 def _value_kind(value: Any) -> str | None:
     if isinstance(value, list):
         value = value[0] if value else {}
@@ -212,10 +226,12 @@ def _value_kind(value: Any) -> str | None:
     keys = set(value) | set(value["metrics"] if isinstance(value.get("metrics"), dict) else ())
     if keys & {"MESSAGE", "__CURSOR", "_SYSTEMD_UNIT"}:
         return "unit" if value.get("SYSLOG_IDENTIFIER") == "systemd" or "JOB_RESULT" in keys else "log"
-    if keys & {"choices", "timings"} or (
-        keys <= {"error", "object", "code", "message", "type"} and "error" in keys
-    ):
-        return "sse"
+    if keys & {"choices", "timings"} or {"model", "created_at", "done"} <= keys:
+        return "sse"  # the last: ollama's own stream
+    if keys <= _ERROR_KEYS and (keys & {"error", "detail"} or value.get("object") == "error"):
+        return "sse"  # the body of a response that is an error
+    if keys & {"level", "levelname", "severity", "lvl"} and keys & {"message", "msg", "event", "fields"}:
+        return "log"  # structured logging
     if keys & _RESULT_KEYS or any(isinstance(k, str) and ("ttft" in k or "throughput" in k) for k in keys):
         return "results"
     return None

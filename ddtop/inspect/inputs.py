@@ -19,6 +19,21 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8-sig", "replace")
 
 
+_FENCE = re.compile(rb"\A(?:[ \t]*\r?\n)*[ \t]*(?P<mark>`{3,}|~{3,})[^\n`]*\n")
+
+
+def unfenced(data: bytes) -> bytes:
+    """A file whose first line is the fence of a Markdown code block: what the block holds. Else the bytes as they are.
+
+    Blank lines stand in for the fences, so that line numbers stay those of the file.
+    """
+    if (found := _FENCE.match(data)) is None:
+        return data
+    lines = data[found.end() :].split(b"\n")
+    kept = [b"" if line.strip() == found["mark"] else line for line in lines]
+    return b"\n" * found[0].count(b"\n") + b"\n".join(kept)
+
+
 def input_number(name: str) -> int | None:
     """1 for `input.csv`, 2 for `input2.csv`, None for a file that is no numbered input (`cmd.txt`)."""
     found = _INPUT.match(name.rsplit("/", 1)[-1])

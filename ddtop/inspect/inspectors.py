@@ -21,6 +21,7 @@ from ddtop.inspect.inputs import (
     join_reads,
     result,
     text_of,
+    unfenced,
 )
 from ddtop.inspect.render import render_text, to_json
 
@@ -96,7 +97,9 @@ def _sse(files: Mapping[str, bytes]) -> dict[str, Any]:
     if "times.txt" in files:
         words = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", text_of(files["times.txt"]).partition(":")[2])
         times = [float(word) for word in words]
-    got = dict(_function("ddtop.bench.judge.response", "diagnose_sse")(files[name], times=times))
+    got = dict(
+        _function("ddtop.bench.judge.response", "diagnose_sse")(files[name].lstrip(b"\r\n"), times=times)
+    )
     got["evidence"] = got.get("evidence") or last_events(files[name])
     return got
 
@@ -156,6 +159,7 @@ def inspect_files(kind: str | None, files: Mapping[str, bytes]) -> dict[str, Any
         raise UsageError(f"inspect knows no kind {kind!r}", do="use one of: " + " ".join(KINDS))
     if not files or not any(data.strip() for data in files.values()):
         raise NotJudgedError("the input is empty")
+    files = {name: unfenced(data) for name, data in files.items()}
     chosen = kind or guess_kind(files)
     if chosen is None:
         raise NotJudgedError("its kind is unknown: name one of " + " ".join(KINDS))

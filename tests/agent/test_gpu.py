@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent.gpu.smi import app_memory, without_bad_fields
+from ddtop.agent.gpu.smi import FIELDS, app_memory, without_bad_fields
 from ddtop.errors import AgentError
 from tests.agent.helpers import agent, runs
 from tests.waiting import HANG_S
@@ -175,6 +175,30 @@ def test_bad_fields() -> None:
     assert without_bad_fields(["index"], said) is None
     assert without_bad_fields(["a.b"], said) is None, "nothing would be left"
     assert without_bad_fields(["index", "x"], "Unable to determine the device handle") is None
+
+
+def test_a_refused_field_is_asked_again_by_its_older_name_once() -> None:
+    def refused(field: str) -> str:
+        return f'Field "{field}" is not a valid field to query.'
+
+    fields: list[str] | None = ["index", "clocks_event_reasons.active", "gpu_recovery_action"]
+    fields = without_bad_fields(fields, refused("clocks_event_reasons.active"))
+    assert fields == ["index", "clocks_throttle_reasons.active", "gpu_recovery_action"]
+    fields = without_bad_fields(fields, refused("clocks_throttle_reasons.active"))
+    assert fields == ["index", "gpu_recovery_action"]
+    asked = ["power.draw", "power.draw.instant"]
+    assert without_bad_fields(asked, refused("power.draw.instant")) == ["power.draw"], "not asked twice"
+
+
+def test_a_driver_that_knows_only_the_index_is_found_out_in_the_end() -> None:
+    fields = list(FIELDS)
+    for _ in range(3 * len(FIELDS)):
+        if (bad := next((f for f in fields if f != "index"), None)) is None:
+            break
+        fewer = without_bad_fields(fields, f"Field `{bad}` is not a valid field to query.")
+        assert fewer is not None
+        fields = fewer
+    assert fields == ["index"]
 
 
 def test_memory_by_process_of_the_case() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ddtop.engines.log.grammar import clock_s, guess_engine, load_phase_rules, parse_line
 from ddtop.engines.log.line_prefix import pieces, split_prefix
+from ddtop.engines.log.structured import plain
 from tests.sources.healthy import LLAMA, SGLANG, VLLM
 
 
@@ -345,3 +346,18 @@ def test_clock() -> None:
         None,
         0,
     ]
+
+
+def test_a_json_record_gives_the_lines_that_it_stands_for() -> None:
+    record = '{"timestamp": "2025-03-02T10:00:01Z", "level": "warn", "logger": "sglang.srt", "msg": "low", "exc_info": "a\\nb"}'
+    assert plain(record) == "WARNING 03-02 10:00:01 low\na\nb"
+    assert plain('{"time": 1700000000.5, "levelname": "ERROR", "message": "boom"}') == "ERROR:    boom"
+    assert plain("web-1  | " + record) == "web-1  | WARNING 03-02 10:00:01 low\na\nb"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"message": "no level, no time"}', '{"level": "info"}', '{"level": "info", "msg": 5}', "{'a'}", "{"],
+)
+def test_what_is_no_record_is_left_alone(line: str) -> None:
+    assert plain(line) is None

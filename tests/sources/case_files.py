@@ -48,3 +48,31 @@ def wrong(folder: Path, got: dict[str, Any], leave: set[str] = frozenset()) -> d
         {name: ("absent", got[name]) for name in expect.get("absent", []) if got.get(name) is not None}
     )
     return bad
+
+
+QUERY_FIELDS: tuple[str, ...] = (
+    "timestamp",
+    "count",
+    "index",
+    "uuid",
+    "name",
+    "pci.bus_id",
+    "driver_version",
+    "power.draw",
+    "power.draw.instant",
+    "enforced.power.limit",
+    "memory.used",
+    "memory.total",
+    "utilization.gpu",
+    "utilization.memory",
+    "temperature.gpu",
+    "temperature.memory",
+    "clocks.current.sm",
+    "clocks.current.memory",
+    "pstate",
+    "clocks_event_reasons.active",
+    "mig.mode.current",
+    "gpu_recovery_action",
+    "ecc.errors.uncorrected.volatile.total",
+)
+"""A query as the tests make it: all of its fields are known to driver 580."""

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from ddtop.sources.bound.diagnosis import DEFAULT, Bound, Thresholds, combine_bounds, diagnose_bound
 from ddtop.sources.gpu.sample import GpuSample
 from ddtop.sources.gpu.smi.dmon import parse_dmon
-from ddtop.sources.gpu.smi.query_stream import QUERY_FIELDS, parse_loop_line
+from ddtop.sources.gpu.smi.query_stream import parse_loop_line
 from ddtop.sources.gpu.smi.value import reason_names
+from tests.sources.case_files import QUERY_FIELDS
 
 PHASES = Path(__file__).parents[1] / "data" / "nvidia-h200" / "phases.csv"
 WINDOW = 10  # 2 s at 5 Hz

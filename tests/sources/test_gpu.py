@@ -18,13 +18,12 @@ from ddtop.sources.gpu.smi.query_csv import (
     split_row,
 )
 from ddtop.sources.gpu.smi.query_stream import (
-    QUERY_FIELDS,
     TickGrouper,
     parse_loop_line,
     stamp_ms,
     to_reading,
-    without_field,
 )
+from tests.sources.case_files import QUERY_FIELDS
 
 DATA = Path(__file__).parents[1] / "data" / "nvidia-h200"
 FIELDS = [
@@ -219,27 +218,6 @@ def test_a_gpu_that_drops_out_ends_the_tick_by_time() -> None:
 def test_stamps() -> None:
     assert stamp_ms("2026/11/30 06:24:15.182") == pytest.approx(23055182)
     assert stamp_ms("no time") is None
-
-
-def test_without_field_takes_the_older_spelling_once() -> None:
-    fields: tuple[str, ...] | None = ("index", "clocks_event_reasons.active", "gpu_recovery_action")
-    fields = without_field(fields, 'Field "clocks_event_reasons.active" is not a valid field to query.\n\n')
-    assert fields == ("index", "clocks_throttle_reasons.active", "gpu_recovery_action")
-    fields = without_field(fields, 'Field "clocks_throttle_reasons.active" is not a valid field to query.')
-    assert fields == ("index", "gpu_recovery_action")
-    assert without_field(fields, (DATA / "bad_field.txt").read_text()) is None
-
-
-def test_without_field_ends_for_a_driver_that_knows_only_the_index() -> None:
-    fields: tuple[str, ...] = QUERY_FIELDS
-    for _ in range(3 * len(QUERY_FIELDS)):
-        bad = next((f for f in fields if f != "index"), None)
-        if bad is None:
-            break
-        shorter = without_field(fields, f'Field "{bad}" is not a valid field to query.')
-        assert shorter is not None
-        fields = shorter
-    assert fields == ("index",)
 
 
 def test_the_queried_fields_are_in_the_drivers_list() -> None:

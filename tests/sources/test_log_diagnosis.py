@@ -111,7 +111,7 @@ TABLE = [
     ("vllm busy for a moment", VLLM + HUNG, "ready", "ready", None),
     ("vllm capture out of memory", VLLM_OOM, "failed", "oom-cuda-graph-capture", "cuda-graph-capture"),
     ("kernel wins over engine", DIED_9 + KERNEL_OOM, "failed", "killed-by-oom-killer", None),
-    ("exit -9 without kernel log", DIED_9, "failed", "killed-by-oom-killer-likely", None),
+    ("exit -9 without kernel log", DIED_9, "failed", "killed-by-signal", None),
     ("xid wins over cuda", SGLANG + CRASH + XID, "failed", "gpu-lost-from-bus", None),
     ("drained", SGLANG + DRAIN, "failed", "stopped-by-request", "stopping"),
     ("killed", KILLED, "failed", "main-process-killed", None),

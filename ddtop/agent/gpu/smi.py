@@ -23,7 +23,16 @@ APP_FIELDS = ["gpu_uuid", "pid", "process_name", "used_gpu_memory"]
 FRESH_S = 2.0
 SMI_S = 8.0
 BACKOFF_S = (1, 2, 5, 10, 30)
-_BAD_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
+_BAD_FIELD = re.compile("[Ff]ield [\"'`\u201c]([^\"'`\u201d\\n]{1,120})[\"'`\u201d] is not a valid field")
+_OLDER = {
+    "clocks_event_reasons.active": "clocks_throttle_reasons.active",
+    "power.draw.instant": "power.draw",
+    "clocks.current.sm": "clocks.sm",
+    "clocks.current.memory": "clocks.mem",
+    "pci.bus_id": "gpu_bus_id",
+    "enforced.power.limit": "power.limit",
+}
+"""A field's name → the one that older drivers know. In one direction only, or two names could be swapped without end."""
 
 
 def missing() -> OpError:
@@ -33,14 +42,20 @@ def missing() -> OpError:
 
 
 def without_bad_fields(fields: List[str], complaint: str) -> Optional[List[str]]:
-    """The fields less those nvidia-smi has just refused; None when it refused none of them.
+    """The fields without those nvidia-smi has just refused, or with their older names in place; None when it refused none.
 
     >>> without_bad_fields(["index", "x.y"], 'Field "x.y" is not a valid field to query.')
     ['index']
+    >>> without_bad_fields(["index", "clocks_event_reasons.active"], 'Field "clocks_event_reasons.active" is not a valid field to query.')
+    ['index', 'clocks_throttle_reasons.active']
     """
     bad = set(_BAD_FIELD.findall(complaint))
-    left = [field for field in fields if field not in bad]
-    return left if bad and left and len(left) < len(fields) else None
+    left = []  # type: List[str]
+    for field in fields:
+        name = _OLDER.get(field) if field in bad else field
+        if name and name not in bad and name not in left and (field == name or name not in fields):
+            left.append(name)
+    return left if left and left != list(fields) else None
 
 
 class Smi:

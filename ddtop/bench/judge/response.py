@@ -117,7 +117,12 @@ def diagnose_sse(
         name, account, usage_requested, requested_tokens, bool(times), told_ended
     )
     out.update(verdict=verdict, cause=cause, severity=severity, request_class=name, why=why)
-    out["advice"] = ADVICE.get(cause) or HTTP_ADVICE.get(cause) or "read the server's log"
+    advice = ADVICE.get(cause) or HTTP_ADVICE.get(cause) or "read the server's log"
+    if cause == "in-band-error" and status is None and account.not_streamed:
+        advice = (
+            HTTP_ADVICE.get(f"http-{account.error_code}") or "read the error: the body holds nothing else"
+        )
+    out["advice"] = advice
     _fields(out, account, parser, name)
     if times:
         _timing(out, account)

@@ -23,8 +23,11 @@ _LLAMA_TIME = re.compile(
 _LLAMA_DRAFT = re.compile(
     r"draft acceptance(?: rate)? = *(?P<rate>[\d.]+|nan) *\( *(?P<acc>\d+) accepted */ *(?P<gen>\d+) generated\)"
 )
-_LLAMA_PROGRESS = re.compile(r"\bn_(?:decoded|gen) = *(?P<n>\d+), tg = *[\d.]+ t/s")
-"""Since 2026, every few seconds while a request is generated."""
+_LLAMA_PROGRESS = re.compile(
+    r"\bn_(?:decoded|gen) = *(?P<n>\d+), tg = *(?P<tps>[\d.]+|inf|nan) t/s"
+    r"|\bprompt processing, n_tokens = *(?P<pn>\d+), progress = *[\d.]+(?:, t = *(?P<s>[\d.]+) s(?: / *(?P<ptps>[\d.]+|inf|nan) tokens per second)?)?"
+)
+"""Since 2026, every few seconds while a prompt is read or a request is generated: figures of the request so far."""
 _LLAMA_LEN = re.compile(r"mean (?:acceptance length|acc(?:epted)? len|len) = *(?P<len>[\d.]+)")
 _LLAMA_POS = re.compile(r"(?:acceptance rate per position|#acc rate/pos) = *\((?P<l>[\d., nan]*)\)")
 _LLAMA_STAT = re.compile(r"statistics +(?P<kind>[\w.\-]+): (?P<rest>#calls.*)")
@@ -170,7 +173,13 @@ def _llama(message: str) -> RunFact | None:
             base[f"{name}_tps"] = tps
         return "timing", name, "llamacpp", base
     if (match := _LLAMA_PROGRESS.search(message)) is not None:
-        return "timing", "progress", "llamacpp", base | {"progress_tokens": int(match["n"])}
+        name = "gen" if match["n"] else "prompt"
+        base[f"{name}_tokens"] = int(match["n"] or match["pn"])
+        if (tps := plain_float(match["tps"] or match["ptps"] or "")) is not None:
+            base[f"{name}_tps"] = tps
+        if match["s"]:
+            base["prompt_ms"] = round(float(match["s"]) * 1e3, 3)
+        return "timing", "progress", "llamacpp", base
     if (match := _LLAMA_DRAFT.search(message)) is not None:
         base |= {"accepted": int(match["acc"]), "drafted": int(match["gen"])}
         if (rate := plain_float(match["rate"])) is not None:
@@ -240,6 +249,7 @@ def run_fact(engine: str | None, message: str) -> RunFact | None:
     if engine in (None, "any", "llamacpp", "ollama") and (
         " time = " in message
         or ", tg = " in message
+        or "prompt processing, n_tokens" in message
         or "draft acceptance" in message
         or "statistics " in message
     ):

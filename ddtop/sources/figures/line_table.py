@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddtop.engines.log.grammar import LogFact, parse_line
+from ddtop.engines.log.structured import plain
 from ddtop.services.journald.entries import join_split_lines, looks_like_journal_json, parse_journal_json
 
 _DIGITS = b"0123456789"
@@ -22,6 +23,8 @@ _RUN = (
     b"accept len",
     b"metrics",
     b" time =",
+    b", tg = ",
+    b"prompt processing, n_tokens",
     b"draft acceptance",
     b"statistics ",
     b"#running-req",
@@ -147,10 +150,14 @@ def mean(values: Sequence[float]) -> float:
 
 
 def log_lines(data: bytes) -> list[bytes]:
-    """The lines of a log file, or the messages of journal JSON."""
+    """The lines of a log file, or the messages of journal JSON or of a log of JSON records."""
     if looks_like_journal_json(data):
         return [(e.text or "").encode("utf-8", "replace") for e in join_split_lines(parse_journal_json(data))]
-    return data.split(b"\n")
+    lines = data.split(b"\n")
+    if data[:200].lstrip()[:1] != b"{":
+        return lines
+    told = [plain(line[:MAX_LINE_BYTES].decode("utf-8", "replace")) for line in lines]
+    return [line if text is None else text.encode() for line, text in zip(lines, told, strict=True)]
 
 
 def read_run(lines: list[bytes], engine: str | None = None) -> Run:

@@ -26,8 +26,13 @@ _LLAMA_NAMES = (
 
 
 def llama_figures(facts: Sequence[RunLine]) -> dict[str, Any]:
-    """Figures of the server's timing lines: plain values for one request, lists for several."""
+    """Figures of the server's timing lines: plain values for one request, lists for several.
+
+    What a request prints of itself while it runs counts only where no request has ended: `in_progress` is the number of
+    requests that are known so far by such lines alone.
+    """
     tasks: list[dict[str, Any]] = []
+    running: dict[Any, dict[str, Any]] = {}
     open_at: dict[Any, int] = {}
     totals: dict[str, Any] = {}
     for fact in facts:
@@ -38,11 +43,18 @@ def llama_figures(facts: Sequence[RunLine]) -> dict[str, Any]:
             totals = {**totals, **fact.values}
             continue
         key = (fact.values.get("slot"), fact.values.get("task"))
+        if fact.event == "progress":
+            running.setdefault(key, {}).update(values)
+            continue
         if key not in open_at or (fact.event == "prompt" and "prompt_ms" in tasks[open_at[key]]):
             open_at[key] = len(tasks)
             tasks.append({})
         tasks[open_at[key]].update(values)
-    found: dict[str, Any] = {"engine": "llamacpp", "lines": len(facts), "requests": len(tasks)}
+    found: dict[str, Any] = {"engine": "llamacpp", "lines": len(facts)}
+    if running and not tasks:
+        tasks = list(running.values())
+        found["in_progress"] = len(tasks)
+    found["requests"] = len(tasks)
     if len(tasks) == 1:
         found.update(tasks[0])
         if "prompt_tokens" in found:

@@ -33,6 +33,18 @@ def comes_again(scan: ScanSnapshot, raised: Raised) -> bool:
     return raised.name is not None and COMES_AGAIN.search(raised.name) is not None
 
 
+_BY_PLACE = ((re.compile(r"(?:^|\.)TimeoutError$"), "shm_broadcast.py", "worker-rpc-timeout"),)
+"""Exceptions that say nothing themselves: name, the file whose frame raised it, cause."""
+
+
+def cause_by_place(raised: Raised) -> str | None:
+    """The cause of an exception without words by where it was raised: vLLM's core that waited for its workers."""
+    if raised.name is None or raised.text.partition(": ")[2].strip():
+        return None
+    last = raised.files[-1] if raised.files else ""
+    return next((s for name, file, s in _BY_PLACE if name.search(raised.name) and last.endswith(file)), None)
+
+
 def going_down(scan: ScanSnapshot) -> bool:
     """Whether the log has named the end already, though the process may live on: a part that it needs has died, or its
     port is another's; and nothing has moved since. No such server becomes ready."""

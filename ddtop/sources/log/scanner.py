@@ -17,6 +17,7 @@ from ddtop.engines.log.last_words import bad_news
 from ddtop.engines.log.line_prefix import Line, pieces, seconds_between, split_prefix
 from ddtop.engines.log.own_lines import is_own
 from ddtop.engines.log.phases import phase_of_error
+from ddtop.engines.log.structured import plain
 from ddtop.services.causes import load_causes
 from ddtop.services.unit.failed import BOOT_MARK
 from ddtop.sources.log.args_dump import ArgsDump
@@ -94,6 +95,8 @@ class LogScanner:
         if not entry.number:
             entry = replace(entry, number=self._number + 1)
         self._number = entry.number
+        if "{" in entry.line[:200] and (told := plain(entry.line)) is not None:
+            entry = replace(entry, line=told)
         if "\n" not in entry.line:
             return self._line(entry, times)
         parts = entry.line.split("\n")[:MAX_PARTS]

@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 from ddtop.engines.log.line_prefix import split_prefix
 from ddtop.engines.log.phases import SILENT_LIMIT_S
 from ddtop.services.causes import cause as cause_row
-from ddtop.sources.log.first_cause import comes_again, failing_hits, failing_raised, first_cause
+from ddtop.sources.log.first_cause import (
+    cause_by_place,
+    comes_again,
+    failing_hits,
+    failing_raised,
+    first_cause,
+)
 from ddtop.sources.log.last_lines import LastWord, last_word, served, suspicious
 from ddtop.sources.log.scan_snapshot import Hit, ScanSnapshot
 from ddtop.sources.log.tracebacks import Raised
@@ -122,7 +128,7 @@ def _failure(scan: ScanSnapshot) -> Judgement | None:
         evidence += [(h.number, h.text) for h in failing if h.number != hit.number and not h.echo][:6]
         return Judgement(row.slug, row.verdict, row.severity, phase, hit, trace, tuple(evidence))
     if trace is not None:
-        row = cause_row("unhandled-exception")
+        row = cause_row(cause_by_place(trace) or "unhandled-exception")
         evidence = [
             (trace.exception_line or trace.line, trace.text),
             *trace.more[:4],
@@ -130,7 +136,7 @@ def _failure(scan: ScanSnapshot) -> Judgement | None:
             *[(h.number, h.text) for h in failing[:6]],
         ]
         # without any other sign of an end, a ready server has only met a bad request
-        ready = not failing and (scan.ready or "run" in scan.phases)
+        ready = row.slug == "unhandled-exception" and not failing and (scan.ready or "run" in scan.phases)
         verdict, severity = ("degraded", "warn") if ready else (row.verdict, row.severity)
         judged = Judgement(
             row.slug, verdict, severity, trace.phase or phase_now(scan), None, trace, tuple(evidence)

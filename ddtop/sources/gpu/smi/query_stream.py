@@ -14,69 +14,6 @@ from ddtop.sources.gpu.sample import GpuSample, GpuTrouble
 from ddtop.sources.gpu.smi.error_texts import find_trouble
 from ddtop.sources.gpu.smi.query_csv import build_sample, field_name, is_header, split_row
 
-QUERY_FIELDS: tuple[str, ...] = (
-    "timestamp",
-    "count",
-    "index",
-    "uuid",
-    "name",
-    "pci.bus_id",
-    "driver_version",
-    "power.draw",
-    "power.draw.instant",
-    "enforced.power.limit",
-    "memory.used",
-    "memory.total",
-    "utilization.gpu",
-    "utilization.memory",
-    "temperature.gpu",
-    "temperature.memory",
-    "clocks.current.sm",
-    "clocks.current.memory",
-    "pstate",
-    "clocks_event_reasons.active",
-    "mig.mode.current",
-    "gpu_recovery_action",
-    "ecc.errors.uncorrected.volatile.total",
-)
-"""The fields that ddtop queries: all are known to driver 580; for older drivers `without_field` drops some."""
-
-# Newer spelling -> the one that older drivers know. One direction only, or the two could be swapped without end.
-_OLDER: dict[str, str] = {
-    "clocks_event_reasons": "clocks_throttle_reasons",
-    "clocks_event_reasons_counters": "clocks_throttle_reasons_counters",
-    "pcie.link.gen.gpucurrent": "pcie.link.gen.current",
-    "power.draw.instant": "power.draw",
-    "power.draw.average": "power.draw",
-    "clocks.current.sm": "clocks.sm",
-    "clocks.current.memory": "clocks.mem",
-    "pci.bus_id": "gpu_bus_id",
-    "enforced.power.limit": "power.limit",
-}
-_INVALID = re.compile(r"[Ff]ield [\"'`“](?P<field>[^\"'`”\n]{1,120})[\"'`”] is not a valid field")
-
-
-def without_field(fields: Sequence[str], error_text: str) -> tuple[str, ...] | None:
-    """The query without the field that `error_text` refuses, or with its older spelling in its place.
-
-    None: the text names no field of this query, so another query would not help.
-
-    >>> without_field(["index", "clocks_event_reasons.active"],
-    ...               'Field "clocks_event_reasons.active" is not a valid field to query.')
-    ('index', 'clocks_throttle_reasons.active')
-    >>> without_field(["index", "fabric.state"], 'Field "fabric.state" is not a valid field to query.')
-    ('index',)
-    """
-    found = _INVALID.search(error_text)
-    if not found or found["field"] not in fields:
-        return None
-    bad = found["field"]
-    head, dot, tail = bad.partition(".")
-    older = _OLDER.get(bad) or (_OLDER[head] + dot + tail if head in _OLDER else None)
-    if older in fields:
-        older = None
-    return tuple(older or field if field == bad else field for field in fields if field != bad or older)
-
 
 def parse_loop_line(header: Sequence[str], line: str) -> GpuSample | GpuTrouble | None:
     """One line of the stream. `header` are the queried fields, in order.
