@@ -328,6 +328,29 @@ class GpuSampled(Event, frozen=True, kw_only=True, tag="gpu"):
     source: str = "nvidia-smi"
 
 
+class ServerFigures(Event, frozen=True, kw_only=True, tag="server-figures"):
+    """What the measured server says of itself at one moment, from its own `/metrics`, read on the host once a second.
+
+    All engines and data-parallel ranks together; what this engine does not say is None.
+    """
+
+    unit: str
+    running: float | None = None
+    """Requests in a batch."""
+    queued: float | None = None
+    """Requests that wait for one."""
+    kv_pct: float | None = None
+    """Used part of the KV cache, of the fullest rank."""
+    prefix_hit_pct: float | None = None
+    """Prompt tokens found in the prefix cache, of those that were asked since the last reading; None where none were."""
+    prompt_tokens: float | None = None
+    """Prompt tokens since the last reading, which `prefix_hit_pct` is of."""
+    host_mono_s: float | None = None
+    """The host's monotonic clock, as in the load generator's window."""
+    took_ms: float | None = None
+    """What the server took to answer."""
+
+
 class BoundDiagnosed(Event, frozen=True, kw_only=True, tag="bound"):
     """What limits the GPUs now, and what that means for the sweep."""
 
@@ -599,6 +622,7 @@ AnyEvent = (
     | RttMeasured
     | ProbeTaken
     | GpuSampled
+    | ServerFigures
     | BoundDiagnosed
     | LogRead
     | LogGap

@@ -225,6 +225,12 @@ OPS = {
     # ---- model directories
     "model-check": ("request", '{"path", "hashes": false}', "MODEL (see agent/model/check.py)"),
     "tokens": ("request", '{"url", "text", "key_env"}', '{"count"}'),
+    "metrics-follow": (
+        "stream",
+        '{"url" (this host only), "names": [series], "every_s": 1, "key_env": name|null}',
+        '{"rows": [[name, labels, value]], "mono_s", "took_ms"} | {"error": word} once for each change; asked less often'
+        " where the answer takes long (2 % of the time)",
+    ),
 }
 
 JOB = """

@@ -16,6 +16,8 @@ def fibonacci ( n ) : a , b = 0 , 1 for _ in range ( n ) : yield a a , b = b , a
 # each number is the sum of the two before it ; the ratio of neighbours tends to the golden ratio phi , about 1.618 .
 """
 TEXT = WORDS.split()
+KV_TOKENS = 16_384
+"""Room of the stand-in's KV cache."""
 
 
 class GpuSink(Protocol):
@@ -42,21 +44,25 @@ class Model:
         self.running = 0
         self.generated = 0
         self.prompted = 0
+        self.held = 0
+        """Tokens of the requests that run: what the KV cache holds."""
         self.verified = 0
 
     def enter(self, tokens: int) -> None:
         with self.lock:
             self.running += 1
             self.prompted += tokens
+            self.held += tokens
             self.log(
                 f"Prefill batch, #new-seq: 1, #new-token: {tokens}, #cached-token: 0, token usage: 0.00, #running-req: {self.running - 1}, #queue-req: 0, "
                 "#pending-token: 0, cuda graph: False, input throughput (token/s): 812.40"
             )
             self.gpu.say("decode", 84_000, min(1.0, 0.35 + 0.02 * self.running))
 
-    def leave(self) -> None:
+    def leave(self, tokens: int) -> None:
         with self.lock:
             self.running -= 1
+            self.held -= tokens
             if not self.running:
                 self.gpu.say("idle", 84_000)
 
@@ -64,9 +70,10 @@ class Model:
         """Tokens and text of each verify step of one request, in real time. Same prompt, same text."""
         tokens = max(1, len(prompt.split()))
         self.enter(tokens)
+        sent = 0
         try:
             chance = random.Random(prompt)
-            sent, began, carry = 0, time.monotonic(), 0.0
+            began, carry = time.monotonic(), 0.0
             steps = 0
             time.sleep(0.03)
             while sent < limit:
@@ -78,6 +85,7 @@ class Model:
                 sent, steps = sent + got, steps + 1
                 with self.lock:
                     self.generated += got
+                    self.held += got
                     self.verified += 1
                     if self.verified % 40 == 0:
                         speed = sent / (time.monotonic() - began) * self.running
@@ -88,7 +96,7 @@ class Model:
                         )
                 yield got, text
         finally:
-            self.leave()
+            self.leave(tokens + sent)
 
     def accepted(self, length: float) -> str:
         """What a decode line says of speculation."""
@@ -107,6 +115,8 @@ class Model:
             f"sglang:prompt_tokens_total{{{streaming}}} {float(self.prompted)}",
             f"sglang:num_running_reqs{{{rank}}} {float(self.running)}",
             f"sglang:num_queue_reqs{{{rank}}} 0.0",
+            f"sglang:token_usage{{{rank}}} {self.held / KV_TOKENS}",
+            f'sglang:cached_tokens_total{{cache_source="device",{every}}} 0.0',
         ]
         if self.acceptance > 1:
             lines.append(f"sglang:spec_verify_calls_total{{{every}}} {float(self.verified)}")

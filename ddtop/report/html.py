@@ -13,6 +13,7 @@ from ddtop.report.charts import charts
 from ddtop.report.markdown import facts
 from ddtop.report.recording import NOT_REAL, Recording, iso
 from ddtop.report.rows import has_metric
+from ddtop.report.server_table import TITLE, server_rows
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.text import legend, table
 
@@ -59,6 +60,8 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
             tables.append(
                 {"title": f"{title} · tp{tp}", "rows": rows, "notes": legend(state, [tp], metric, baseline)}
             )
+    if server := server_rows(state):
+        tables.append({"title": TITLE, "rows": server, "notes": ""})
     return {
         "name": state.run.name or recording.name,
         "file": recording.name,

@@ -14,6 +14,7 @@ import msgspec
 
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, AttemptView, CellView, RestartView, StepView
+from ddtop.journal.read.server_figures import load_of
 from ddtop.report.baseline import against_baseline
 from ddtop.report.recording import Recording, engines, iso, load
 
@@ -105,6 +106,7 @@ def _cell(cell: CellView, against: dict[str, Any] | None) -> dict[str, Any]:
         "metrics": cell.metrics,
         "seconds": cell.seconds,
         "engine_version": cell.engine_version,
+        "server": load_of(cell),
         "against_baseline": against,
         "attempts": [_attempt(a) for a in cell.attempts],
     }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ddtop.journal.read.select import matrix, tps
 from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso
+from ddtop.report.server_table import TITLE, server_rows
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.text import legend, table
 
@@ -55,6 +56,8 @@ def _recording(recording: Recording, baseline: str | None) -> list[str]:
         notes = legend(state, [tp], view.metric, baseline)
         if notes:
             parts.append(escape(notes).replace("\n", "  \n"))
+    if server := server_rows(state):
+        parts += ["## Server", TITLE + ".", _table(server)]
     if state.alerts:
         rows = [["when", "what", "verdict", "cause", "resolved"]]
         for alert in state.alerts.values():

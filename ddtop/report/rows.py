@@ -9,6 +9,7 @@ from typing import Any
 
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import MatrixCell, matrix, metric_value, tps
+from ddtop.journal.read.server_figures import load_of
 from ddtop.report.recording import Recording, iso
 
 KEYS = (
@@ -107,6 +108,7 @@ def _row(recording: Recording, cell_id: str, speedups: dict[str, float]) -> dict
         "measured": iso(measured[-1]) if measured else None,
         "speedup": speedups.get(cell_id),
         **flatten(cell.metrics),
+        **flatten(load_of(cell), "server."),
     }
 
 

@@ -12,6 +12,7 @@ from ddtop.dashboard.panels.gpus import bucketed
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AttemptView, CellView
 from ddtop.journal.read.select import Matrix, metric_value, remaining, short_count
+from ddtop.journal.read.server_figures import SHOWN, load_over, measured_attempt, window_points
 from ddtop.words import many
 
 QUANTILES = ("p50", "p90", "p99", "max")
@@ -51,6 +52,7 @@ def cell_lines(state: State, cell: CellView, shown: Matrix, width: int) -> list[
         out.extend(_distribution_lines(cell.metrics, width))
         out.extend(_quality_lines(cell.metrics, width))
         out.extend(_response_lines(state, cell, width))
+    out.extend(_load_lines(state, cell, width))
     out.extend(_power_lines(state, cell, width))
     out.extend(_attempt_lines(cell, width))
     out.extend(_server_lines(cell, width))
@@ -221,16 +223,49 @@ def _short(value: Any) -> str:
     return str(value)
 
 
-def _power_lines(state: State, cell: CellView, width: int) -> list[Line]:
-    attempt = _measured(cell)
+def _span(state: State, attempt: AttemptView | None) -> tuple[float, float] | None:
+    """Wall times between which a try ran, the end being now while it runs."""
     if attempt is None or attempt.started_at_s is None:
-        return []
+        return None
     end = attempt.measured_at_s or attempt.ended_at_s or state.at_s
-    span = max(1.0, end - attempt.started_at_s)
+    return attempt.started_at_s, max(end, attempt.started_at_s + 1.0)
+
+
+def _load_lines(state: State, cell: CellView, width: int) -> list[Line]:
+    """What the server said of its load, each figure on a scale of its own, percentages on theirs."""
+    attempt = measured_attempt(cell)
+    span = _span(state, attempt)
+    if attempt is None or span is None or not attempt.figures:
+        return []
+    size = max(10, min(80, width - 42))
+    load = load_over(window_points(attempt)) or load_over(attempt.figures)
+    out: list[Line] = [(), line((f"Server · {duration(span[1] - span[0])}", "title"))]
+    for name, label, unit in SHOWN[:4]:
+        points = [(p.at_s, getattr(p, name)) for p in attempt.figures]
+        values = [v for _, v in points if v is not None]
+        if not values:
+            continue
+        top = 100.0 if unit == "%" else max(values)
+        strip = sparkline(bucketed(points, span[1], size, span_s=span[1] - span[0]), top)
+        told = load.get(name)
+        if isinstance(told, dict):
+            words = [(f"  mean {told['mean']:.3g}", "value"), (f" max {told['max']:.3g} {unit}", "dim")]
+        else:
+            words = [(f"  {told:.3g}", "value"), (f" {unit}", "dim")] if told is not None else []
+        out.append(line((f"  {label:<12}", "label"), (strip, "spark"), *words))
+    return out
+
+
+def _power_lines(state: State, cell: CellView, width: int) -> list[Line]:
+    between = _span(state, measured_attempt(cell))
+    if between is None:
+        return []
+    start, end = between
+    span = end - start
     size = max(10, min(80, width - 30))
     out: list[Line] = []
     for view in state.gpus.values():
-        points = [(p.at_s, p.power_w) for p in view.history if attempt.started_at_s <= p.at_s <= end]
+        points = [(p.at_s, p.power_w) for p in view.history if start <= p.at_s <= end]
         watts = [w for _, w in points if w is not None]
         if not watts:
             continue
@@ -247,13 +282,6 @@ def _power_lines(state: State, cell: CellView, width: int) -> list[Line]:
     if not out:
         return []
     return [(), line((f"Power · {duration(span)}", "title")), *out]
-
-
-def _measured(cell: CellView) -> AttemptView | None:
-    for attempt in reversed(cell.attempts):
-        if attempt.metrics:
-            return attempt
-    return cell.attempts[-1] if cell.attempts else None
 
 
 def _attempt_lines(cell: CellView, width: int) -> list[Line]:

@@ -19,6 +19,7 @@ from ddtop.events import (
 )
 from ddtop.journal.fold.views import (
     AlertView,
+    AttemptView,
     CellView,
     GpuView,
     HostView,
@@ -70,6 +71,8 @@ class State:
     notes: deque[Note] = field(default_factory=lambda: deque(maxlen=1000))
     commands: deque[CommandSeen] = field(default_factory=lambda: deque(maxlen=200))
     """Outcomes of the last commands, the newest last."""
+    measuring: AttemptView | None = None
+    """The try at a cell that is under way."""
     strays: int = 0
     """Events that named an unknown cell, restart or alert."""
 

@@ -7,7 +7,10 @@ from typing import Any
 
 from ddtop import events as ev
 from ddtop.journal.fold.state import State
-from ddtop.journal.fold.views import AttemptView, CellView, PhaseView, RestartView
+from ddtop.journal.fold.views import AttemptView, CellView, FigurePoint, PhaseView, RestartView
+
+GPU_FRESH_S = 3.0
+"""A GPU's reading that is older says nothing of this moment."""
 
 
 def _cells_planned(state: State, event: ev.CellsPlanned) -> None:
@@ -64,6 +67,28 @@ def _cell_started(state: State, event: ev.CellStarted) -> None:
     attempt.started_at_s, attempt.started_mono_s = event.at_s, event.mono_s
     attempt.segment, attempt.job, attempt.generation = state.run.segment, event.job, event.generation
     cell.progress = None
+    state.measuring = attempt
+
+
+def _server_figures(state: State, event: ev.ServerFigures) -> None:
+    attempt = state.measuring
+    if attempt is None:  # before the job's first cell, or between two
+        return
+    fresh = state.gpus_at_s is not None and event.at_s - state.gpus_at_s <= GPU_FRESH_S
+    watts = [view.reading.power_w for view in state.gpus.values()] if fresh else []
+    known = [w for w in watts if w is not None]
+    attempt.figures.append(
+        FigurePoint(
+            event.at_s,
+            event.running,
+            event.queued,
+            event.kv_pct,
+            event.prefix_hit_pct,
+            event.prompt_tokens,
+            sum(known) if known and len(known) == len(watts) else None,
+            event.host_mono_s,
+        )
+    )
 
 
 def _cell_progress(state: State, event: ev.CellProgress) -> None:
@@ -78,6 +103,8 @@ def _cell_measured(state: State, event: ev.CellMeasured) -> None:
         return
     attempt = _attempt(cell, event.attempt)
     amends = attempt.measured_at_s is not None and not event.raw
+    if state.measuring is attempt:
+        state.measuring = None
     attempt.validity, attempt.reasons, attempt.metrics = event.validity, event.reasons, event.metrics
     attempt.generation = event.generation or attempt.generation
     if not amends:  # a later doubt changes the judgement, not the times
@@ -125,6 +152,8 @@ def _cell_state(state: State, event: ev.CellStateSet) -> None:
         attempt = _attempt(cell, event.attempt)
         attempt.state, attempt.reason, attempt.cause = event.state, event.reason, event.cause
         attempt.ended_at_s = event.at_s if event.state != "running" else None
+        if event.state != "running" and state.measuring is attempt:
+            state.measuring = None
 
 
 def _restart_started(state: State, event: ev.RestartStarted) -> None:
@@ -211,6 +240,7 @@ HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.CellsPlanned: _cells_planned,
     ev.CellStarted: _cell_started,
     ev.CellProgress: _cell_progress,
+    ev.ServerFigures: _server_figures,
     ev.CellOutputs: _cell_outputs,
     ev.CellMeasured: _cell_measured,
     ev.CellStateSet: _cell_state,

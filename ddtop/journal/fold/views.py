@@ -149,6 +149,20 @@ class LogTail:
     """When the last line arrived."""
 
 
+class FigurePoint(NamedTuple):
+    """One reading of the measured server's own figures, with the power of the GPUs at that time."""
+
+    at_s: float
+    running: float | None
+    queued: float | None
+    kv_pct: float | None
+    prefix_hit_pct: float | None
+    prompt_tokens: float | None
+    power_w: float | None
+    """Of all GPUs together; None where one of them says nothing, or their last reading is old."""
+    host_mono_s: float | None
+
+
 @dataclass(slots=True)
 class AttemptView:
     """One try at a cell."""
@@ -174,6 +188,8 @@ class AttemptView:
     """Its start and end by the host's clock, where the load generator stamped both (Unix time, seconds)."""
     window_mono_s: tuple[float, float] | None = None
     """Begin and end of the measured window by the host's monotonic clock, seconds."""
+    figures: deque[FigurePoint] = field(default_factory=lambda: deque(maxlen=GPU_HISTORY))
+    """What the server said of its load meanwhile, warm-up included; the last hour of it."""
 
 
 @dataclass(slots=True)

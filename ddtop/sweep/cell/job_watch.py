@@ -37,6 +37,7 @@ from ddtop.sweep.cell.results import (
     stop_job,
     take_result,
 )
+from ddtop.sweep.cell.server_figures import follow_figures
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
 from ddtop.sweep.shared.kernel_faults import FaultRecord
 from ddtop.sweep.shared.limits import ASK_AFTER_S, DYING_S
@@ -95,17 +96,18 @@ class JobWatch:
         if self._log is not None:
             listeners.append(self._log.take)
         ctx.gpu_watch.chunks = self._chunks
-        watching = asyncio.create_task(self._life.run()) if self._life is not None else None
+        beside = [] if self._life is None else [asyncio.create_task(self._life.run())]
+        if self.subject is not None:
+            beside.append(asyncio.create_task(follow_figures(ctx, self.host, self.subject.launch)))
         try:
             return await self._follow(reader)
         finally:
             if self._log is not None:
                 listeners.remove(self._log.take)
             ctx.gpu_watch.chunks = None
-            tasks = [task for task in (reader, watching) if task is not None]
-            for task in tasks:
+            for task in (reader, *beside):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(reader, *beside, return_exceptions=True)
 
     async def _read(self, known: list[str]) -> None:
         async with self.host.stream("job-watch", job=self.job, known=known) as batches:
