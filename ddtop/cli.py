@@ -153,6 +153,32 @@ def report(
 
 
 @app.command()
+def advise(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="Recording, run id or host.", autocompletion=completion.recordings
+        ),
+    ],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="md, json, or the servers' command lines: vllm, sglang.",
+            autocompletion=completion.one_of("md", "json", "vllm", "sglang"),
+        ),
+    ] = "md",
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="Configuration to compare with; by default the plan's.")
+    ] = None,
+) -> None:
+    """Say which configuration to run at which concurrency, and up to where speculation pays."""
+    from ddtop.commands import advise as room
+
+    typer.echo(room.advise(run, form, baseline))
+
+
+@app.command()
 def runs(
     words: Annotated[
         list[str] | None,

@@ -9,6 +9,7 @@ import jinja2
 from markupsafe import Markup
 
 from ddtop.journal.read.select import matrix, tps
+from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.charts import charts
 from ddtop.report.markdown import facts
 from ddtop.report.recording import NOT_REAL, Recording, iso
@@ -67,6 +68,7 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
         "file": recording.name,
         "facts": facts(recording),
         "tables": tables,
+        "advice": advice_table(advice_of(state, baseline)),
         # Our own SVG, every text in it escaped by svg.py.
         "pictures": [(p.title, p.note, Markup(p.svg)) for p in charts(state, baseline)],
         "restarts": [

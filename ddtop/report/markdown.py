@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddtop.journal.read.select import matrix, tps
+from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso
 from ddtop.report.server_table import TITLE, server_rows
 from ddtop.report.side_by_side import compared_table
@@ -58,6 +59,8 @@ def _recording(recording: Recording, baseline: str | None) -> list[str]:
             parts.append(escape(notes).replace("\n", "  \n"))
     if server := server_rows(state):
         parts += ["## Server", TITLE + ".", _table(server)]
+    if advice := advice_table(advice_of(state, baseline)):
+        parts += ["## What to run, by concurrency", _table(advice, numbers=False)]
     if state.alerts:
         rows = [["when", "what", "verdict", "cause", "resolved"]]
         for alert in state.alerts.values():

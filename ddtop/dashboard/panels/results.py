@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ddtop.bench.worth.advice import advise
+from ddtop.bench.worth.curves import all_curves, load_of
 from ddtop.dashboard.draw.metrics import ACCEPT, COLUMNS, J_TOKEN, TOK_S, Metric
 from ddtop.dashboard.draw.paint import Item, Line, fit_text, line
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, UNKNOWN, times
@@ -88,6 +90,21 @@ def columns_for(width: int) -> list[Metric]:
     """Metrics that fit beside the cell's name."""
     room = width - 2 * name_width(width) - 13 - 10
     return list(COLUMNS[: max(1, min(len(COLUMNS), room // 11))])
+
+
+def advice_line(state: State, cell: CellView | None, baseline: str | None, width: int) -> list[Line]:
+    """What to run by concurrency, under the load of `cell` (else of the plan's first); none where nothing is compared."""
+    like = cell or next(iter(state.plan_cells), None)
+    for curves in all_curves(state, baseline=baseline):
+        if like is not None and curves.load == load_of(like) and any(c.found.fit for c in curves.curves):
+            found = advise(curves)
+            return [
+                line(
+                    ("  run ", "label"),
+                    (fit_text(f"{found.words}   ({curves.load.label})", width - 6), "value"),
+                )
+            ]
+    return []
 
 
 def results_head(width: int, sort: Sort, baseline: str | None) -> list[Line]:

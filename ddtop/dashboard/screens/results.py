@@ -8,9 +8,10 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from ddtop.dashboard import keys
-from ddtop.dashboard.draw.paint import Item, line
+from ddtop.dashboard.draw.paint import Item, Line, line
 from ddtop.dashboard.panels.results import (
     Sort,
+    advice_line,
     plots,
     results_head,
     results_items,
@@ -89,11 +90,17 @@ class ResultsScreen(DdScreen):
         set_title(panel, f"Results · sorted by {order} · baseline {self.baseline or 'none'}", "v plots")
         panel.set_class(self.plotting and not self.both, "-off")
         panel.show(
-            results_head(width, self.sort, self.baseline),
+            [*self._advice(width), *results_head(width, self.sort, self.baseline)],
             results_items(self.here.state, self.sort, self.baseline, width)
             or [Item(line(("No plan, so no results.", "dim")))],
         )
         self._draw_plots()
+
+    def _advice(self, width: int) -> list[Line]:
+        """A line of advice where the list keeps most of the room."""
+        if self.size.height < 24:
+            return []
+        return advice_line(self.here.state, self.here.selected_cell(), self.baseline, width)
 
     def _draw_plots(self) -> None:
         from ddtop.dashboard.widgets.plot import MetricPlot

@@ -1,0 +1,147 @@
+"""Which configuration to run at which concurrency, from the curves of one load. Pure.
+
+Between measured concurrencies the fitted speed-ups are interpolated; nothing is said outside of them, except that a
+baseline that has taken the lead keeps it: a curve that falls does not rise again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ddtop.bench.judge.compare import FLOOR
+from ddtop.bench.worth.break_even import ratio_at
+from ddtop.bench.worth.curves import Curve, Curves
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Concurrencies `first` … `last` (None: and above) at which `config` is the one to run. `gain` is its fitted speed-up
+    over the reference at both ends; `shown`: the 95 % interval shows it at every concurrency of the range (None: the
+    reference itself, or no repeats to judge by)."""
+
+    config: str
+    first: int
+    last: int | None
+    gain: tuple[float, float]
+    shown: bool | None
+
+    @property
+    def words(self) -> str:
+        if self.last is None:
+            return f"from {self.first}: {self.config}"
+        if self.last == self.first:
+            return f"{self.first}: {self.config}"
+        return f"{self.first}–{self.last}: {self.config}"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to run under one load. No ranges where nothing was measured."""
+
+    curves: Curves
+    ranges: tuple[Range, ...]
+
+    @property
+    def words(self) -> str:
+        """`c 1–6: b32 · 7–14: b15 · from 15: auto`; says so where nothing is known."""
+        if not self.ranges:
+            return f"not known: {self.curves.why or 'nothing is measured under this load'}"
+        return "c " + " · ".join(one.words for one in self.ranges)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why: one line a configuration, then what the ranges rest on."""
+        return tuple(f"{one.config}: {_reason(one)}" for one in self.curves.curves)
+
+    @property
+    def not_measured(self) -> tuple[str, ...]:
+        """What was not measured, and where nothing is therefore said."""
+        out: list[str] = []
+        curves = self.curves
+        if curves.reference is None:
+            return (curves.why,)
+        if curves.reference != curves.baseline:
+            out.append(curves.why)
+        rows = [(curves.reference, curves.missing), *((c.config, c.missing) for c in curves.curves)]
+        for config, missing in rows:
+            by_why: dict[str, list[int]] = {}
+            for c, why in missing:
+                by_why.setdefault(why, []).append(c)
+            out.extend(f"{config} at c {_listed(cs)}: {why}" for why, cs in by_why.items())
+        measured = curves.concurrencies
+        if len(measured) == 1:
+            out.append(f"c {measured[0]} alone is measured: nothing is known of any other concurrency")
+        elif self.ranges:
+            if measured[0] > 1:
+                out.append(f"below c {measured[0]}")
+            if self.ranges[-1].last is not None:
+                out.append(f"above c {measured[-1]}")
+        return tuple(out)
+
+
+def advise(curves: Curves) -> Advice:
+    """The ranges of one load. A configuration takes over only where it is faster by 1 % or more."""
+    if curves.reference is None or not curves.concurrencies:
+        return Advice(curves, ())
+    whole = (
+        curves.concurrencies
+        if len(curves.concurrencies) == 1
+        else range(curves.concurrencies[0], curves.concurrencies[-1] + 1)
+    )
+    ranges: list[Range] = []
+    holder, first, before = "", 0, 0
+    for c in whole:
+        best = _best(curves, c, holder)
+        if best != holder:
+            if holder:
+                ranges.append(_range(curves, holder, first, before))
+            holder, first = best, c
+        before = c
+    ranges.append(_range(curves, holder, first, before))
+    last = ranges[-1]
+    falls = any(one.measured[-1:] == curves.concurrencies[-1:] for one in curves.curves)
+    if last.config == curves.baseline and falls and len(curves.concurrencies) > 1:
+        ranges[-1] = Range(last.config, last.first, None, last.gain, last.shown)
+    return Advice(curves, tuple(ranges))
+
+
+def _best(curves: Curves, c: int, holder: str) -> str:
+    """The fastest at `c`; the one that holds the lead keeps it against less than FLOOR more, as does the reference."""
+    reference = curves.reference or ""
+    gains = {reference: 1.0}
+    for curve in curves.curves:
+        gain = ratio_at(curve.found.fit, c)
+        if gain is not None:
+            gains[curve.config] = gain
+    best = max(gains, key=lambda name: gains[name])
+    for kept in (holder, reference):
+        if kept in gains and math.log(gains[best] / gains[kept]) < math.log1p(FLOOR):
+            return kept
+    return best
+
+
+def _range(curves: Curves, config: str, first: int, last: int) -> Range:
+    curve = next((one for one in curves.curves if one.config == config), None)
+    if curve is None:
+        return Range(config, first, last, (1.0, 1.0), None)
+    fit = curve.found.fit
+    gain = (ratio_at(fit, first) or math.nan, ratio_at(fit, last) or math.nan)
+    judged = any(p.low is not None for p in fit)
+    return Range(config, first, last, gain, last <= (curve.found.lo or 0) if judged else None)
+
+
+def _reason(curve: Curve) -> str:
+    found = curve.found
+    points = ", ".join(
+        f"c {p.concurrency} {p.ratio:.2f}×" + (f" [{p.low:.2f}–{p.high:.2f}]" if p.low and p.high else "")
+        for p in found.fit
+    )
+    parts = [found.words + (f" ({found.why})" if found.why else ""), points]
+    if curve.doubts:
+        parts.append(f"SUSPECT: {', '.join(curve.doubts)}")
+    return "; ".join(part for part in parts if part)
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(str(n) for n in numbers)

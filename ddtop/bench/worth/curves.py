@@ -1,0 +1,163 @@
+"""The measured speed-ups of a recording as curves over concurrency: one for each configuration under each load. Pure.
+
+Works on any recording, also on one that has not ended: what was not measured, and why, is part of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ddtop.bench.judge.compare import compare
+from ddtop.bench.worth.break_even import BreakEven, Point, break_even
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.select import DEFAULT_METRIC, metric_value, short_count
+
+SIMULATED = "acceptance-simulated"
+"""A reason with which a result says nothing of what speculation is worth."""
+
+
+class Load(NamedTuple):
+    """What is held equal along a curve."""
+
+    tp: int
+    workload: str
+    output_tokens: int
+    context: int
+
+    @property
+    def label(self) -> str:
+        """`tp1 · fib@256`, with the context where there is one."""
+        context = f" · {short_count(self.context)} ctx" if self.context else ""
+        return f"tp{self.tp} · {self.workload}@{self.output_tokens}{context}"
+
+
+def load_of(cell: CellView) -> Load:
+    """The load that a cell is measured under."""
+    spec = cell.spec
+    return Load(spec.tp, spec.workload, spec.output_tokens, spec.context)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One configuration under one load. `missing`: concurrency → why it is on no curve."""
+
+    config: str
+    found: BreakEven
+    measured: tuple[int, ...]
+    missing: tuple[tuple[int, str], ...] = ()
+    doubts: tuple[str, ...] = ()
+    """Reasons of its results that are SUSPECT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """All configurations under one load. `reference` is what ratios are to: the baseline, else (with `why`) another
+    configuration, and then the ratios say nothing of speculation; None where nothing was measured."""
+
+    load: Load
+    baseline: str | None
+    reference: str | None
+    why: str
+    curves: tuple[Curve, ...]
+    """Without the reference."""
+    concurrencies: tuple[int, ...]
+    """Those of the reference that were measured."""
+    missing: tuple[tuple[int, str], ...] = ()
+    """Of the reference: concurrency → why it is not measured."""
+
+
+def all_curves(state: State, metric: str = DEFAULT_METRIC, baseline: str | None = None) -> tuple[Curves, ...]:
+    """The curves of every load of the present plan, in the plan's order. Higher `metric` is better."""
+    against = baseline if baseline is not None else state.run.baseline
+    loads: dict[Load, dict[str, dict[int, list[CellView]]]] = {}
+    for cell in state.plan_cells:
+        if cell.spec.sentinel or cell.spec.aa:
+            continue  # measured to judge the others, not to be run
+        spec = cell.spec
+        loads.setdefault(load_of(cell), {}).setdefault(spec.config, {}).setdefault(
+            spec.concurrency, []
+        ).append(cell)
+    return tuple(_curves(load, configs, metric, against) for load, configs in loads.items())
+
+
+def _curves(
+    load: Load, configs: dict[str, dict[int, list[CellView]]], metric: str, baseline: str | None
+) -> Curves:
+    values = {
+        config: {c: found for c, cells in rows.items() if (found := _values(cells, metric))}
+        for config, rows in configs.items()
+    }
+    reference, why = _reference(values, baseline)
+    base = values.get(reference or "", {})
+    curves: list[Curve] = []
+    for config, rows in configs.items():
+        if config == reference:
+            continue
+        points: list[Point] = []
+        missing: list[tuple[int, str]] = []
+        for c, cells in sorted(rows.items()):
+            mine = values[config].get(c)
+            if mine is None:
+                missing.append((c, _absent(cells)))
+                continue
+            theirs = base.get(c)
+            against = compare(theirs, mine) if theirs else None
+            if against is None or against.ratio is None:
+                missing.append((c, f"{reference} is not measured there"))
+                continue
+            points.append(Point(c, against.ratio, against.low, against.high))
+        if reference is not None and reference != baseline:
+            even = BreakEven("not known", why, tuple(points))
+        else:
+            even = break_even(points)
+        curves.append(
+            Curve(config, even, tuple(p.concurrency for p in points), tuple(missing), _doubts(rows.values()))
+        )
+    absent = tuple(
+        (c, _absent(cells)) for c, cells in sorted(configs.get(reference or "", {}).items()) if c not in base
+    )
+    return Curves(load, baseline, reference, why, tuple(curves), tuple(sorted(base)), absent)
+
+
+def _reference(values: dict[str, dict[int, list[float]]], baseline: str | None) -> tuple[str | None, str]:
+    if baseline is not None and values.get(baseline):
+        return baseline, ""
+    most = max(values, key=lambda config: len(values[config]), default=None)
+    if most is None or not values[most]:
+        return None, "nothing is measured under this load"
+    name = f"the baseline {baseline} is not measured" if baseline else "the run has no baseline"
+    return most, f"{name}: ratios are to {most}, and say nothing of what speculation is worth"
+
+
+def _values(cells: Iterable[CellView], metric: str) -> list[float]:
+    """The values that count: measured, not INVALID, not broken, and not made by simulated acceptance."""
+    usable = (
+        c
+        for c in cells
+        if c.state not in ("broken", "failed") and c.validity != "INVALID" and SIMULATED not in c.reasons
+    )
+    values = (metric_value(c.metrics, metric) for c in usable)
+    return [v for v in values if v is not None]
+
+
+def _absent(cells: Iterable[CellView]) -> str:
+    """Why there is no value, of the first cell that says so."""
+    for cell in cells:
+        if SIMULATED in cell.reasons:
+            return "its acceptance is simulated"
+        if cell.validity == "INVALID":
+            return f"INVALID: {', '.join(cell.reasons)}"
+        if cell.state != "done":
+            return f"{cell.state}: {cell.reason}" if cell.reason else cell.state
+    return "it has no such figure"
+
+
+def _doubts(rows: Iterable[list[CellView]]) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys(
+            reason for cells in rows for c in cells if c.validity == "SUSPECT" for reason in c.reasons
+        )
+    )
