@@ -88,8 +88,50 @@ class Evidence(Value, frozen=True, kw_only=True):
     """Cursor of the log line, so that a view can open the log there."""
 
 
+LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms", "icl_ms")
+"""What a service level may limit, in ms."""
+
+
+class Search(Value, frozen=True, kw_only=True):
+    """A search for the knee: the highest load at which `share` of the requests meet every limit of `slo`."""
+
+    by: Literal["concurrency", "rate"]
+    """What is raised: streams of a closed loop, or requests per second of an open one."""
+    slo: dict[str, float] = {}
+    """Limits in ms, by the names of LATENCIES. Empty: the load is raised while the throughput grows."""
+    share: float = 0.95
+    start: float = 1.0
+    """The first load tried."""
+    most: float = 256.0
+    """No load above it is tried."""
+    point_s: float = 60.0
+    """A load that is not decided by then is taken as its requests so far say."""
+    confirm_s: float = 60.0
+    """How long the knee is measured at the end; 0: it is not."""
+
+    @property
+    def unit(self) -> str:
+        return "streams" if self.by == "concurrency" else "requests/s"
+
+    @property
+    def limits(self) -> str:
+        """The objective in words: `95% with TTFT ≤ 500 ms, TPOT ≤ 30 ms`."""
+        named = [f"{name[:-3].upper()} ≤ {self.slo[name]:g} ms" for name in LATENCIES if name in self.slo]
+        return f"{100 * self.share:g}% with {', '.join(named)}" if named else "while throughput grows"
+
+    @property
+    def short(self) -> str:
+        """The objective in a cell's name: `knee c ttft≤500 tpot≤30`."""
+        named = [f" {name[:-3]}≤{self.slo[name]:g}" for name in LATENCIES if name in self.slo]
+        share = "" if self.share == 0.95 else f" {100 * self.share:g}%"
+        return f"knee {'c' if self.by == 'concurrency' else 'req/s'}{''.join(named)}{share}"
+
+
 class CellSpec(Value, frozen=True, kw_only=True):
-    """One cell: a configuration × TP × workload × output tokens × concurrency × context × repeat × start."""
+    """One cell: a configuration × TP × workload × output tokens × load × context × repeat × start.
+
+    The load is a concurrency, a rate, or the search for the knee of one of them.
+    """
 
     id: str
     config: str
@@ -98,6 +140,7 @@ class CellSpec(Value, frozen=True, kw_only=True):
     workload: str
     output_tokens: int
     concurrency: int
+    """Streams; 0 where the load is a rate or a search."""
     context: int
     repeat: int = 0
     restart_key: str
@@ -111,19 +154,28 @@ class CellSpec(Value, frozen=True, kw_only=True):
     baseline: bool = False
     skip_reason: str | None = None
     """Why the plan says not to run it, if it does."""
+    rate: float | None = None
+    """Requests per second of an open loop; None in a closed one."""
+    search: Search | None = None
+    """The knee that is searched for, in place of one load."""
+
+    @property
+    def load_name(self) -> str:
+        """The load in a word: `c8`, `4 req/s`, `knee c ttft≤500`."""
+        return name_load(self.concurrency, self.rate, self.search.short if self.search is not None else "")
 
     @property
     def label(self) -> str:
         """The cell in words: `b15 fib@256 tp1 c8`."""
         extra = (f" ctx{self.context}" if self.context else "") + (f" #{self.repeat}" if self.repeat else "")
         extra += (f" start {self.start + 1}" if self.start else "") + (" sentinel" if self.sentinel else "")
-        return f"{self.config} {self.workload}@{self.output_tokens} tp{self.tp} c{self.concurrency}{extra}"
+        return f"{self.config} {self.workload}@{self.output_tokens} tp{self.tp} {self.load_name}{extra}"
 
     @property
     def load(self) -> tuple[object, ...]:
         """What is asked of the server, whatever its configuration and round."""
         return (
-            *(self.tp, self.workload, self.output_tokens, self.context, self.concurrency),
+            *(self.tp, self.workload, self.output_tokens, self.context, self.load_name),
             *(self.repeat, self.sentinel),
         )
 
@@ -131,6 +183,15 @@ class CellSpec(Value, frozen=True, kw_only=True):
     def server(self) -> str:
         """The restart key less its round: what a configuration's starts have in common."""
         return server_of(self.restart_key)
+
+
+def name_load(concurrency: int, rate: float | None = None, search: str = "") -> str:
+    """The load of a cell in a word.
+
+    >>> name_load(8), name_load(0, 4.0), name_load(0, None, "knee c ttft≤500")
+    ('c8', '4 req/s', 'knee c ttft≤500')
+    """
+    return search or (f"{rate:g} req/s" if rate is not None else f"c{concurrency}")
 
 
 def server_of(restart_key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -10,10 +11,12 @@ import msgspec
 
 from ddtop.events import CellSpec
 from ddtop.plan.launch import BenchSpec, LaunchSpec, PlannedCell
-from ddtop.plan.model import AA, Config, Plan, Scalar, SkipRule, Workload
+from ddtop.plan.model import AA, Config, LoadPoint, Plan, Scalar, SkipRule, Workload
 from ddtop.plan.placeholders import fill
 
 ID_LENGTH = 12
+NO_LIMIT_STREAMS = 4096
+"""`{concurrency}` for a benchmark of the user's own at a rate, which limits no streams."""
 
 
 def expand(plan: Plan) -> tuple[PlannedCell, ...]:
@@ -88,7 +91,12 @@ def _cells_of_start(
     mixed = sorted(loads, key=lambda load: _digest([*load.content, start]))
     cells = [_cell(plan, config, launch, load, start) for load in mixed]
     first = next(
-        (load for load, cell in zip(mixed, cells, strict=True) if cell.spec.skip_reason is None), None
+        (
+            load
+            for load, cell in zip(mixed, cells, strict=True)
+            if cell.spec.skip_reason is None and load.point.search is None
+        ),
+        None,
     )
     return [*cells, _cell(plan, config, launch, first, start, sentinel=True)] if first else cells
 
@@ -178,25 +186,25 @@ class Load(NamedTuple):
     """Hash of the workload's prompts."""
     tokens: int
     context: int
-    concurrency: int
+    point: LoadPoint
     repeat: int
 
     @property
     def content(self) -> tuple[Any, ...]:
         """What is asked, as values that can be hashed."""
-        return (self.prompts, self.tokens, self.context, self.concurrency, self.repeat)
+        return (self.prompts, self.tokens, self.context, _which(self.point), self.repeat)
 
 
 def _loads(plan: Plan) -> list[Load]:
     """What is asked of every configuration, in running order."""
     digests = {w.name: _digest(w.prompts) for w in plan.workloads}
     return [
-        Load(workload, digests[workload.name], tokens, context, concurrency, repeat)
+        Load(workload, digests[workload.name], tokens, context, point, repeat)
         for repeat in range(plan.matrix.repeats)
         for workload in plan.workloads
         for tokens in workload.output_tokens
         for context in plan.matrix.context
-        for concurrency in plan.matrix.concurrency
+        for point in plan.matrix.points
     ]
 
 
@@ -224,7 +232,9 @@ def _cell(
         tp=launch.tp,
         workload=load.workload.name,
         output_tokens=load.tokens,
-        concurrency=load.concurrency,
+        concurrency=load.point.concurrency,
+        rate=load.point.rate,
+        search=load.point.search,
         context=load.context,
         repeat=load.repeat,
         restart_key=launch.restart_key,
@@ -250,7 +260,8 @@ def _command(plan: Plan, config: Config, launch: LaunchSpec, load: Load) -> tupl
         **_server_values(plan, config, launch.tp),
         "workload": load.workload.name,
         "output_tokens": load.tokens,
-        "concurrency": load.concurrency,
+        "concurrency": load.point.concurrency if load.point.rate is None else NO_LIMIT_STREAMS,
+        "rate": "inf" if load.point.rate is None else load.point.rate,
         "context": load.context,
         "repeat": load.repeat,
         "url": _url(launch),
@@ -278,9 +289,7 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
         "exact_tokens": plan.sampling.ignore_eos,
         "temperature": plan.sampling.temperature,
         "extra_body": plan.sampling.extra_body,
-        "mode": "closed",
-        "concurrency": load.concurrency,
-        "requests": plan.bench.requests_per_stream * load.concurrency,
+        **_how_much(plan, load),
         "warmup": plan.bench.warmup,
         "flush_cache": plan.bench.flush_cache,
     }
@@ -297,7 +306,30 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
         slo=plan.bench.slo,
         time_limit_s=plan.bench.time_limit_s,
     )
-    return {**asked, "prompts": load.prompts}, bench
+    content = {**asked, "prompts": load.prompts}
+    if load.point.search is not None:
+        content["search"] = msgspec.structs.asdict(load.point.search)
+    return content, bench
+
+
+def _which(point: LoadPoint) -> Any:
+    """What tells a load from the others of its workload."""
+    if point.search is not None:
+        return point.search.short
+    return point.concurrency if point.rate is None else [point.rate]
+
+
+def _how_much(plan: Plan, load: Load) -> dict[str, Any]:
+    """Streams and requests of a closed loop, or the rate and requests of an open one; a search sets them by itself."""
+    point = load.point
+    if point.search is not None:
+        return {"mode": "closed" if point.search.by == "concurrency" else "open"}
+    if point.rate is not None:
+        # The same arrivals for every configuration, others in each repeat.
+        requests = math.ceil(point.rate * point.duration_s)
+        return {"mode": "open", "rate": point.rate, "seed": load.repeat, "requests": requests}
+    requests = plan.bench.requests_per_stream * point.concurrency
+    return {"mode": "closed", "concurrency": point.concurrency, "requests": requests}
 
 
 def matches(rule: SkipRule, spec: CellSpec) -> bool:
@@ -309,5 +341,7 @@ def matches(rule: SkipRule, spec: CellSpec) -> bool:
         (rule.concurrency, spec.concurrency),
         (rule.context, spec.context),
         (rule.output_tokens, spec.output_tokens),
+        (rule.rate, spec.rate),
+        (rule.search, spec.search.by if spec.search is not None else None),
     )
     return all(not wanted or value in wanted for wanted, value in pairs)

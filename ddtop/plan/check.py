@@ -15,7 +15,7 @@ def count_cells(plan: Plan) -> int:
     matrix = plan.matrix
     loads = sum(len(w.output_tokens) for w in plan.workloads)
     arms = (len(plan.configs) + matrix.aa) * len(matrix.tp) * matrix.starts
-    size = len(matrix.concurrency) * len(matrix.context) * loads * matrix.repeats
+    size = len(matrix.points) * len(matrix.context) * loads * matrix.repeats
     return arms * (size + (matrix.starts > 1))
 
 
@@ -65,7 +65,7 @@ def _explain_twins(plan: Plan, problems: Problems, first: CellSpec, second: Cell
             "change prompts or output_tokens, or remove one of the two",
         )
     else:
-        keys = ("output_tokens", "context", "concurrency", "repeat")
+        keys = ("output_tokens", "context", "concurrency", "rate", "repeat")
         key = next((k for k in keys if getattr(first, k) != getattr(second, k)), "repeat")
         problems.fault(
             ("bench", "argv"),

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ddtop.events import Search
+
 Scalar = str | int | float
 """What a placeholder may stand for."""
 
@@ -92,6 +94,19 @@ class SkipRule(Part, frozen=True, kw_only=True):
     concurrency: tuple[int, ...] = ()
     context: tuple[int, ...] = ()
     output_tokens: tuple[int, ...] = ()
+    rate: tuple[float, ...] = ()
+    search: tuple[str, ...] = ()
+    """What is searched by: `concurrency`, `rate`."""
+
+
+class LoadPoint(Part, frozen=True, kw_only=True):
+    """One load of `[matrix]`: a concurrency, a rate, or a search for the knee of one of them."""
+
+    concurrency: int = 0
+    rate: float | None = None
+    duration_s: float = 60.0
+    """For how long requests are sent at `rate`."""
+    search: Search | None = None
 
 
 class Matrix(Part, frozen=True, kw_only=True):
@@ -99,6 +114,9 @@ class Matrix(Part, frozen=True, kw_only=True):
 
     tp: tuple[int, ...] = (1,)
     concurrency: tuple[int, ...] = (1,)
+    """Empty where only `load` is given."""
+    load: tuple[LoadPoint, ...] = ()
+    """Further loads, and searches."""
     context: tuple[int, ...] = (0,)
     """Tokens before the prompt."""
     repeats: int = 1
@@ -110,6 +128,11 @@ class Matrix(Part, frozen=True, kw_only=True):
     baseline: str
     skip: tuple[SkipRule, ...] = ()
     order: str = "restart-cheapest"
+
+    @property
+    def points(self) -> tuple[LoadPoint, ...]:
+        """Every load, in running order."""
+        return (*(LoadPoint(concurrency=streams) for streams in self.concurrency), *self.load)
 
 
 class Workload(Part, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ BENCH_NAMES = (
     "workload",
     "output_tokens",
     "concurrency",
+    "rate",
     "context",
     "repeat",
     "url",

@@ -58,10 +58,16 @@ def _group(number: int, group: Sequence[PlannedCell]) -> list[str]:
         repeat = f" · repeat {spec.repeat + 1}" if spec.repeat else ""
         repeat += " · sentinel: the first load again" if spec.sentinel else ""
         skip = f" · skipped: {spec.skip_reason}" if spec.skip_reason is not None else ""
-        out.append(
-            f"     {spec.id}  {name} · context {spec.context} · concurrency {spec.concurrency}{repeat}{skip}"
-        )
+        out.append(f"     {spec.id}  {name} · context {spec.context} · {load_words(spec)}{repeat}{skip}")
     return out
+
+
+def load_words(spec: CellSpec) -> str:
+    """A cell's load as `plan show` prints it."""
+    if spec.search is not None:
+        most = f"{spec.search.most:g} {spec.search.unit}"
+        return f"search for the knee up to {most}: {spec.search.limits}"
+    return f"rate {spec.rate:g} requests/s" if spec.rate is not None else f"concurrency {spec.concurrency}"
 
 
 def estimate_s(to_run: Iterable[PlannedCell], history: Estimate | None) -> float | None:

@@ -66,7 +66,8 @@ def _by_concurrency(view: Matrix, column: int, tp: int) -> Chart:
     same = [
         (i, c.concurrency)
         for i, c in enumerate(view.columns)
-        if (c.workload, c.output_tokens, c.context) == (base.workload, base.output_tokens, base.context)
+        if c.concurrency
+        and (c.workload, c.output_tokens, c.context) == (base.workload, base.output_tokens, base.context)
     ]
     title = f"Throughput by concurrency · tp{tp} · {base.workload}@{base.output_tokens}"
     return Chart(title, "all streams together", _series(view, same, title, "streams"))
@@ -77,8 +78,7 @@ def _by_context(view: Matrix, column: int, tp: int) -> Chart:
     same = [
         (i, c.context)
         for i, c in enumerate(view.columns)
-        if (c.workload, c.output_tokens, c.concurrency)
-        == (base.workload, base.output_tokens, base.concurrency)
+        if (c.workload, c.output_tokens, c.load_name) == (base.workload, base.output_tokens, base.load_name)
     ]
     title = f"Throughput by context · tp{tp} · {base.workload}@{base.output_tokens}"
     return Chart(title, "tokens before the prompt", _series(view, same, title, "tokens"))

@@ -30,7 +30,7 @@ class Compared:
 def compare(recordings: Sequence[Recording], metric: str = DEFAULT_METRIC) -> list[Compared]:
     """Cells that at least two recordings have measured, in the order of the first that has them.
 
-    Cells are the same if configuration, TP, workload, tokens, context and concurrency are equal. Ids would not match:
+    Cells are the same if configuration, TP, workload, tokens, context and load are equal. Ids would not match:
     two hosts rarely start exactly the same command.
     """
     found: dict[Shape, list[list[float]]] = {}
@@ -54,7 +54,7 @@ def compare(recordings: Sequence[Recording], metric: str = DEFAULT_METRIC) -> li
 
 def _label(spec: CellSpec) -> str:
     name = f"{spec.workload}@{spec.output_tokens}" if spec.output_tokens else spec.workload
-    return f"{spec.config} · tp{spec.tp} · {name} · {short_count(spec.context)} ctx · c{spec.concurrency}"
+    return f"{spec.config} · tp{spec.tp} · {name} · {short_count(spec.context)} ctx · {spec.load_name}"
 
 
 def compared_table(recordings: Sequence[Recording], metric: str = DEFAULT_METRIC) -> list[list[str]]:

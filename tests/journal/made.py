@@ -187,7 +187,9 @@ def _of(info: Any) -> st.SearchStrategy[Any]:
     if isinstance(info, insp.VarTupleType):
         return st.lists(_of(info.item_type), max_size=3).map(tuple)
     if isinstance(info, insp.DictType):
-        return _bodies
+        if isinstance(info.value_type, insp.AnyType):
+            return _bodies
+        return st.dictionaries(st.text(max_size=6), _of(info.value_type), max_size=3)
     if isinstance(info, insp.UnionType):
         return st.one_of([_of(t) for t in info.types])
     raise AssertionError(f"no strategy for {info}")

@@ -9,6 +9,7 @@ from ddtop.dashboard.draw.metrics import COLUMNS
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, bar, clock, duration, sparkline, whole
 from ddtop.dashboard.panels.gpus import bucketed
+from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AttemptView, CellView
 from ddtop.journal.read.select import Matrix, metric_value, remaining, short_count
@@ -32,7 +33,7 @@ def cell_title(cell: CellView) -> str:
     parts = [spec.config, f"tp{spec.tp}", f"{spec.workload}@{spec.output_tokens}"]
     if spec.context:
         parts.append(f"{short_count(spec.context)} ctx")
-    parts.append(f"concurrency {spec.concurrency}")
+    parts.append(f"concurrency {spec.concurrency}" if spec.concurrency else spec.load_name)
     if spec.repeat:
         parts.append(f"repeat {spec.repeat}")
     if spec.start:
@@ -40,6 +41,17 @@ def cell_title(cell: CellView) -> str:
     if spec.sentinel:
         parts.append("sentinel")
     return " · ".join(parts)
+
+
+def load_fact(spec: CellSpec) -> tuple[str, str]:
+    """The load in words, with its name."""
+    search = spec.search
+    if search is not None:
+        what = "streams" if search.by == "concurrency" else "rate"
+        return "search", f"the highest {what} up to {search.most:g} {search.unit} at {search.limits}"
+    if spec.rate is not None:
+        return "rate", f"{spec.rate:g} requests/s, whether or not earlier ones are answered"
+    return "concurrency", many(spec.concurrency, "request") + " at a time"
 
 
 def cell_lines(state: State, cell: CellView, shown: Matrix, width: int) -> list[Line]:
@@ -84,7 +96,7 @@ def _workload_lines(state: State, cell: CellView) -> list[Line]:
     facts = [
         ("prompts", f"{spec.workload}, {many(spec.output_tokens, 'output token')} per request"),
         ("context", f"{many(spec.context, 'token')} before the prompt" if spec.context else "none"),
-        ("concurrency", many(spec.concurrency, "request") + " at a time"),
+        load_fact(spec),
     ]
     if cell.state in ("planned", "interrupted"):
         left = [c.id for c in remaining(state)]

@@ -11,6 +11,7 @@ from ddtop.bench.worth.curves import all_curves, load_of
 from ddtop.dashboard.draw.metrics import ACCEPT, COLUMNS, J_TOKEN, TOK_S, Metric
 from ddtop.dashboard.draw.paint import Item, Line, fit_text, line
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, UNKNOWN, times
+from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.select import short_count
@@ -41,7 +42,7 @@ def sort_label(by: str) -> str:
 
 
 def baseline_values(state: State, baseline: str | None) -> dict[tuple[object, ...], float]:
-    """tok/s of the baseline by (tp, workload, tokens, context, concurrency); means over repeats."""
+    """tok/s of the baseline by (tp, workload, tokens, context, load); means over repeats."""
     found: dict[tuple[object, ...], list[float]] = {}
     for cell in state.plan_cells:
         value = TOK_S.value(cell.metrics)
@@ -53,7 +54,7 @@ def baseline_values(state: State, baseline: str | None) -> dict[tuple[object, ..
 def point(cell: CellView) -> tuple[object, ...]:
     """What a cell measures, whatever its configuration: the key for comparing it with the baseline."""
     spec = cell.spec
-    return (spec.tp, spec.workload, spec.output_tokens, spec.context, spec.concurrency)
+    return (spec.tp, spec.workload, spec.output_tokens, spec.context, spec.load_name)
 
 
 def speedup(cell: CellView, base: dict[tuple[object, ...], float]) -> float | None:
@@ -126,6 +127,13 @@ def results_items(state: State, sort: Sort, baseline: str | None, width: int) ->
     return [Item(_row(cell, base, width, baseline), cell.id) for cell in sorted_cells(state, sort, base)]
 
 
+def load_mark(spec: CellSpec) -> str:
+    """The load in five columns: streams, a rate, or that the knee is searched for."""
+    if spec.search is not None:
+        return "knee"
+    return str(spec.concurrency) if spec.rate is None else fit_text(f"{spec.rate:.3g}/s", 5, right=True)
+
+
 def _row(cell: CellView, base: dict[tuple[object, ...], float], width: int, baseline: str | None) -> Line:
     spec, name, metrics = cell.spec, name_width(width), columns_for(width)
     glyph = CELL_GLYPH[cell.state]
@@ -135,7 +143,7 @@ def _row(cell: CellView, base: dict[tuple[object, ...], float], width: int, base
         (f"{glyph} ", "warn" if glyph == "?" else CELL_ROLE[cell.state]),
         (fit_text(f"{spec.config} tp{spec.tp}", name), "accent" if spec.config == baseline else "value"),
         (fit_text(f"{spec.workload}@{spec.output_tokens}", name), "text"),
-        (f"{short_count(spec.context) if spec.context else UNKNOWN:>5}{spec.concurrency:>5} ", "dim"),
+        (f"{short_count(spec.context) if spec.context else UNKNOWN:>5}{load_mark(spec):>5} ", "dim"),
     ]
     if cell.state in ("done", "broken", "failed") and cell.metrics:
         role = "value" if cell.validity == "VALID" else "warn" if cell.validity == "SUSPECT" else "dim"
@@ -184,7 +192,7 @@ def budget_of(config: str) -> int | None:
 def plots(state: State, tp: int | None, like: CellView | None = None) -> list[Plot]:
     """The four plots, of one TP where it is given.
 
-    Curves by budget hold context and concurrency still: at those of the cell `like`, else of the first cell.
+    Curves by budget hold context and load still: at those of the cell `like`, else of the first cell.
     """
     cells = [
         cell
@@ -195,14 +203,11 @@ def plots(state: State, tp: int | None, like: CellView | None = None) -> list[Pl
     alike = [
         cell
         for cell in cells
-        if model is not None
-        and (cell.spec.context, cell.spec.concurrency) == (model.context, model.concurrency)
+        if model is not None and (cell.spec.context, cell.spec.load_name) == (model.context, model.load_name)
     ]
     place = f" · tp{tp}" if tp is not None else ""
     if model is not None:
-        place += f" · c{model.concurrency}" + (
-            f" · {short_count(model.context)} ctx" if model.context else ""
-        )
+        place += f" · {model.load_name}" + (f" · {short_count(model.context)} ctx" if model.context else "")
     return [
         Plot(
             f"throughput by budget{place}",
@@ -270,7 +275,7 @@ def _by_concurrency(cells: Sequence[CellView]) -> tuple[Series, ...]:
     groups: dict[str, dict[float, list[float]]] = {}
     for cell in cells:
         value = TOK_S.value(cell.metrics)
-        if value is not None:
+        if value is not None and cell.spec.concurrency:
             groups.setdefault(cell.spec.config, {}).setdefault(float(cell.spec.concurrency), []).append(value)
     return tuple(Series(name, *_means(points)) for name, points in groups.items() if len(points) > 1)
 
@@ -310,7 +315,7 @@ def results_tsv(state: State, sort: Sort, baseline: str | None) -> str:
             spec.workload,
             spec.output_tokens,
             spec.context,
-            spec.concurrency,
+            spec.concurrency or spec.load_name,
             spec.repeat,
             cell.state,
             cell.validity or "",

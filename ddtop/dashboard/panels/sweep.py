@@ -124,7 +124,7 @@ def header_lines(matrix: Matrix, view: View, width: int) -> list[Line]:
     more = view.first + view.count < len(matrix.columns)
     top: list[Span] = [Span(fit_text("‹ " if view.first else "", view.head), "dim")]
     low: list[Span] = [Span(" " * view.head)]
-    varied = len({(c.context, c.concurrency) for c in matrix.columns}) > 1
+    varied = len({(c.context, c.load_name) for c in matrix.columns}) > 1
     before = ""
     for column in columns:
         name, rest = column_words(column, matrix.columns)
@@ -145,8 +145,8 @@ def column_words(column: Column, columns: tuple[Column, ...]) -> tuple[str, str]
     parts = []
     if len({c.context for c in columns}) > 1 and column.context:
         parts.append(f"{short_count(column.context)} ctx")
-    if len({c.concurrency for c in columns}) > 1:
-        parts.append(f"c{column.concurrency}")
+    if len({c.load_name for c in columns}) > 1:
+        parts.append(column.load_name)
     return f"{column.workload}@{column.output_tokens}", " ".join(parts)
 
 

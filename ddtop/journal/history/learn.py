@@ -89,7 +89,17 @@ def lessons(state: State) -> Lessons:
         if cell.state == "done" and cell.seconds is not None and cell.validity != "INVALID":
             load = (spec.workload, spec.output_tokens, spec.concurrency, spec.context)
             out.cells.append(
-                (host, model, cell.engine, spec.config, spec.tp, *load, cell.seconds, cell.state_at_s)
+                (
+                    host,
+                    model,
+                    cell.engine,
+                    spec.config,
+                    spec.tp,
+                    *load,
+                    cell.seconds,
+                    cell.state_at_s,
+                    spec.load_name,
+                )
             )
         if cell.state == "broken":
             what = (cell.reason, cell.cause, cell.signature_id, cell.engine_version, cell.state_at_s)

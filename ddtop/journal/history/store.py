@@ -56,6 +56,11 @@ def _versions_of_causes(db: sqlite3.Connection) -> None:
         db.execute(f"ALTER TABLE causes ADD COLUMN {column}")
 
 
+@HISTORY.step
+def _loads(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE cells ADD COLUMN load TEXT")
+
+
 class Broken(NamedTuple):
     """A cell known to be broken on a host. A new engine version reopens it."""
 
@@ -190,6 +195,8 @@ class History:
             "concurrency": spec.concurrency,
             "context": spec.context,
         }
+        if not spec.concurrency:  # rates and searches are told apart by their words
+            load["load"] = spec.load_name
         base: dict[str, str | int] = {"host": host, "model": model, "engine": engine}
         for extra in ({"config": spec.config, "tp": spec.tp}, {"tp": spec.tp}, {}):
             values = self._recent("seconds", "cells", **base, **load, **extra)

@@ -50,14 +50,14 @@ def _best(samples: Iterable[tuple[Hashable, ...]], wanted: tuple[Hashable, ...])
 
 
 def _cell_key(spec: CellSpec) -> tuple[Hashable, ...]:
-    return (spec.output_tokens, spec.concurrency, spec.context, spec.workload, spec.tp, spec.config)
+    return (spec.output_tokens, spec.load_name, spec.context, spec.workload, spec.tp, spec.config)
 
 
 def sweep_eta(state: State, now_s: float, prior: Prior | None = None) -> Eta:
     """ETA of the cells left in the present plan at wall time `now_s`.
 
     A cell is taken to last as long as the measured ones most like it (same output tokens first, then
-    concurrency, context, workload, TP, configuration); a start as long as the ones of the same TP and
+    load, context, workload, TP, configuration); a start as long as the ones of the same TP and
     configuration. What was already spent on the cell or start in flight is taken off.
     """
     left = remaining(state)

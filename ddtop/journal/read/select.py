@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ddtop.events import Action, CellSpec, CellState, Validity
+from ddtop.events import Action, CellSpec, CellState, Validity, name_load
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, CellView, RestartView
 
@@ -63,19 +63,28 @@ class Column(NamedTuple):
     output_tokens: int
     context: int
     concurrency: int
+    rate: float | None = None
+    search: str = ""
+    """The objective of a search, in the words of a cell's name."""
 
     @classmethod
     def of(cls, spec: CellSpec) -> Column:
         """The column that a cell belongs to."""
-        return cls(spec.workload, spec.output_tokens, spec.context, spec.concurrency)
+        search = spec.search.short if spec.search is not None else ""
+        return cls(spec.workload, spec.output_tokens, spec.context, spec.concurrency, spec.rate, search)
+
+    @property
+    def load_name(self) -> str:
+        """The load in a word: `c8`, `4 req/s`."""
+        return name_load(self.concurrency, self.rate, self.search)
 
     def label(self, columns: Sequence[Column]) -> str:
         """Short name among `columns`: `fib@256`, with context and concurrency where they differ."""
         parts = [f"{self.workload}@{self.output_tokens}"]
         if len({c.context for c in columns}) > 1:
             parts.append(f"{short_count(self.context)} ctx")
-        if len({c.concurrency for c in columns}) > 1:
-            parts.append(f"c{self.concurrency}")
+        if len({c.load_name for c in columns}) > 1:
+            parts.append(self.load_name)
         return " ".join(parts)
 
 

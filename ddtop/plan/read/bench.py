@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import jmespath
 import jmespath.exceptions
 
+from ddtop.events import LATENCIES
 from ddtop.plan.model import BENCH_FORMATS, BENCH_KINDS, Bench, Config
 from ddtop.plan.placeholders import BENCH_NAMES, check_all
 from ddtop.plan.problems import Problems, shown, suggest
@@ -25,7 +26,7 @@ def read_bench(fields: Fields) -> Bench:
     kind = cast(Literal["builtin", "command"], fields.choice("kind", BENCH_KINDS, "builtin"))
     argv, format_ = fields.texts("argv"), fields.choice("format", BENCH_FORMATS, "auto") or "auto"
     metrics, env = fields.named("metrics"), fields.named("env")
-    slo = _read_slo(fields)
+    slo = read_slo(fields)
     bench = Bench(
         kind=kind,
         requests_per_stream=fields.whole("requests_per_stream", 8, 1, 1_000_000),
@@ -69,14 +70,20 @@ def check_bench_argv(bench: Bench, configs: tuple[Config, ...], problems: Proble
     check_all(problems, ("bench", "argv"), bench.argv, (*BENCH_NAMES, *values))
 
 
-def _read_slo(fields: Fields) -> dict[str, float]:
+def read_slo(fields: Fields) -> dict[str, float]:
+    """`slo`: limits in ms by their names; empty where there are none. A limit that the others rule out is a fault."""
     table = fields.table("slo")
     if table is None:
         return {}
-    names = ("ttft_ms", "tpot_ms", "e2e_ms", "icl_ms")
-    out = {name: table.number(name, 0.0, 0.001, 1e9, "ms") for name in names}
+    out = {name: table.number(name, 0.0, 0.001, 1e9, "ms") for name in LATENCIES}
     table.done()
-    return {name: limit for name, limit in out.items() if limit > 0}
+    slo = {name: limit for name, limit in out.items() if limit > 0}
+    e2e_ms, ttft_ms = slo.get("e2e_ms"), slo.get("ttft_ms")
+    if e2e_ms is not None and ttft_ms is not None and e2e_ms < ttft_ms:
+        table.fault(
+            "e2e_ms", e2e_ms, f"at least ttft_ms ({ttft_ms:g}): a response ends after its first token"
+        )
+    return slo
 
 
 def _check_metrics(fields: Fields, metrics: dict[str, str]) -> None:

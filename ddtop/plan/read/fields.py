@@ -95,6 +95,21 @@ class Fields:
             return default
         return value
 
+    def numbers(self, key: str, low: float, high: float, unit: str = "") -> tuple[float, ...]:
+        """A list of numbers within bounds, or one alone; empty where absent."""
+        value = self._take(key)
+        if value is _ABSENT:
+            return ()
+        items = value if isinstance(value, list) else [value]
+        good = [
+            not isinstance(i, bool) and isinstance(i, int | float) and low <= i <= high
+            for i in items  # NaN is in no bounds
+        ]
+        if not items or not all(good):
+            self.fault(key, value, f"numbers from {low:g} to {high:g}{f' {unit}' if unit else ''}")
+            return ()
+        return tuple(float(item) for item in items)
+
     def wholes(self, key: str, default: tuple[int, ...], low: int, high: int) -> tuple[int, ...]:
         """A list of whole numbers within bounds, or one alone; none twice, not empty."""
         value = self._take(key)

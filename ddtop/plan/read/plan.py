@@ -139,7 +139,8 @@ def _read(fields: Fields, text: str, name: str, folder: Path | None) -> Plan:
     workloads = read_workloads(
         fields.tables("workload", '[[workload]] name = "fib"'), bench, problems, folder
     )
-    matrix = read_matrix(fields.table("matrix") or Fields(problems, {}, ("matrix",)), configs, workloads)
+    table = fields.table("matrix") or Fields(problems, {}, ("matrix",))
+    matrix = read_matrix(table, configs, workloads)
     check_bench_argv(bench, configs, problems)
     sampling_fields = fields.table("sampling")
     sampling = read_sampling(sampling_fields) if sampling_fields is not None else Sampling()

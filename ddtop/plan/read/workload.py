@@ -23,15 +23,18 @@ from ddtop.plan.model import (
 from ddtop.plan.problems import Problems, shown, suggest
 from ddtop.plan.read.configs import NAME, suggest_config
 from ddtop.plan.read.fields import Fields
+from ddtop.plan.read.load import MAX_CONCURRENCY, MAX_RATE, MIN_RATE, read_loads
 
-MAX_TP, MAX_CONCURRENCY, MAX_TOKENS, MAX_REPEATS = 1024, 100_000, 10_000_000, 1000
+MAX_TP, MAX_TOKENS, MAX_REPEATS = 1024, 10_000_000, 1000
 MAX_STARTS = 100
 
 
 def read_matrix(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Workload, ...]) -> Matrix:
     """`[matrix]`. Without it: TP 1, one stream, no context, once."""
     tp = fields.wholes("tp", (1,), 1, MAX_TP)
-    concurrency = fields.wholes("concurrency", (1,), 1, MAX_CONCURRENCY)
+    tables = fields.tables("load", "[{ concurrency = 8 }, { rate = 4.0 }]")
+    concurrency = fields.wholes("concurrency", () if tables else (1,), 1, MAX_CONCURRENCY)
+    load = read_loads(tables, concurrency)
     context = fields.wholes("context", (0,), 0, MAX_TOKENS)
     repeats = fields.whole("repeats", 1, 1, MAX_REPEATS)
     starts = fields.whole("starts", 1, 1, MAX_STARTS)
@@ -60,6 +63,7 @@ def read_matrix(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wo
     return Matrix(
         tp=tp,
         concurrency=concurrency,
+        load=load,
         context=context,
         repeats=repeats,
         starts=starts,
@@ -78,22 +82,27 @@ def _read_skip(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wor
         key: fields.wholes(key, (), low, MAX_TOKENS)
         for key, low in (("tp", 1), ("concurrency", 1), ("context", 0), ("output_tokens", 0))
     }
+    rate = fields.numbers("rate", MIN_RATE, MAX_RATE, "requests/s")
+    search = fields.texts("search", one=True) or ()
     fields.done()
     for key, names, known in (
         ("config", config, [c.name for c in configs]),
         ("workload", workload, [w.name for w in workloads]),
+        ("search", search, ["concurrency", "rate"]),
     ):
         for name in names:
             if known and name not in known:
-                what = "configuration" if key == "config" else "workload"
+                what = {"config": "configuration", "workload": "workload"}.get(key, "kind of load")
                 fields.problems.fault(
                     (*fields.path, key), f"names {shown(name)}, which is not a {what}", suggest(name, known)
                 )
-    if not config and not workload and not any(numbers.values()):
+    if not config and not workload and not rate and not search and not any(numbers.values()):
         fields.problems.fault(
             fields.path, "would skip every cell", "say which: config, workload, tp, concurrency, context, …"
         )
-    return SkipRule(reason=reason or "", config=config, workload=workload, **numbers)
+    return SkipRule(
+        reason=reason or "", config=config, workload=workload, rate=rate, search=search, **numbers
+    )
 
 
 def read_workloads(
