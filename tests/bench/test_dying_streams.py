@@ -1,7 +1,8 @@
-"""Real event streams of a vLLM that was killed: an error and [DONE] inside HTTP 200 are no success."""
+"""Real event streams: of a vLLM that was killed (an error and [DONE] inside HTTP 200 are no success), and whole ones."""
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +15,15 @@ from ddtop.agent.loadgen.measure import run_cell
 from ddtop.bench.judge.cell import judge_cell
 from ddtop.sweep.cell.results import has_cut_requests, has_dying_requests
 
-STREAMS = Path(__file__).parent.parent / "data" / "streams"
+DATA = Path(__file__).parent.parent / "data"
+
+
+def recorded(name: str) -> bytes:
+    """A stream of tests/data/streams, or a whole one of tests/data/engines."""
+    whole = DATA / f"engines/{name}.stream.sse.gz"
+    return (
+        gzip.decompress(whole.read_bytes()) if whole.exists() else (DATA / f"streams/{name}.sse").read_bytes()
+    )
 
 
 class Replay(BaseHTTPRequestHandler):
@@ -27,7 +36,7 @@ class Replay(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        data = (STREAMS / (self.path.split("/")[1] + ".sse")).read_bytes()
+        data = recorded(self.path.split("/")[1])
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -75,3 +84,12 @@ def test_a_stream_of_a_killed_engine_is_no_success(replay: str, name: str, token
 def test_a_drained_stream_is_one(replay: str) -> None:
     raw = measured(replay, "sigterm-drain")
     assert {one["class"] for one in raw["requests"]} == {"ok"} and not has_dying_requests(raw)
+
+
+@pytest.mark.parametrize("name", ["vllm-0.32.0", "vllm-0.32.0-ngram", "sglang-0.5.23-ngram"])
+def test_a_whole_stream_of_either_engine_is_read_to_its_last_token(replay: str, name: str) -> None:
+    """Several tokens in a chunk under speculation; SGLang's last chunk has a reason and no content."""
+    for one in measured(replay, name)["requests"]:
+        assert (one["class"], one["tokens"], one["source"], one["finish"]) == ("ok", 800, "usage", "length")
+        assert one["prompt_tokens"] == 107
+        assert (one["chunks"] < 400) is ("ngram" in name), one["chunks"]

@@ -20,9 +20,10 @@ from ddtop.sweep.setup.from_plan import sweep_from
 from tests.bed.config import REPO
 
 SGL, VLLM, LLAMA = ENGINES["sglang"], ENGINES["vllm"], ENGINES["llamacpp"]
-REAL: dict[str, Any] = json.loads(
-    (Path(__file__).parent.parent / "data/engines/sglang-0.5.23-ngram.server_info.json").read_text()
-)
+DATA = Path(__file__).parent.parent / "data/engines"
+REAL: dict[str, Any] = json.loads((DATA / "sglang-0.5.23-ngram.server_info.json").read_text())
+PLAIN: dict[str, Any] = json.loads((DATA / "sglang-0.5.23.server_info.json").read_text())
+"""Another start of it, without speculation."""
 COMMAND = shlex.split(
     "python3 -m sglang.launch_server --model-path /srv/models/tiny --served-model-name tiny --host 127.0.0.1 --port 8303"
     " --device cpu --attention-backend torch_native --context-length 1024 --max-total-tokens 8192"
@@ -47,6 +48,19 @@ def test_the_real_one_has_what_this_is_about() -> None:
 def test_its_own_command_is_in_effect_whole() -> None:
     assert compared(COMMAND, REAL) == {}
     assert compared(COMMAND, REAL, []) == {}
+    assert compared(shlex.split(PLAIN["launch_command"]), PLAIN) == {}
+
+
+def test_speculation_that_is_not_in_effect_is_seen_and_so_is_one_that_nobody_asked_for() -> None:
+    """The old server answers for the new start: with and without speculation, and the other way round."""
+    plain = shlex.split(PLAIN["launch_command"])
+    drafted = [*plain, "--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "4"]
+    missing = compared(drafted, PLAIN, plain)
+    assert {"speculative_algorithm", "speculative_num_draft_tokens"} <= set(missing), missing
+    there = compared(
+        plain, {**REAL, "max_running_requests": 4, "served_model_name": "known", "port": 8951}, drafted
+    )
+    assert there.get("speculative_algorithm") == "unwanted", there
 
 
 @pytest.mark.parametrize(
@@ -90,9 +104,8 @@ def test_the_users_plans_pass_against_the_real_fields(name: str) -> None:
     for launch in launches:
         argv = list(launch.argv)
         held = parse_argv(argv[argv.index("--model-path") :] if "--model-path" in argv else [], TABLE)
-        info = {**REAL, "launch_command": " ".join(argv), **held}
-        if "speculative_algorithm" not in held:
-            info |= {"speculative_algorithm": None, "speculative_num_draft_tokens": None}
+        real = REAL if "speculative_algorithm" in held else PLAIN
+        info = {**real, "launch_command": " ".join(argv), **held}
         assert compared(argv, info, argv) == {}, launch.config
         assert compared(argv, info, []) == {}, launch.config
     if name.startswith("b300"):  # its script sets them: the unit's own command line is what is wanted
