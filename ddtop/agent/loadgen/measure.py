@@ -19,6 +19,7 @@ from .request_builder import RequestBuilder
 from .spec import SCHEMA, LoadSpec, SpecError, load_spec
 from .warm_up import open_only, small_spec, warm_up
 from .window.shards import process_count, run_shards
+from .window.slo import slo_result
 
 Tell = Callable[[Dict[str, Any]], None]
 
@@ -168,6 +169,8 @@ def _window(
     if spec.keep_texts:
         result["texts"] = out["texts"]
     result["clients"] = out["clients"]
+    if spec.slo:
+        result["slo"] = slo_result(spec, *out["slo"])
     result["network_included"] = not spec.loopback
     if out["error"]:
         result["error"], result["error_kind"] = out["error"], "generator"

@@ -33,7 +33,9 @@ class LoadSpec:
     requests before (apart), `processes` (0 = by the load). Around it: `engine`, `flush_cache`, `metrics_url`
     ("auto" = /metrics where the engine is known, "" = none), `server_pids`, `gpus` ("auto", "none" or a list of
     indices), `keep_texts`, `usage` (each, final, none), `again` (with keep_texts: after the window so many of
-    its first requests are asked once more, apart from the result: how far the server agrees with itself).
+    its first requests are asked once more, apart from the result: how far the server agrees with itself). `slo` with
+    `share`: limits in ms (ttft_ms, tpot_ms, e2e_ms, icl_ms) that this share of the requests must meet; the window ends as
+    soon as that is decided, so `requests` is the most that are sent.
     """
 
     url: str
@@ -76,6 +78,8 @@ class LoadSpec:
     keep_texts: bool = False
     again: int = 0
     raw_mib: int = 16
+    slo: dict[str, float] = dataclasses.field(default_factory=dict)
+    share: float = 0.0
 
     # ---- derived
 
@@ -123,6 +127,7 @@ class LoadSpec:
         return max(1, min(self.concurrency, self.requests))
 
 
+LIMITS = ("ttft_ms", "tpot_ms", "e2e_ms", "icl_ms")
 _ONE_OF = {
     "path_kind": tuple(ENDPOINTS),
     "context_kind": ("natural", "random"),
@@ -181,6 +186,7 @@ def load_spec(data: dict[str, Any]) -> LoadSpec:
         raise SpecError("rate: %r; an open loop needs requests per second above 0" % spec.rate)
     if not spec.request_timeout_s > 0 or not spec.time_limit_s > 0:
         raise SpecError("request_timeout_s and time_limit_s must be above 0")
+    _slo(spec)
     if not spec.prompts:
         spec.prompts = ["Write a Python program that prints the first 50 Fibonacci numbers."]
     for place, prompt in enumerate(spec.prompts):
@@ -189,6 +195,22 @@ def load_spec(data: dict[str, Any]) -> LoadSpec:
         ):
             raise SpecError('prompts[%d]: wanted text, or an object with "prompt" or "messages"' % place)
     return spec
+
+
+def _slo(spec: LoadSpec) -> None:
+    for key, limit in spec.slo.items():
+        if key not in LIMITS:
+            raise SpecError("slo.%s: no such limit; known are %s" % (key, ", ".join(LIMITS)))
+        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0:
+            raise SpecError("slo.%s: %r; wanted milliseconds above 0" % (key, limit))
+    if bool(spec.slo) != bool(spec.share):
+        raise SpecError(
+            "slo and share belong together: limits, and the share of the requests that must meet them"
+        )
+    if spec.slo and not 0 < spec.share < 1:
+        raise SpecError(
+            "share: %r; wanted above 0 and below 1, such as 0.95 (1 can never be shown)" % spec.share
+        )
 
 
 def _types(spec: LoadSpec, fields: dict[str, Any]) -> None:

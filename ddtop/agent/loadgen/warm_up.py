@@ -12,7 +12,14 @@ from .window.shards import run_shards
 def small_spec(spec: LoadSpec, **changes: Any) -> LoadSpec:
     fields = dict(vars(spec))
     fields.update(
-        mode="closed", connections="keep-alive", processes=1, keep_texts=False, gpus="none", **changes
+        mode="closed",
+        connections="keep-alive",
+        processes=1,
+        keep_texts=False,
+        gpus="none",
+        slo={},
+        share=0.0,
+        **changes,
     )
     return LoadSpec(**fields)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from ddtop.agent.loadgen.window.slo import meets
 from ddtop.bench.figures.requests import Request
 from ddtop.bench.figures.stats import summary, weighted_summary
 
@@ -22,16 +23,15 @@ class Slo:
 
     def met(self, request: Request) -> bool:
         """Whether an ok request met it; a figure that is not known does not meet a limit."""
-        worst_gap = max(request.gaps) if request.gaps else None
-        for limit, value in (
-            (self.ttft_ms, request.ttft_s),
-            (self.tpot_ms, request.tpot_s),
-            (self.e2e_ms, request.e2e_s),
-            (self.icl_ms, worst_gap),
-        ):
-            if limit is not None and (value is None or value * 1e3 > limit):
-                return False
-        return request.ok
+        figures = {
+            "ttft_ms": request.ttft_s,
+            "tpot_ms": request.tpot_s,
+            "e2e_ms": request.e2e_s,
+            "icl_ms": max(request.gaps) if request.gaps else None,
+        }
+        limits = {name: limit for name in figures if (limit := getattr(self, name)) is not None}
+        in_ms = {name: None if value is None else value * 1e3 for name, value in figures.items()}
+        return request.ok and meets(limits, in_ms)
 
 
 def cell_metrics(

@@ -60,6 +60,8 @@ def judge_cell(
             metrics["acceptance"] = {**accepted.as_metrics(), **drafted_share(accepted, result)}
         metrics.update(energy.as_metrics(metrics.get("output_tokens"), metrics.get("output_tok_s")))
     metrics["client"] = client_figures(result)
+    if result.get("slo"):
+        metrics["slo"] = result["slo"]
     details: dict[str, str] = {}
     _outside(result, known, details)
     _requests(result, requests, metrics, details)

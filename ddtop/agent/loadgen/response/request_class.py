@@ -28,7 +28,7 @@ def request_class(
     if ended == "refused":
         return "refused", account.error or "no connection"
     if ended == "time-limit":
-        return "unfinished", "the cell's time limit came first"
+        return "unfinished", "cut at the end of the cell"
     if ended == "timeout":
         return "timeout", "no end within the request's time limit"
     if ended == "not-http":

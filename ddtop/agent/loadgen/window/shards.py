@@ -21,7 +21,10 @@ HEADER = struct.Struct("<cQ")
 
 
 def process_count(spec: LoadSpec, cores: int) -> int:
-    """How many processes carry the load: as asked, else one for each 512 streams, at most half of the cores."""
+    """How many processes carry the load: as asked, else one for each 512 streams, at most half of the cores. With service
+    levels one, because it decides for all streams."""
+    if spec.slo:
+        return 1
     if spec.processes:
         return min(spec.processes, max(1, spec.requests))
     if spec.mode == "open":
@@ -104,6 +107,8 @@ def _child(
             "end_ns": window.end_ns,
             "stopped": window.stopping,
         }
+        if window.watch is not None:
+            answer["slo"] = [window.watch.attained, window.watch.n, window.watch.verdict]
     except Exception as error:
         answer = {"error": "%s: %s" % (type(error).__name__, error), "trace": traceback.format_exc()[-4000:]}
     _frame(writing, b"r", answer)
@@ -199,6 +204,7 @@ def _merge(answers: list[dict[str, Any]], expected: int) -> dict[str, Any]:
         "end_ns": max((answer["end_ns"] for answer in good), default=0),
         "stopped": next((answer["stopped"] for answer in good if answer["stopped"]), ""),
         "error": "; ".join(errors),
+        "slo": next((answer["slo"] for answer in good if "slo" in answer), [0, 0, ""]),
     }
 
 

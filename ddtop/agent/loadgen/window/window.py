@@ -22,6 +22,7 @@ from .clock import suspended_ns
 from .connection import CONNECTING, HANDSHAKE, IDLE, READING, SENDING, Connection
 from .poller import READ, WRITE
 from .quality import clock_kind, max_rss_mib, thin
+from .slo import SloWatch
 from .traffic import COLD, Traffic
 
 now = time.monotonic_ns
@@ -71,6 +72,7 @@ class Window:
         self.cpu_s = 0.0
         self.wait_ns: int | None = None
         self.suspended_ns = 0
+        self.watch = SloWatch(spec, concurrency) if spec.slo else None
 
     # ---- the run
 
@@ -202,12 +204,17 @@ class Window:
         if self.progress is not None:
             self.progress(len(self.exchanges) - self.in_flight, self.in_flight, traffic.reads)
 
-    def _stop(self, why: str) -> None:
-        traffic = self.traffic
-        self.stopping = why
+    def _send_no_more(self, why: str) -> None:
+        """What is under way may end; nothing new is sent."""
+        self.stopping = self.stopping or why
         self.queue.clear()
         self.schedule = []
         self.waiting.clear()
+
+    def _stop(self, why: str) -> None:
+        """Cut what is under way, too."""
+        traffic = self.traffic
+        self._send_no_more(why)
         for conn in list(traffic.conns.values()):
             if conn.exchange is not None:
                 traffic.end(conn, "time-limit", now(), keep=False)
@@ -232,6 +239,8 @@ class Window:
         exchange = Exchange(index, asked, sched_ns, self.spec.keep_texts)
         self.exchanges.append(exchange)
         self.in_flight += 1
+        if self.watch is not None and self.open_loop:
+            self.watch.started(self.in_flight)
         self.carry(exchange)
 
     def carry(self, exchange: Exchange) -> None:
@@ -283,8 +292,13 @@ class Window:
         self.traffic.backlog.append(exchange)
         if not self.seen_token and not self.stopping:
             self._look_for_tokens(exchange)
-        if self.stopping:
-            return
+        if not self.stopping:
+            self._follow(how)
+        if self.watch is not None:
+            self._judge(exchange)
+
+    def _follow(self, how: str) -> None:
+        """The request that takes the place of one that ended."""
         if self.open_loop:
             if self.waiting:
                 due, index = self.waiting.popleft()
@@ -295,11 +309,28 @@ class Window:
         else:
             self._next()
 
+    def _judge(self, exchange: Exchange) -> None:
+        """With service levels: parse the response at once (the next request is out already) and see whether the point is
+        decided. A queue that grows without end is cut; else what is under way may end."""
+        watch = self.watch
+        if watch is None or watch.verdict:
+            return
+        watch.add(exchange, self._parse(exchange))
+        verdict = watch.decide()
+        if verdict == "over-saturated":
+            self._stop("slo")
+        elif verdict:
+            self._send_no_more("slo")
+
+    def _parse(self, exchange: Exchange) -> str:
+        """The exchange's class; its bytes are let go."""
+        if exchange.datas:
+            self.traffic.bytes_held = max(0, self.traffic.bytes_held - exchange.raw_bytes)
+        return exchange.finish()[0]
+
     def _look_for_tokens(self, exchange: Exchange) -> None:
         """A server that gives no tokens is found out after the first few requests, not after all of them."""
-        traffic = self.traffic
-        exchange.finish()
-        traffic.bytes_held = max(0, traffic.bytes_held - exchange.raw_bytes)
+        self._parse(exchange)
         if exchange.account.text_chunks or exchange.account.tokens:
             self.seen_token = True
             return

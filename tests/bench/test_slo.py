@@ -1,0 +1,166 @@
+"""Service levels decided by the generator: the arithmetic against exact sums, and real streams that it ends early."""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from ddtop.agent.loadgen.chance import BLOCKS, at_most, beta_share, clopper_pearson, rises
+from ddtop.agent.loadgen.measure import run_cell
+from ddtop.agent.loadgen.spec import SpecError, load_spec
+from ddtop.agent.loadgen.window.slo import meets, slo_result, verdict_of
+from ddtop.bench.figures.metrics import Slo
+from ddtop.bench.figures.requests import read_request
+
+
+def exact_at_most(k: int, n: int, p: Fraction) -> float:
+    return float(sum(math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k + 1)))
+
+
+@pytest.mark.parametrize(
+    ("k", "n"), [(0, 1), (0, 44), (1, 64), (3, 10), (47, 50), (949, 1000), (2, 900), (50, 50)]
+)
+@pytest.mark.parametrize("p", [Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(19, 20)])
+def test_the_binomial_tail_is_the_exact_sum(k: int, n: int, p: Fraction) -> None:
+    assert at_most(k, n, float(p)) == pytest.approx(exact_at_most(k, n, p), rel=1e-9, abs=1e-12)
+
+
+def test_the_incomplete_beta_function_at_known_points() -> None:
+    assert beta_share(2, 3, 0.0) == 0 and beta_share(2, 3, 1.0) == 1
+    assert beta_share(1, 1, 0.3) == pytest.approx(0.3)
+    assert beta_share(2, 2, 0.25) == pytest.approx(3 * 0.25**2 - 2 * 0.25**3)
+
+
+def test_clopper_pearson_has_its_tails() -> None:
+    """Its ends are where the tails are half a percent; known values of 0 and n of n."""
+    low, high = clopper_pearson(90, 100)
+    assert 1 - exact_at_most(89, 100, Fraction(low)) == pytest.approx(0.005, rel=1e-6)
+    assert exact_at_most(90, 100, Fraction(high)) == pytest.approx(0.005, rel=1e-6)
+    assert clopper_pearson(0, 20) == (0.0, pytest.approx(1 - 0.005 ** (1 / 20)))
+    assert clopper_pearson(20, 20) == (pytest.approx(0.005 ** (1 / 20)), 1.0)
+    assert clopper_pearson(0, 0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("attained", "n", "verdict"),
+    [(0, 16, "missed"), (8, 16, "missed"), (16, 16, "undecided"), (104, 104, "met"), (103, 104, "undecided")],
+)
+def test_far_points_are_decided_early(attained: int, n: int, verdict: str) -> None:
+    assert verdict_of(attained, n, 0.95) == verdict
+
+
+def test_a_growing_queue_rises_and_a_noisy_one_does_not() -> None:
+    """SIMULATED: M/M/1 queues, as requests in flight at every arrival."""
+
+    def queue(load: float, seed: int) -> list[int]:
+        source, free_at, ends, at, out = random.Random(seed), 0.0, [], 0.0, []
+        for _ in range(800):
+            at += source.expovariate(load)
+            free_at = max(free_at, at) + source.expovariate(1.0)
+            ends = [*(end for end in ends if end > at), free_at]
+            out.append(len(ends))
+        return out
+
+    assert sum(rises(queue(1.5, seed)) for seed in range(50)) >= 48
+    assert sum(rises(queue(0.5, seed)) for seed in range(200)) <= 4
+    assert not rises([5.0] * (2 * BLOCKS)) and not rises([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"slo": {"ttft": 5}, "share": 0.9}, "slo.ttft: no such limit"),
+        ({"slo": {"ttft_ms": 0}, "share": 0.9}, "slo.ttft_ms: 0"),
+        ({"slo": {"ttft_ms": "1"}, "share": 0.9}, "slo.ttft_ms: '1'"),
+        ({"slo": {"ttft_ms": 5}}, "belong together"),
+        ({"share": 0.9}, "belong together"),
+        ({"slo": {"ttft_ms": 5}, "share": 1}, "share: 1.0; wanted above 0 and below 1"),
+    ],
+)
+def test_impossible_service_levels_are_named(change: dict[str, Any], word: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_spec({"url": "http://h", **change})
+    assert word in str(caught.value)
+
+
+def point(url: str, behaviour: str = "normal", **more: Any) -> dict[str, Any]:
+    return run_cell(
+        {
+            "url": f"{url}/b/{behaviour}",
+            "output_tokens": 64,
+            "usage": "each",
+            "gpus": "none",
+            "concurrency": 4,
+        }
+        | {"metrics_url": "", "requests": 2000, "share": 0.95, "time_limit_s": 120}
+        | more
+    )
+
+
+def test_a_point_that_is_missed_ends_after_tens_of_requests(lying: str) -> None:
+    """Its requests take over 50 ms; what was under way ended, and every figure is that of the records."""
+    result = point(lying, slo={"e2e_ms": 5.0})
+    assert result["slo"] | {"low": 0, "high": 0} == {
+        "verdict": "missed",
+        "attained": 0,
+        "n": 16,
+        "low": 0,
+        "high": 0,
+        "share": 0.95,
+        "limits": {"e2e_ms": 5.0},
+    }
+    assert result["slo"]["high"] < 0.95 and result["window"]["stopped"] == "slo"
+    assert 16 <= len(result["requests"]) <= 20
+    assert {one["class"] for one in result["requests"]} == {"ok"}
+
+
+def test_a_point_that_is_met_ends_when_it_is_shown(lying: str) -> None:
+    limits = {"ttft_ms": 5_000.0, "tpot_ms": 5_000.0, "e2e_ms": 60_000.0, "icl_ms": 5_000.0}
+    result = point(lying, concurrency=32, slo=limits)
+    slo = result["slo"]
+    assert slo["verdict"] == "met" and slo["attained"] == slo["n"] and 104 <= slo["n"] <= 130
+    assert len(result["requests"]) < slo["n"] + 33
+    judged = [read_request(one) for one in result["requests"]]
+    assert all(Slo(**limits).met(one) for one in judged)
+
+
+@pytest.mark.parametrize(
+    "behaviour", ["normal", "final-usage", "no-usage", "n2", "tools", "err", "plain-json"]
+)
+def test_the_generator_and_the_report_judge_a_request_alike(lying: str, behaviour: str) -> None:
+    """Limits in the middle of what came: each request is met or missed for both."""
+    first = point(lying, behaviour, slo={"e2e_ms": 1e6}, requests=16)
+    known = [read_request(one) for one in first["requests"]]
+    middle = sorted(one.tpot_s * 1e3 if one.tpot_s else 1.0 for one in known)[len(known) // 2]
+    limits = {"tpot_ms": middle, "ttft_ms": 1e6}
+    result = point(lying, behaviour, slo=limits, requests=16, share=0.5)
+    met = sum(Slo(**limits).met(read_request(one)) for one in result["requests"])
+    assert result["slo"]["attained"] == met and result["slo"]["n"] == len(result["requests"])
+
+
+def test_undecided_where_the_requests_end_first(lying: str) -> None:
+    result = point(lying, slo={"e2e_ms": 60_000.0}, requests=8)
+    assert result["slo"]["verdict"] == "undecided" and result["slo"]["n"] == 8
+    assert result["window"]["stopped"] == ""
+
+
+def test_an_unknown_figure_meets_no_limit() -> None:
+    assert not meets({"tpot_ms": 5.0}, {}) and meets({}, {}) and meets({"e2e_ms": 5.0}, {"e2e_ms": 5.0})
+
+
+def test_what_ended_the_window_stands() -> None:
+    spec = load_spec({"url": "http://h", "slo": {"e2e_ms": 5}, "share": 0.9})
+    assert slo_result(spec, 3, 40, "over-saturated")["verdict"] == "over-saturated"
+    assert slo_result(spec, 0, 0, "") | {"limits": 0} == {
+        "verdict": "undecided",
+        "attained": 0,
+        "n": 0,
+        "low": 0.0,
+        "high": 1.0,
+        "share": 0.9,
+        "limits": 0,
+    }
