@@ -29,7 +29,8 @@ from ddtop.events import (
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.select import Matrix, MatrixCell, matrix, running_cell, tps
+from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
+from ddtop.journal.read.select import running_cell, tps
 
 if TYPE_CHECKING:
     from ddtop.journal.read.session import Batch, Session

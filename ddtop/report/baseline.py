@@ -1,44 +1,40 @@
-"""Each cell compared with the baseline's, over their repeats: different, not different, or unknown (one run). Pure."""
+"""Each cell compared with the baseline's, over their starts and repeats, as a report for programs gives it. Pure."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ddtop.bench.judge.compare import compare
 from ddtop.journal.fold.state import State
-from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.select import DEFAULT_METRIC, Column, metric_value
-
-
-def _value(cell: CellView, metric: str) -> float | None:
-    usable = cell.state not in ("broken", "failed") and cell.validity != "INVALID"
-    return metric_value(cell.metrics, metric) if usable else None
+from ddtop.journal.read.matrix import matrix, usable
+from ddtop.journal.read.select import DEFAULT_METRIC, tps
 
 
 def against_baseline(state: State, metric: str = DEFAULT_METRIC) -> dict[str, dict[str, Any]]:
-    """Cell id → {baseline, metric, ratio, low, high, different, why, n, baseline_n}: `ratio` of the means with its 95 %
-    interval; `different` is null where one side has one run only. Cells without a comparison are left out."""
-    base = state.run.baseline
-    values: dict[tuple[str | None, int, Column], list[float]] = {}
-    for cell in state.plan_cells:
-        if (value := _value(cell, metric)) is not None:
-            values.setdefault((cell.spec.config, cell.spec.tp, Column.of(cell.spec)), []).append(value)
+    """Cell id → {baseline, metric, ratio, low, high, different, why, spread, n, starts, baseline_n, baseline_starts}:
+    `ratio` of the values with its 95 % interval; `different` is null where there is no spread to judge by, which is
+    between `starts` or only `inside` one. Cells without a comparison are left out."""
     out: dict[str, dict[str, Any]] = {}
-    for cell in state.plan_cells:
-        load = (cell.spec.tp, Column.of(cell.spec))
-        mine, theirs = values.get((cell.spec.config, *load)), values.get((base, *load))
-        if cell.spec.config == base or not mine or not theirs or _value(cell, metric) is None:
-            continue
-        found = compare(theirs, mine)
-        out[cell.id] = {
-            "baseline": base,
-            "metric": metric,
-            "ratio": found.ratio,
-            "low": found.low,
-            "high": found.high,
-            "different": found.different,
-            "why": found.why,
-            "n": len(mine),
-            "baseline_n": len(theirs),
-        }
+    for tp in tps(state):
+        view = matrix(state, tp, metric)
+        base = next((row.cells for row in view.rows if row.baseline), ())
+        for row in view.rows:
+            for theirs, mine in zip(base, row.cells, strict=False):
+                if row.baseline or theirs is None or mine is None or mine.against is None:
+                    continue
+                found = {
+                    "baseline": view.baseline,
+                    "metric": metric,
+                    "ratio": mine.against.ratio,
+                    "low": mine.against.low,
+                    "high": mine.against.high,
+                    "different": mine.against.different,
+                    "why": mine.against.why,
+                    "spread": mine.against.basis,
+                    "n": mine.n,
+                    "starts": mine.starts,
+                    "baseline_n": theirs.n,
+                    "baseline_starts": theirs.starts,
+                }
+                if mine.n and theirs.n:
+                    out |= {i: found for i in mine.ids if usable(state.cells[i])}
     return out

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.select import Matrix, matrix, metric_value, tps
+from ddtop.journal.read.matrix import Matrix, matrix, usable
+from ddtop.journal.read.select import metric_value, tps
 from ddtop.report.svg import Bar, Series, bars, lines, scatter
 
 
@@ -103,7 +104,7 @@ def _energy(state: State, tp: int) -> Chart:
     for cell in state.plan_cells:
         speed = metric_value(cell.metrics, "output_tok_s")
         energy = metric_value(cell.metrics, "j_per_token")
-        if cell.spec.tp == tp and speed is not None and energy is not None and cell.state != "broken":
+        if cell.spec.tp == tp and speed is not None and energy is not None and usable(cell):
             groups.setdefault(cell.spec.config, []).append((energy, speed))
     title = f"Throughput by energy · tp{tp}"
     series = [Series(name, tuple(points)) for name, points in groups.items()]

@@ -8,7 +8,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from ddtop.journal.read.select import matrix, tps
+from ddtop.journal.read.matrix import matrix
+from ddtop.journal.read.select import tps
 from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.charts import charts
 from ddtop.report.markdown import facts

@@ -100,6 +100,8 @@ def _cell(cell: CellView, against: dict[str, Any] | None) -> dict[str, Any]:
         "context": spec.context,
         "output_tokens": spec.output_tokens,
         "repeat": spec.repeat,
+        "start": spec.start,
+        "sentinel": spec.sentinel,
         "state": cell.state,
         "reason": cell.reason or None,
         "cause": cell.cause,

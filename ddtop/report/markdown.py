@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddtop.journal.read.select import matrix, tps
+from ddtop.journal.read.matrix import matrix
+from ddtop.journal.read.select import tps
 from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso
 from ddtop.report.server_table import TITLE, server_rows

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.select import MatrixCell, matrix, metric_value, tps
+from ddtop.journal.read.matrix import MatrixCell, matrix
+from ddtop.journal.read.select import metric_value, tps
 from ddtop.journal.read.server_figures import load_of
 from ddtop.report.recording import Recording, iso
 
@@ -25,6 +26,8 @@ KEYS = (
     "rate",
     "search",
     "repeat",
+    "start",
+    "sentinel",
     "id",
     "state",
     "validity",
@@ -99,6 +102,8 @@ def _row(recording: Recording, cell_id: str, speedups: dict[str, float]) -> dict
         "rate": spec.rate,
         "search": spec.search.short if spec.search is not None else None,
         "repeat": spec.repeat,
+        "start": spec.start,
+        "sentinel": spec.sentinel,
         "id": spec.id,
         "state": cell.state,
         "validity": cell.validity,

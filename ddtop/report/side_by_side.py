@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddtop.events import CellSpec
-from ddtop.journal.read.select import DEFAULT_METRIC, Column, metric_value, short_count
+from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.matrix import starts_in
+from ddtop.journal.read.select import DEFAULT_METRIC, Column, short_count
 from ddtop.report.recording import Recording
 from ddtop.report.text import number
+from ddtop.stats.spread import mean
 
 Shape = tuple[str, int, Column]
 
@@ -33,20 +36,18 @@ def compare(recordings: Sequence[Recording], metric: str = DEFAULT_METRIC) -> li
     Cells are the same if configuration, TP, workload, tokens, context and load are equal. Ids would not match:
     two hosts rarely start exactly the same command.
     """
-    found: dict[Shape, list[list[float]]] = {}
+    found: dict[Shape, list[list[CellView]]] = {}
     specs: dict[Shape, CellSpec] = {}
     for index, recording in enumerate(recordings):
         for cell in recording.state.cells.values():
             spec = cell.spec
             shape = (spec.config, spec.tp, Column.of(spec))
-            value = metric_value(cell.metrics, metric)
             specs.setdefault(shape, spec)
-            lists = found.setdefault(shape, [[] for _ in recordings])
-            if value is not None and cell.state != "broken" and cell.validity != "INVALID":
-                lists[index].append(value)
+            found.setdefault(shape, [[] for _ in recordings])[index].append(cell)
     out: list[Compared] = []
     for shape, lists in found.items():
-        values = tuple(sum(x) / len(x) if x else None for x in lists)
+        results = [starts_in(cells, metric) for cells in lists]
+        values = tuple(mean(result) if result else None for result in results)
         if sum(v is not None for v in values) > 1:
             out.append(Compared(_label(specs[shape]), values))
     return out

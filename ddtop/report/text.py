@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from ddtop.events import CellState
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.select import DEFAULT_METRIC, Matrix, MatrixCell, matrix, tps
+from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
+from ddtop.journal.read.select import DEFAULT_METRIC, tps
+from ddtop.stats.spread import Basis
 
 WORDS: dict[CellState, str] = {
     "planned": "·",
@@ -19,6 +21,10 @@ WORDS: dict[CellState, str] = {
     "done": "no value",
 }
 """Shown where there is no number: glyph and word, never colour alone."""
+BASIS: dict[Basis, str] = {
+    "starts": "between starts",
+    "inside": "inside one start only: other starts may differ more",
+}
 NAMED = 6
 """Configurations that the legend names for one reason."""
 
@@ -38,7 +44,7 @@ def field(cell: MatrixCell | None, *, baseline: bool = False) -> str:
         reason = f": {cell.reason}" if cell.reason and cell.state in ("broken", "failed", "skipped") else ""
         return f"{WORDS[cell.state]}{reason}"
     text = number(cell.value)
-    if cell.n > 1 and cell.low is not None and cell.high is not None:
+    if cell.low is not None and cell.high is not None:
         text += f" [{number(cell.low)}–{number(cell.high)}]"
     if cell.speedup is not None and not baseline:
         alike = " ≈" if cell.differs is False else ""
@@ -91,8 +97,16 @@ def legend(state: State, wanted: Sequence[int], metric: str, baseline: str | Non
     ]
     cells = [cell for _, cell in named]
     lines: list[str] = []
+    bases = {c.basis for c in cells if c.low is not None}
+    if bases:
+        lines.append("[…]: 95 % interval by the spread " + " or ".join(BASIS[b] for b in BASIS if b in bases))
     if any(c.differs is False for c in cells):
-        lines.append("≈ the spreads of the repeats overlap with the baseline's: not different")
+        lines.append("≈ not different from the baseline")
+    lines += [
+        aa_words(view)
+        for view in (matrix(state, tp, metric, baseline) for tp in wanted)
+        if view.aa is not None
+    ]
     for validity, mark in (("SUSPECT", "?"), ("INVALID", "!")):
         whose: dict[str, dict[str, None]] = {}
         for config, cell in named:
@@ -106,6 +120,18 @@ def legend(state: State, wanted: Sequence[int], metric: str, baseline: str | Non
     if any(c.mixed_versions for c in cells):
         lines.append("other version: the engine was not of the baseline's version")
     return "\n".join(lines)
+
+
+def aa_words(view: Matrix) -> str:
+    """What the baseline differs from itself by, where the plan measures it twice."""
+    if view.aa is None or view.aa.ratio is None:
+        return ""
+    floor = f"{100 * abs(view.aa.ratio - 1):.1f} %"
+    interval = ""
+    if view.aa.low is not None and view.aa.high is not None:
+        interval = f" (95 % interval {100 * view.aa.low - 100:+.1f} to {100 * view.aa.high - 100:+.1f} %)"
+    itself = f"A/A: {view.baseline} differs from itself by up to {floor}{interval}"
+    return f"{itself}: less than that counts as no difference"
 
 
 def _whose(reason: str, configs: Sequence[str], every: int) -> str:

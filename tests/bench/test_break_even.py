@@ -7,8 +7,9 @@ import random
 
 import pytest
 
-from ddtop.bench.judge.compare import compare
 from ddtop.bench.worth.break_even import Point, break_even, falling, ratio_at, refinement
+from ddtop.stats.differ import differences
+from ddtop.stats.spread import pooled
 
 
 def near(concurrency: int, ratio: float, half: float = 0.02) -> Point:
@@ -89,9 +90,9 @@ MEASURED = (1, 2, 4, 8, 16, 32, 64)
 
 
 def _measured(rng: random.Random, at: int, truth: float, starts: int, noise: float) -> Point:
-    base = [rng.gauss(100.0, 100.0 * noise) for _ in range(starts)]
-    mine = [truth * rng.gauss(100.0, 100.0 * noise) for _ in range(starts)]
-    found = compare(base, mine)
+    base = tuple((rng.gauss(100.0, 100.0 * noise),) for _ in range(starts))
+    mine = tuple((truth * rng.gauss(100.0, 100.0 * noise),) for _ in range(starts))
+    found = differences(base, {"mine": mine}, pooled([base, mine]))["mine"]
     assert found.ratio is not None
     return Point(at, found.ratio, found.low, found.high)
 

@@ -11,7 +11,6 @@ from ddtop.agent.loadgen.records import pack, token_bins, unpack
 from ddtop.bench.figures.metrics import Slo, cell_metrics, itl_ms, peak_tok_s, steady_window
 from ddtop.bench.figures.requests import read_request
 from ddtop.bench.figures.stats import mean_interval, percentile, summary, weighted_summary
-from ddtop.bench.judge.compare import compare
 
 MS = 1_000_000
 
@@ -178,15 +177,6 @@ def test_interval_of_the_mean() -> None:
     mean, low, high = mean_interval([10.0, 12.0, 14.0]) or (0, 0, 0)
     assert mean == 12.0 and high - mean == pytest.approx(4.303 * 2 / 3**0.5) and low < mean
     assert mean_interval([1.0]) is None
-
-
-def test_compare() -> None:
-    assert compare([100, 101, 99], [150, 151, 149]).different is True
-    assert compare([100, 110, 90], [104, 95, 108]).different is False
-    assert compare([100.0], [150.0]).different is None
-    assert compare([100.0], [150.0]).ratio == 1.5
-    assert compare([100.0, 100.0, 100.0], [100.5, 100.5, 100.5]).different is False  # below 1 %
-    assert compare([], [1.0]).different is None and compare([0.0, 0.0], [1.0, 1.0]).ratio is None
 
 
 def test_chunks_of_one_step_that_come_in_a_burst_are_one_step() -> None:

@@ -24,7 +24,7 @@ from ddtop.dashboard.panels.results import Sort, plots, sorted_cells
 from ddtop.dashboard.panels.sweep import Cursor, layout, matrix_lines
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.select import matrix
+from ddtop.journal.read.matrix import matrix
 from tests.dashboard import story
 
 LIVE = Recording(live=True, size_b=3_100_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,11 +13,11 @@ from ddtop.journal.fold import apply as appliers
 from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.eta import Prior, sweep_eta
+from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.select import (
     advised_action,
     advised_alert,
     counts,
-    matrix,
     metric_value,
     remaining,
     running_cell,
@@ -104,7 +105,10 @@ def test_overlapping_repeats_are_not_different() -> None:
         events += measured(clock, cell_id, tok_s)
     rows = matrix(fold(events)).rows
     assert [row.cells[0].differs for row in rows if row.cells[0]] == [None, False, True]
-    assert rows[1].cells[0] is not None and (rows[1].cells[0].low, rows[1].cells[0].high) == (27.0, 29.0)
+    b15 = rows[1].cells[0]
+    # logs of 26/28, 27/29, 90/95: half their squared differences, 3 degrees of freedom: sd 0.0476, t 3.182
+    assert b15 is not None and (b15.low, b15.high) == pytest.approx((28 / 1.113, 28 * 1.113), abs=0.01)
+    assert (b15.n, b15.starts, b15.basis) == (2, 1, "inside")
 
 
 def test_a_broken_cells_number_is_no_result() -> None:

@@ -44,13 +44,15 @@ def test_clearly_different() -> None:
         and one["ratio"] == pytest.approx(5.5)
         and (one["n"], one["baseline_n"]) == (3, 3)
     )
-    # Welch: sd 1 and 3 over 3 runs, error sqrt(1/3 + 9/3) = 1.826, 2 degrees of freedom, t 4.303, over 26
-    assert one["low"] == pytest.approx(5.5 - 4.303 * 1.826 / 26, abs=0.01)
+    # logs of 25, 26, 27 and of 140, 143, 146: sum of squares 0.00384 over 4 degrees of freedom, sd 0.0310,
+    # error of the ratio 0.0310 × sqrt(2/3) = 0.0253, t 2.776: a factor of exp(0.0702)
+    assert (one["low"], one["high"]) == pytest.approx((5.5 / 1.0727, 5.5 * 1.0727), abs=0.003)
+    assert one["spread"] == "inside" and (one["starts"], one["baseline_starts"]) == (1, 1)
 
 
 def test_not_different() -> None:
     one = against_baseline(made({"auto": [100.0, 110.0], "b15": [104.0, 109.0]}))["b15-0"]
-    assert one["different"] is False and one["low"] < 1 < one["high"] and "overlap" in one["why"]
+    assert one["different"] is False and one["low"] < 1 < one["high"] and "includes 1" in one["why"]
 
 
 def test_one_run_cannot_tell() -> None:

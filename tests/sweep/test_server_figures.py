@@ -13,7 +13,7 @@ from ddtop.agent.host.metrics import pause_s
 from ddtop.dashboard.panels.cell import cell_lines
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.select import matrix
+from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.server_figures import load_of
 from ddtop.report import report_json
 from ddtop.report.server_table import server_rows

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ddtop.bench.judge.compare import FLOOR
 from ddtop.bench.worth.break_even import ratio_at
 from ddtop.bench.worth.curves import Curve, Curves
+from ddtop.stats.differ import FLOOR
 
 
 @dataclass(frozen=True, slots=True)

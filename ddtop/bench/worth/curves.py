@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ddtop.bench.judge.compare import compare
 from ddtop.bench.worth.break_even import BreakEven, Point, break_even
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.select import DEFAULT_METRIC, metric_value, short_count
+from ddtop.journal.read.matrix import starts_in
+from ddtop.journal.read.select import DEFAULT_METRIC, short_count
+from ddtop.stats.differ import differences
+from ddtop.stats.spread import Starts, pooled
 
 SIMULATED = "acceptance-simulated"
 """A reason with which a result says nothing of what speculation is worth."""
@@ -74,8 +76,8 @@ def all_curves(state: State, metric: str = DEFAULT_METRIC, baseline: str | None 
     against = baseline if baseline is not None else state.run.baseline
     loads: dict[Load, dict[str, dict[int, list[CellView]]]] = {}
     for cell in state.plan_cells:
-        if cell.spec.sentinel or cell.spec.aa:
-            continue  # measured to judge the others, not to be run
+        if cell.spec.sentinel or cell.spec.aa or not cell.spec.concurrency:
+            continue  # measured to judge the others; or a rate, which has no place on an axis of streams
         spec = cell.spec
         loads.setdefault(load_of(cell), {}).setdefault(spec.config, {}).setdefault(
             spec.concurrency, []
@@ -87,8 +89,12 @@ def _curves(
     load: Load, configs: dict[str, dict[int, list[CellView]]], metric: str, baseline: str | None
 ) -> Curves:
     values = {
-        config: {c: found for c, cells in rows.items() if (found := _values(cells, metric))}
+        config: {c: found for c, cells in rows.items() if (found := _starts(cells, metric))}
         for config, rows in configs.items()
+    }
+    spreads = {
+        c: pooled(rows[c] for rows in values.values() if c in rows)
+        for c in {c for rows in values.values() for c in rows}
     }
     reference, why = _reference(values, baseline)
     base = values.get(reference or "", {})
@@ -104,7 +110,7 @@ def _curves(
                 missing.append((c, _absent(cells)))
                 continue
             theirs = base.get(c)
-            against = compare(theirs, mine) if theirs else None
+            against = differences(theirs, {config: mine}, spreads[c])[config] if theirs else None
             if against is None or against.ratio is None:
                 missing.append((c, f"{reference} is not measured there"))
                 continue
@@ -122,7 +128,7 @@ def _curves(
     return Curves(load, baseline, reference, why, tuple(curves), tuple(sorted(base)), absent)
 
 
-def _reference(values: dict[str, dict[int, list[float]]], baseline: str | None) -> tuple[str | None, str]:
+def _reference(values: dict[str, dict[int, Starts]], baseline: str | None) -> tuple[str | None, str]:
     if baseline is not None and values.get(baseline):
         return baseline, ""
     most = max(values, key=lambda config: len(values[config]), default=None)
@@ -132,15 +138,9 @@ def _reference(values: dict[str, dict[int, list[float]]], baseline: str | None) 
     return most, f"{name}: ratios are to {most}, and say nothing of what speculation is worth"
 
 
-def _values(cells: Iterable[CellView], metric: str) -> list[float]:
-    """The values that count: measured, not INVALID, not broken, and not made by simulated acceptance."""
-    usable = (
-        c
-        for c in cells
-        if c.state not in ("broken", "failed") and c.validity != "INVALID" and SIMULATED not in c.reasons
-    )
-    values = (metric_value(c.metrics, metric) for c in usable)
-    return [v for v in values if v is not None]
+def _starts(cells: Iterable[CellView], metric: str) -> Starts:
+    """The values that count, less those made by simulated acceptance."""
+    return starts_in([c for c in cells if SIMULATED not in c.reasons], metric)
 
 
 def _absent(cells: Iterable[CellView]) -> str:

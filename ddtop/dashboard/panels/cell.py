@@ -12,7 +12,8 @@ from ddtop.dashboard.panels.gpus import bucketed
 from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AttemptView, CellView
-from ddtop.journal.read.select import Matrix, metric_value, remaining, short_count
+from ddtop.journal.read.matrix import Matrix
+from ddtop.journal.read.select import metric_value, remaining, short_count
 from ddtop.journal.read.server_figures import SHOWN, load_over, measured_attempt, window_points
 from ddtop.words import many
 

@@ -14,7 +14,9 @@ from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, UNKNOWN, times
 from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.matrix import starts_in, usable
 from ddtop.journal.read.select import short_count
+from ddtop.stats.spread import mean
 
 _BUDGET = re.compile(r"(\d+)$")
 
@@ -42,13 +44,13 @@ def sort_label(by: str) -> str:
 
 
 def baseline_values(state: State, baseline: str | None) -> dict[tuple[object, ...], float]:
-    """tok/s of the baseline by (tp, workload, tokens, context, load); means over repeats."""
-    found: dict[tuple[object, ...], list[float]] = {}
+    """tok/s of the baseline by (tp, workload, tokens, context, load), over its starts and repeats."""
+    found: dict[tuple[object, ...], list[CellView]] = {}
     for cell in state.plan_cells:
-        value = TOK_S.value(cell.metrics)
-        if cell.spec.config == baseline and value is not None and cell.validity != "INVALID":
-            found.setdefault(point(cell), []).append(value)
-    return {key: sum(values) / len(values) for key, values in found.items()}
+        if cell.spec.config == baseline:
+            found.setdefault(point(cell), []).append(cell)
+    results = {key: starts_in(cells, TOK_S.key) for key, cells in found.items()}
+    return {key: mean(result) for key, result in results.items() if result}
 
 
 def point(cell: CellView) -> tuple[object, ...]:
@@ -60,7 +62,7 @@ def point(cell: CellView) -> tuple[object, ...]:
 def speedup(cell: CellView, base: dict[tuple[object, ...], float]) -> float | None:
     """tok/s against the baseline's in the same place."""
     value, against = TOK_S.value(cell.metrics), base.get(point(cell))
-    if value is None or not against or cell.validity == "INVALID" or cell.state == "broken":
+    if value is None or not against or not usable(cell):
         return None
     return value / against
 
@@ -303,6 +305,7 @@ def results_tsv(state: State, sort: Sort, baseline: str | None) -> str:
         "context",
         "concurrency",
         "repeat",
+        "start",
         "state",
         "validity",
     ]
@@ -317,6 +320,7 @@ def results_tsv(state: State, sort: Sort, baseline: str | None) -> str:
             spec.context,
             spec.concurrency or spec.load_name,
             spec.repeat,
+            spec.start,
             cell.state,
             cell.validity or "",
         ]

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, line, pad, selected
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, SPINNER, bar, rate, times
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.select import Column, Matrix, MatrixCell, Row, short_count
+from ddtop.journal.read.matrix import Matrix, MatrixCell, Row
+from ddtop.journal.read.select import Column, short_count
+from ddtop.words import many
 
 CONFIG_MAX = 18
 WIDE, NARROW = 15, 11
@@ -223,9 +225,14 @@ def detail_line(matrix: Matrix, cursor: Cursor) -> Line:
     head = (f"{row.config} {name}", "value")
     if cell is None:
         return line(head, (" · not in the plan", "dim"))
-    spread = (
-        f" ±{(cell.high - cell.low) / 2:.1f} of {cell.n}" if cell.n > 1 and cell.low and cell.high else ""
-    )
+    spread = ""
+    if cell.low is not None and cell.high is not None:
+        of = (
+            many(cell.starts, "start")
+            if cell.basis == "starts"
+            else f"{many(cell.n, 'repeat')}, one start only"
+        )
+        spread = f" ±{(cell.high - cell.low) / 2:.1f} ({of})"
     why = cell.reason or ", ".join(cell.reasons)
     state_word = cell.validity if cell.state == "done" and cell.validity else cell.state
     role = CELL_ROLE[cell.state] if cell.validity != "SUSPECT" else "warn"

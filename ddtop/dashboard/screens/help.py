@@ -16,7 +16,7 @@ from ddtop.dashboard.widgets.listpanel import ListPanel
 
 LEGEND = (
     ("?", "warn", "after a number: SUSPECT, the result is kept but doubtful; enter shows why"),
-    ("(≈)", "dim", "no difference from the baseline: the intervals of the repeats overlap"),
+    ("(≈)", "dim", "not different from the baseline, by the spread between starts (or repeats)"),
     ("~", "dim", "before a speed-up: measured with another engine version than the baseline"),
     ("░", "track", "power bar: watts of the power limit; the curve after it is its history"),
 )

@@ -1,4 +1,4 @@
-"""What a view selects from a `State`: counts, cells left, the matrix of results, the alert to answer first. Pure."""
+"""What a view selects from a `State`: counts, cells left, the alert to answer first. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ddtop.events import Action, CellSpec, CellState, Validity, name_load
+from ddtop.events import Action, CellSpec, CellState, name_load
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, CellView, RestartView
 
@@ -88,51 +88,6 @@ class Column(NamedTuple):
         return " ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixCell:
-    """One field of the matrix: the repeats of one cell together. Values are in the metric's unit."""
-
-    ids: tuple[str, ...]
-    state: CellState
-    """Of the repeat that matters most: running, then failed, then planned, then done."""
-    value: float | None = None
-    """Mean over the measured repeats."""
-    low: float | None = None
-    high: float | None = None
-    n: int = 0
-    """Repeats measured."""
-    speedup: float | None = None
-    """value ÷ the baseline's value in the same column, where both are known and neither is INVALID."""
-    differs: bool | None = None
-    """False where the spreads of the repeats overlap with the baseline's: not different. None: unknown."""
-    mixed_versions: bool = False
-    """True where the engine's version is not the baseline's, so that the speed-up mixes two things."""
-    validity: Validity | None = None
-    reasons: tuple[str, ...] = ()
-    reason: str = ""
-    """Why it is broken, failed or skipped."""
-    progress_pct: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    config: str
-    baseline: bool
-    cells: tuple[MatrixCell | None, ...]
-    """One for each column; None where the plan has no such cell."""
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """Results of one TP: rows are configurations in running order, columns are loads."""
-
-    tp: int
-    metric: str
-    baseline: str | None
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-
-
 def short_count(number: int) -> str:
     """8192 → `8k`, 1000 → `1000`, 0 → `0`."""
     return f"{number // 1024}k" if number and number % 1024 == 0 else str(number)
@@ -205,89 +160,3 @@ def advised_alert(state: State) -> AlertView | None:
 def advised_action(alert: AlertView) -> Action | None:
     """What `r` does on this alert: its first action."""
     return alert.raised.actions[0] if alert.raised.actions else None
-
-
-def matrix(
-    state: State, tp: int | None = None, metric: str = DEFAULT_METRIC, baseline: str | None = None
-) -> Matrix:
-    """Results of one TP (the first of the plan if None), against `baseline` (else the plan's)."""
-    all_tps = tps(state)
-    chosen = tp if tp is not None else (all_tps[0] if all_tps else 0)
-    against = baseline if baseline is not None else state.run.baseline
-    groups: dict[tuple[str, Column], list[CellView]] = {}
-    configs: dict[str, None] = {}
-    columns: dict[Column, None] = {}
-    for cell in state.plan_cells:
-        spec = cell.spec
-        if spec.tp != chosen:
-            continue
-        column = Column.of(spec)
-        configs[spec.config] = None
-        columns[column] = None
-        groups.setdefault((spec.config, column), []).append(cell)
-    rows = tuple(
-        Row(
-            config,
-            config == against,
-            tuple(
-                _field(groups[config, column], groups.get((against or "", column), []), metric)
-                if (config, column) in groups
-                else None
-                for column in columns
-            ),
-        )
-        for config in configs
-    )
-    return Matrix(chosen, metric, against, tuple(columns), rows)
-
-
-def _values(cells: Iterable[CellView], metric: str) -> list[float]:
-    values = (metric_value(c.metrics, metric) for c in cells if c.state != "broken")
-    return [v for v in values if v is not None]
-
-
-_RANK: tuple[CellState, ...] = ("running", "broken", "failed", "interrupted", "planned", "done", "skipped")
-_WORST: tuple[Validity, ...] = ("INVALID", "SUSPECT", "VALID")
-
-
-def _field(cells: list[CellView], base: list[CellView], metric: str) -> MatrixCell:
-    values = _values(cells, metric)
-    base_values = _values(base, metric)
-    shown = min(cells, key=lambda c: _RANK.index(c.state))
-    verdicts = [c.validity for c in cells if c.validity is not None]
-    validity = min(verdicts, key=_WORST.index) if verdicts else None
-    value = sum(values) / len(values) if values else None
-    base_value = sum(base_values) / len(base_values) if base_values else None
-    usable = validity != "INVALID" and all(c.validity != "INVALID" for c in base)
-    speedup = value / base_value if usable and value is not None and base_value else None
-    differs: bool | None = None
-    if len(values) > 1 and len(base_values) > 1 and cells != base:
-        differs = min(values) > max(base_values) or max(values) < min(base_values)
-    versions = {c.engine_version for c in cells if c.engine_version}
-    base_versions = {c.engine_version for c in base if c.engine_version}
-    running = next((c.progress for c in cells if c.state == "running" and c.progress is not None), None)
-    return MatrixCell(
-        ids=tuple(c.id for c in cells),
-        state=shown.state,
-        value=value,
-        low=min(values) if values else None,
-        high=max(values) if values else None,
-        n=len(values),
-        speedup=speedup,
-        differs=differs,
-        mixed_versions=bool(versions and base_versions and versions != base_versions),
-        validity=validity,
-        reasons=tuple(dict.fromkeys(r for c in cells for r in c.reasons)),
-        reason=shown.reason,
-        progress_pct=_progress_pct(running.pct, running.requests_done, running.requests_total)
-        if running
-        else None,
-    )
-
-
-def _progress_pct(pct: float | None, done: int | None, total: int | None) -> float | None:
-    if pct is not None:
-        return pct
-    if done is not None and total:
-        return 100.0 * done / total
-    return None

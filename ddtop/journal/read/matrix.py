@@ -1,0 +1,217 @@
+"""Results as a matrix of configurations × loads: whose value counts, what it is, and whether it differs. Pure.
+
+This is the one place that says what the value of a field is: screens, reports and programs ask it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ddtop.events import CellState, Validity
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.select import DEFAULT_METRIC, Column, metric_value, tps
+from ddtop.stats.differ import FLOOR, Comparison, differences
+from ddtop.stats.spread import Basis, Spread, Starts, pooled, value_of
+
+Fields = dict[tuple[str, Column], list[CellView]]
+"""(configuration, load) → its cells: all starts and repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixCell:
+    """One field of the matrix: the starts and repeats of one cell together. Values are in the metric's unit."""
+
+    ids: tuple[str, ...]
+    state: CellState
+    """Of the cell that matters most: running, then failed, then done, then planned."""
+    value: float | None = None
+    """Mean of the starts' means."""
+    low: float | None = None
+    high: float | None = None
+    """The 95 % interval of `value`, by the spread pooled over the configurations of this load."""
+    n: int = 0
+    """Measurements that count."""
+    starts: int = 0
+    """Server starts that they are from."""
+    basis: Basis | None = None
+    """What the interval is by: the spread between starts, or that inside one start only. None: no interval."""
+    against: Comparison | None = None
+    """Compared with the baseline's field; None where there is no baseline."""
+    mixed_versions: bool = False
+    """True where the engine's version is not the baseline's, so that the speed-up mixes two things."""
+    validity: Validity | None = None
+    reasons: tuple[str, ...] = ()
+    reason: str = ""
+    """Why it is broken, failed or skipped."""
+    progress_pct: float | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        """value ÷ the baseline's value in the same column."""
+        return self.against.ratio if self.against is not None else None
+
+    @property
+    def differs(self) -> bool | None:
+        """Whether it differs from the baseline's. None: unknown."""
+        return self.against.different if self.against is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    config: str
+    baseline: bool
+    cells: tuple[MatrixCell | None, ...]
+    """One for each column; None where the plan has no such cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Results of one TP: rows are configurations in running order, columns are loads."""
+
+    tp: int
+    metric: str
+    baseline: str | None
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    aa: Comparison | None = None
+    """The baseline against itself, where the plan measures it twice: of all columns the one that differs most."""
+
+
+def usable(cell: CellView) -> bool:
+    """Whether a cell's figures count: it is done, not INVALID, and no sentinel."""
+    return cell.state == "done" and cell.validity != "INVALID" and not cell.spec.sentinel
+
+
+def starts_in(cells: Iterable[CellView], metric: str) -> Starts:
+    """The figures of `cells` that count, of each start those of its repeats.
+
+    A start is a round of the plan; where a server had to be started again within it, each of its servers is one.
+    """
+    found: dict[tuple[int, str], list[float]] = {}
+    for cell in cells:
+        value = metric_value(cell.metrics, metric) if usable(cell) else None
+        if value is not None:
+            server = cell.generation.id if cell.generation is not None else ""
+            found.setdefault((cell.spec.start, server), []).append(value)
+    return tuple(tuple(values) for values in found.values())
+
+
+def matrix(
+    state: State, tp: int | None = None, metric: str = DEFAULT_METRIC, baseline: str | None = None
+) -> Matrix:
+    """Results of one TP (the first of the plan if None), against `baseline` (else the plan's)."""
+    all_tps = tps(state)
+    chosen = tp if tp is not None else (all_tps[0] if all_tps else 0)
+    against = baseline if baseline is not None else state.run.baseline
+    fields, configs, columns = fields_of(state, chosen)
+    judged, aa = _judged(fields, columns, metric, against)
+    rows = tuple(
+        Row(config, config == against, tuple(judged.get((config, column)) for column in columns))
+        for config in configs
+    )
+    return Matrix(chosen, metric, against, tuple(columns), rows, aa)
+
+
+def fields_of(state: State, tp: int) -> tuple[Fields, list[str], list[Column]]:
+    """The plan's cells of one TP by configuration and load; configurations and loads in running order."""
+    fields: Fields = {}
+    for cell in state.plan_cells:
+        if cell.spec.tp == tp:
+            fields.setdefault((cell.spec.config, Column.of(cell.spec)), []).append(cell)
+    return fields, list(dict.fromkeys(c for c, _ in fields)), list(dict.fromkeys(c for _, c in fields))
+
+
+def _judged(
+    fields: Fields, columns: Sequence[Column], metric: str, baseline: str | None
+) -> tuple[dict[tuple[str, Column], MatrixCell], Comparison | None]:
+    """Every field with its value and how it compares, and the baseline compared with itself."""
+    twins = {config for (config, _), cells in fields.items() if cells[0].spec.aa}
+    results: dict[Column, dict[str, Starts]] = {column: {} for column in columns}
+    for (config, column), cells in fields.items():
+        results[column][config] = starts_in(cells, metric)
+    spreads = {column: pooled(mine.values()) for column, mine in results.items()}
+    reference = {column: mine.get(baseline or "", ()) for column, mine in results.items()}
+    again = {
+        (config, column): differences(reference[column], {config: result}, spreads[column])[config]
+        for column, mine in results.items()
+        for config, result in mine.items()
+        if config in twins
+    }
+    known = [(abs(one.ratio - 1), one) for one in again.values() if one.ratio is not None]
+    aa = max(known, key=lambda pair: pair[0])[1] if known else None
+    floor = max(known, key=lambda pair: pair[0])[0] if known else FLOOR
+    against: dict[tuple[str, Column], Comparison] = dict(again)
+    for column, mine in results.items():
+        others = {c: r for c, r in mine.items() if c not in twins and c != baseline}
+        found = differences(reference[column], others, spreads[column], floor)
+        against |= {(config, column): one for config, one in found.items()}
+        if baseline is not None and reference[column]:
+            against[baseline, column] = Comparison(None, 1.0, why="the baseline itself")
+    return {
+        (config, column): _field(
+            cells,
+            fields.get((baseline or "", column), []),
+            results[column][config],
+            spreads[column],
+            against.get((config, column)),
+            metric,
+        )
+        for (config, column), cells in fields.items()
+    }, aa
+
+
+_RANK: tuple[CellState, ...] = ("running", "broken", "failed", "interrupted", "done", "planned", "skipped")
+_WORST: tuple[Validity, ...] = ("INVALID", "SUSPECT", "VALID")
+
+
+def _field(
+    cells: list[CellView],
+    base: list[CellView],
+    result: Starts,
+    spread: Spread,
+    against: Comparison | None,
+    metric: str,
+) -> MatrixCell:
+    shown = min(cells, key=lambda c: _RANK.index(c.state))
+    counting = [c for c in cells if usable(c) or (c.spec.sentinel and c.state == "done")] if result else cells
+    verdicts = [c.validity for c in counting if c.validity is not None]
+    found = value_of(result, spread)
+    value = found.value if found is not None else _unusable(cells, metric)
+    versions = {c.engine_version for c in cells if c.engine_version}
+    base_versions = {c.engine_version for c in base if c.engine_version}
+    running = next((c.progress for c in cells if c.state == "running" and c.progress is not None), None)
+    return MatrixCell(
+        ids=tuple(c.id for c in cells),
+        state=shown.state,
+        value=value,
+        low=found.low if found is not None else None,
+        high=found.high if found is not None else None,
+        n=found.n if found is not None else 0,
+        starts=found.starts if found is not None else 0,
+        basis=spread.basis if found is not None else None,
+        against=against,
+        mixed_versions=bool(versions and base_versions and versions != base_versions),
+        validity=min(verdicts, key=_WORST.index) if verdicts else None,
+        reasons=tuple(dict.fromkeys(r for c in counting for r in c.reasons)),
+        reason=shown.reason,
+        progress_pct=_progress_pct(running.pct, running.requests_done, running.requests_total)
+        if running
+        else None,
+    )
+
+
+def _unusable(cells: list[CellView], metric: str) -> float | None:
+    """A figure that counts for nothing, shown with its mark: of a cell that is INVALID or not finished."""
+    values = [metric_value(c.metrics, metric) for c in cells if c.state != "broken" and not c.spec.sentinel]
+    known = [v for v in values if v is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _progress_pct(pct: float | None, done: int | None, total: int | None) -> float | None:
+    if pct is not None:
+        return pct
+    if done is not None and total:
+        return 100.0 * done / total
+    return None

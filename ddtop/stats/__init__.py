@@ -1,0 +1,1 @@
+"""Statistics of measurements repeated over starts: spread, intervals, which differences count. Pure; imports nothing of ddtop."""

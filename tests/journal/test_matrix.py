@@ -1,0 +1,136 @@
+"""Whose value counts, the value of a field over starts and repeats, and the baseline against itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from ddtop import events as ev
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
+from ddtop.report.text import render_table
+from tests.journal.made import Clock, spec
+
+Cell = tuple[str, int, float, dict[str, Any]]
+"""(configuration, round, tok/s, what else is so of it)."""
+
+
+def made(*cells: Cell, planned: tuple[str, ...] = ()) -> State:
+    clock = Clock()
+    of_spec = ("repeat", "sentinel", "aa", "concurrency")
+    specs = [
+        spec(
+            f"{config}-{start}-{i}",
+            config,
+            start=start,
+            restart_key=f"{config}+{start}",
+            baseline=config == "auto",
+            **{k: v for k, v in more.items() if k in of_spec},
+        )
+        for i, (config, start, _, more) in enumerate(cells)
+    ]
+    more_specs = [spec(f"{c}-planned", c, start=9) for c in planned]
+    events: list[ev.Event] = [ev.CellsPlanned(**clock(), cells=(*specs, *more_specs), baseline="auto")]
+    for one, (_, _, tok_s, more) in zip(specs, cells, strict=True):
+        server = more.get("server", one.restart_key)
+        events += [
+            ev.CellMeasured(
+                **clock(),
+                cell_id=one.id,
+                attempt=1,
+                validity=more.get("validity", "VALID"),
+                reasons=more.get("reasons", ()),
+                metrics={"output_tok_s": tok_s},
+                generation=ev.Generation(boot="b", id=server),
+            ),
+            ev.CellStateSet(**clock(), cell_id=one.id, state=more.get("state", "done"), attempt=1),
+        ]
+    return fold(events)
+
+
+def field(view: Matrix, config: str) -> MatrixCell:
+    (row,) = (r for r in view.rows if r.config == config)
+    assert row.cells[0] is not None
+    return row.cells[0]
+
+
+def test_the_value_is_over_starts_and_its_interval_by_the_spread_between_them() -> None:
+    e = math.exp(0.01)
+    state = made(
+        ("auto", 0, 100 * e, {}),
+        ("auto", 1, 100 / e, {}),
+        ("b15", 0, 150 * e, {"repeat": 0}),
+        ("b15", 0, 152 * e, {"repeat": 1}),
+        ("b15", 1, 151 / e, {}),
+    )
+    b15 = field(matrix(state), "b15")
+    assert (b15.n, b15.starts, b15.basis) == (3, 2, "starts")
+    assert b15.value == pytest.approx(151 * math.cosh(0.01))
+    # two starts each 1 % off: squares 4 × 0.01² over 2 degrees of freedom, t 4.303, ÷ √2 starts
+    assert b15.high == pytest.approx(b15.value * math.exp(4.3027 * math.sqrt(2e-4) / math.sqrt(2)), rel=1e-5)
+    assert b15.differs is True and b15.speedup == pytest.approx(1.51)
+    assert "[" in render_table(state) and "spread between starts" in render_table(state)
+
+
+def test_one_start_says_that_it_is_one() -> None:
+    text = render_table(made(("auto", 0, 100.0, {"repeat": 0}), ("auto", 0, 101.0, {"repeat": 1})))
+    assert "inside one start only" in text
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"sentinel": True},
+        {"validity": "INVALID"},
+        {"state": "broken"},
+        {"state": "failed"},
+        {"state": "interrupted"},
+    ],
+)
+def test_what_does_not_count(more: dict[str, Any]) -> None:
+    view = matrix(made(("auto", 0, 100.0, {}), ("auto", 1, 900.0, more), ("b15", 0, 100.0, {})))
+    auto, b15 = field(view, "auto"), field(view, "b15")
+    assert (auto.value, auto.n, auto.starts) == (100.0, 1, 1)
+    assert b15.speedup == 1.0
+    assert auto.validity == "VALID", "the value shown is that of a sound result"
+
+
+def test_a_doubted_sentinel_is_seen_in_its_field() -> None:
+    doubted = {"sentinel": True, "validity": "SUSPECT", "reasons": ("drift-in-start",)}
+    auto = field(matrix(made(("auto", 0, 100.0, {}), ("auto", 0, 80.0, doubted))), "auto")
+    assert auto.validity == "SUSPECT" and auto.reasons == ("drift-in-start",) and auto.value == 100.0
+
+
+def test_a_value_that_counts_for_nothing_is_shown_with_its_mark() -> None:
+    auto = field(matrix(made(("auto", 0, 90.0, {"validity": "INVALID"}))), "auto")
+    assert (auto.value, auto.n, auto.validity) == (90.0, 0, "INVALID")
+
+
+def test_a_server_started_again_within_a_round_is_another_start() -> None:
+    cells: list[Cell] = [("auto", 0, 100.0, {"repeat": n, "server": f"g{n}"}) for n in range(2)]
+    assert field(matrix(made(*cells)), "auto").starts == 2
+
+
+def test_rounds_that_are_still_planned_hide_no_value() -> None:
+    auto = field(matrix(made(("auto", 0, 100.0, {}), planned=("auto",))), "auto")
+    assert auto.state == "done" and auto.value == 100.0
+
+
+def twice(aa: float, b15: float, noise: float = 0.0005) -> State:
+    return made(
+        *(("auto", n, 100 * (1 + noise * (-1) ** n), {}) for n in range(4)),
+        *(("auto-aa", n, aa * (1 + noise * (-1) ** n), {"aa": True}) for n in range(4)),
+        *(("b15", n, b15 * (1 + noise * (-1) ** n), {}) for n in range(4)),
+    )
+
+
+def test_what_the_baseline_differs_from_itself_by_is_no_difference() -> None:
+    view = matrix(twice(aa=103.0, b15=102.5))
+    assert view.aa is not None and view.aa.ratio == pytest.approx(1.03) and view.aa.different is True
+    assert field(view, "b15").differs is False
+    assert field(matrix(twice(aa=100.2, b15=102.5)), "b15").differs is True
+    words = render_table(twice(aa=103.0, b15=102.5))
+    assert "A/A: auto differs from itself by up to 3.0 %" in words
