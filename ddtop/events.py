@@ -528,6 +528,9 @@ class RestartReady(Event, frozen=True, kw_only=True, tag="restart-ready"):
     """Parameters the engine silently changed, in words: those cells would be duplicates."""
     meant_for_cpu: bool = False
     """Its arguments, its log or its build say that it shall run on the CPU."""
+    acceptance_simulated: str | None = None
+    """What says that its acceptance is simulated; empty: nothing does. None: its environment could not be read, or an older
+    ddtop did not ask."""
 
 
 class RestartFailed(Event, frozen=True, kw_only=True, tag="restart-failed"):

@@ -127,8 +127,9 @@ OPS = {
     ),
     "ticket": (
         "request",
-        '{"pid"}',
-        '{"start_ticks", "cmdline": [..], "cwd", "invocation"|absent, "cgroup", "stdout": path|"socket"|"pipe"|absent}',
+        '{"pid", "env"?: [name, ..]}',
+        '{"start_ticks", "cmdline": [..], "cwd", "invocation"|absent, "cgroup", "stdout": path|"socket"|"pipe"|absent,'
+        ' "env"|absent: {name: value} of the names asked for, null where it may not be read}',
     ),
     "signal": ("request", '{"pid", "start_ticks", "signal": "TERM"}', "{}   only if start_ticks still match"),
     # ---- logs and files

@@ -54,6 +54,22 @@ async def test_everything_in_one_answer(python: str, state_dir: Path, tmp_path: 
     assert set(found["psi"]) == set(pressure())
 
 
+@pytest.mark.parametrize("python", agent_pythons())
+async def test_of_an_environment_only_what_is_asked_for_is_read(python: str, state_dir: Path) -> None:
+    env = {"SGLANG_SIMULATE_ACC_LEN": "2.5", "HF_TOKEN": "not to be seen"}
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=env)
+    try:
+        async with agent(state_dir, python=python) as host:
+            names = ["SGLANG_SIMULATE_ACC_LEN", "NOT_SET"]
+            found = await host.call("ticket", pid=child.pid, env=names)
+            plain = await host.call("ticket", pid=child.pid)
+    finally:
+        child.kill()
+        child.wait()
+    assert found["env"] == {"SGLANG_SIMULATE_ACC_LEN": "2.5"}
+    assert "env" not in plain
+
+
 async def test_a_serving_process_is_found_by_its_command_line(state_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "sglang").mkdir()
     (tmp_path / "sglang" / "__init__.py").write_text("")

@@ -132,6 +132,8 @@ class World:
         self.late_results = False
         """Whether a job that is stopped after its server's death still writes what it has of its cell."""
         self.files: dict[str, bytes] = {}
+        self.environment: dict[str, str] = {}
+        """What the shell around the server exports: in the environment of the processes below it."""
         self.script_s = 5.0
         self.script_acts_s: float | None = None
         """When a script restarts the server, where it goes on after that (it waits for the server, say)."""
@@ -704,6 +706,13 @@ class FakeHost:
                     end = {"state": "Z", "wait_status": 9} if u.core_dead else {}
                     rows.append({"pid": u.pid + 500, "comm": "sglang::schedul", **seen, **end})
         return {"processes": rows}
+
+    def op_ticket(self, pid: int, env: list[str] | None = None) -> dict[str, Any]:
+        """SIMULATED: the unit's main process is a shell; what it exports is in the environment of the one below it."""
+        known = {} if any(u.pid == pid for u in self.world.units.values()) else self.world.environment
+        return {"start_ticks": 1, "cmdline": [], "cwd": None, "cgroup": "/"} | (
+            {"env": {k: v for k, v in known.items() if k in env}} if env else {}
+        )
 
     def op_http(self, method: str, url: str, **_: Any) -> dict[str, Any]:
         unit = self.world.serving

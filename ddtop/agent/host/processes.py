@@ -150,6 +150,15 @@ def invocation_of(pid: int) -> Optional[str]:
     return None
 
 
+def environment_of(pid: int, names: List[str]) -> Optional[Dict[str, str]]:
+    """Those of `names` that are in a process's environment; None where it may not be read. Nothing else of it leaves."""
+    text = read_text("/proc/%d/environ" % pid, 4 << 20)
+    if text is None:
+        return None
+    pairs = (word.partition("=") for word in text.split("\0"))
+    return {name: value for name, _, value in pairs if name in names}
+
+
 def stdout_of(pid: int) -> Optional[str]:
     """Where a process's standard output goes: a path, `socket` (the journal), `pipe`; None where that is not seen."""
     try:
@@ -176,6 +185,8 @@ async def ticket(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
     stdout = stdout_of(pid)
     if stdout:
         found["stdout"] = stdout
+    if args.get("env"):
+        found["env"] = environment_of(pid, [str(name) for name in args["env"]])
     return found
 
 

@@ -98,6 +98,10 @@ TABLE: dict[str, Rule] = {
     "acceptance-out-of-bounds": _doubt(
         "the acceptance length is impossible", "do not use the acceptance length"
     ),
+    "acceptance-simulated": _doubt(
+        "the server simulates its acceptance: its tok/s say nothing of what speculation is worth",
+        "take the setting out of the server's arguments and environment; never publish this result",
+    ),
     "thermal-cap": _doubt("a GPU slowed down because it was hot", "check cooling; run again"),
     "power-cap": _doubt("a GPU was held at its power limit", "compare only with cells at the same limit"),
     "cache-hits": _doubt("the prefix cache answered part of the prompts", "flush it, or use a nonce"),

@@ -220,6 +220,7 @@ def _restart_ready(state: State, event: ev.RestartReady) -> None:
     restart.engine, restart.engine_version = event.engine, event.engine_version
     restart.resolved_args, restart.overridden = event.resolved_args, event.overridden
     restart.meant_for_cpu = event.meant_for_cpu
+    restart.acceptance_simulated = event.acceptance_simulated
     _end_restart(state, restart, event.at_s, event.mono_s)
     for phase in restart.phases.values():
         if phase.state == "running":

@@ -288,6 +288,7 @@ class RestartView:
     resolved_args: dict[str, Any] = field(default_factory=dict)
     overridden: tuple[str, ...] = ()
     meant_for_cpu: bool = False
+    acceptance_simulated: str | None = None
     verdict: Verdict | None = None
     cause: str | None = None
     kind: CauseKind | None = None

@@ -1,4 +1,5 @@
-"""What the host adds to a cell's judgement: what limited the GPUs, and kernel faults during its window."""
+"""What the host adds to a cell's judgement: what limited the GPUs, kernel faults during its window, and a server that
+simulates its acceptance."""
 
 from __future__ import annotations
 
@@ -27,10 +28,18 @@ def with_host(
     bound = ctx.gpu_watch.cell_metrics(whole, moving=moving, begin=began, end=ctx.mono())
     window = raw.get("window") or {}
     zero = window.get("zero_mono_ns") if isinstance(window, Mapping) else None
-    doubts: dict[str, str] = {}
+    doubts = _simulated(ctx, cell)
     if isinstance(zero, int):
-        doubts = ctx.faults.doubts(zero / 1e9, zero / 1e9 + float(window.get("wall_s") or 0.0))
+        doubts |= ctx.faults.doubts(zero / 1e9, zero / 1e9 + float(window.get("wall_s") or 0.0))
     return add_doubts(replace(judged, metrics={**judged.metrics, **bound}), doubts)
+
+
+def _simulated(ctx: SweepContext, cell: CellView) -> dict[str, str]:
+    """The doubt about a server whose acceptance was found to be simulated when it became ready."""
+    generation = cell.attempts[-1].generation if cell.attempts else None
+    starts = [r for r in ctx.state.restarts if generation is not None and r.generation == generation]
+    said = starts[-1].acceptance_simulated if starts else None
+    return {"acceptance-simulated": said} if said else {}
 
 
 def add_doubts(judged: CellJudgement, doubts: Mapping[str, str]) -> CellJudgement:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any
 
 from ddtop.engines import ENGINES
 from ddtop.engines.base import ArgMismatch, Engine, as_json
+from ddtop.engines.simulated import (
+    VARIABLES,
+    simulated_by_argv,
+    simulated_by_env,
+    simulated_by_settings,
+)
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch, Service, read_listener
@@ -35,6 +42,7 @@ class GateReader:
         self.model: str | None = None
         self.version: str | None = None
         self._starts: dict[int, str | None] = {}
+        self._simulated = ""
 
     @property
     def base(self) -> str:
@@ -73,6 +81,22 @@ class GateReader:
             if said and said != "socket":
                 return str(said)
         return None
+
+    async def simulated(self, host: Host, unit: UnitReading | None) -> str | None:
+        """What says that this server's acceptance is simulated: its launch, its own account or log, else the environment
+        of its processes. Empty: nothing does; None: nothing does, and no environment could be read."""
+        known = simulated_by_env(self.launch.env) or simulated_by_argv(self.launch.argv) or self._simulated
+        select = self.service.activity_args(unit) if unit is not None else None
+        if known or select is None:
+            return known or None
+        read = False
+        with contextlib.suppress(AgentError):
+            for row in (await host.call("processes", **select))["processes"][:PROCESSES_LOOKED_AT]:
+                env = (await host.call("ticket", pid=row["pid"], env=list(VARIABLES))).get("env")
+                read = read or env is not None
+                if env and (found := simulated_by_env(env)):
+                    return f"{found} in the environment of process {row['pid']}"
+        return "" if read else None
 
     async def owner(
         self, host: Host, item: ListenerReading, unit: UnitReading | None, at: float
@@ -122,6 +146,11 @@ class GateReader:
         if not self.engine.is_engine_cmdline(cmdline) and info is not None:
             cmdline = []  # a wrapper or `docker run`: its arguments are not the server's
         self.facts = self.engine.resolved_args(info, cmdline)
+        self._simulated = (
+            simulated_by_argv(cmdline)
+            or simulated_by_settings(as_json(info))
+            or simulated_by_settings(logged)
+        )
         await self._learn_version(host, info)
         source = "server_info" if info is not None else "cmdline"
         # The owner's script sets the arguments: then the unit, as systemd has it loaded, says what is wanted.

@@ -158,7 +158,9 @@ class Restarter:
             if result.ready:
                 use = await self._gpu_use(a)
                 refused = runs_on_cpu(a.launch, use)
-                return self._ready(host, a, use) if refused is None else self._failed(a, refused)
+                if refused is not None:
+                    return self._failed(a, refused)
+                return self._ready(host, a, use, await a.gate_reader.simulated(host, a.unit))
             if not drained and a.exited_unexplained(ctx.mono()):
                 # journald tells a follower up to half a second late: what is in the log now says why nothing runs.
                 drained = True
@@ -216,7 +218,7 @@ class Restarter:
             held_mib=watch.used_mib(),
         )
 
-    def _ready(self, host: Host, a: Attempt, use: GpuUse) -> Started:
+    def _ready(self, host: Host, a: Attempt, use: GpuUse, simulated: str | None) -> Started:
         ctx, launch, reader = self.ctx, a.launch, a.gate_reader
         assert a.unit is not None and a.unit.generation is not None and a.args is not None
         self._finish(a, ready=True)
@@ -240,6 +242,7 @@ class Restarter:
             resolved_args=resolved,
             overridden=overridden,
             meant_for_cpu=runs_there_on_purpose(use),
+            acceptance_simulated=simulated,
         )
         return Started(
             attempt_id=a.id,
