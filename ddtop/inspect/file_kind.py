@@ -12,7 +12,8 @@ from ddtop.bench.importers.load_tools import is_result_text
 from ddtop.hosts.ssh.error_texts import speaks_of_ssh
 from ddtop.hosts.ssh.probe_frame import read_frame
 from ddtop.inspect.inputs import is_ssh_config, text_of
-from ddtop.inspect.listing import TREE_DRAWING, parse_listing
+from ddtop.inspect.listing import TREE_DRAWING, is_checksums, parse_listing
+from ddtop.services.unit.container_table import read_table
 from ddtop.sources.gpu.diagnosis import diagnose_gpu
 
 LOOK = 65_536
@@ -111,7 +112,7 @@ def guess_text(data: bytes) -> str | None:
         return "sse"
     if re.search(r"^< HTTP/[\d.]{1,4} \d{3}|^curl: \(\d+\) ", text, re.M):
         return "sse"  # what `curl -v` printed around a response
-    if len(_SHOW.findall(text)) >= 2:
+    if len(_SHOW.findall(text)) >= 2 or read_table(text[:20_000]) is not None:
         return "unit"
     if text[0] in "{[":
         kind = _json_kind(text)
@@ -128,6 +129,8 @@ def guess_text(data: bytes) -> str | None:
         return "model"
     if _MODEL_NAMES.search(text) and sum(1 for row in rows if TREE_DRAWING.match(row)) * 2 > len(rows):
         return "model"  # what `tree` prints, of which a unit's processes have no such name
+    if _MODEL_NAMES.search(text) and is_checksums(rows):
+        return "model"
     if re.search(r"^uptime(?:_s)?\s?[=:]", text, re.M) and "shm" in text:
         return "model"
     if read_frame(text) is not None:

@@ -76,14 +76,32 @@ def parse_listing(text: str) -> list[Entry]:
     return _parse_stat(text) or out
 
 
+_COMMENT = re.compile(r"\s+(?:#|//|<-|\u2190|\u2014) ?.*$")
+_SUM = re.compile(r"^(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32}) [ *](?=\S)")
+"""What sha256sum, sha1sum or md5sum print before a name."""
+_LEFT_OUT = re.compile(r"^(?:\.{3}|\u2026)(?:\s|$)|^\[\.{3}\]$")
+
+
+def is_abridged(text: str) -> bool:
+    """Whether a listing has a row that stands for rows left out (`...`): it cannot show that a file is missing."""
+    return any(_LEFT_OUT.match(TREE_DRAWING.sub("", line.strip())) for line in text.splitlines()[:20_000])
+
+
+def is_checksums(rows: list[str]) -> bool:
+    """Whether most rows are of a checksum tool."""
+    return sum(_SUM.match(row) is not None for row in rows) * 2 > len(rows)
+
+
 def bare_names(text: str) -> list[str]:
-    """The names of a listing that gives names only (`ls`, `tree`, `find`): no size is known of any."""
+    """The names of a listing that gives names only (`ls`, `tree`, `find`, `sha256sum`): no size is known of any."""
     names = []
     for line in text.splitlines():
         if len(line) > MAX_LINE:
             continue
-        tree = _TREE.match(line)
-        name = (tree["path"] if tree else line).strip()
+        bare = _SUM.sub("", line)
+        bare = _COMMENT.sub("", bare) if TREE_DRAWING.match(bare) else bare
+        tree = _TREE.match(bare)
+        name = (tree["path"] if tree else bare).strip()
         if re.fullmatch(r"[^\s:'\"|]{1,1000}\.\w{1,12}", name):
             names.append(name)
     return names

@@ -21,7 +21,7 @@ from ddtop.agent.model.weight_files import (
     small_file_fault,
 )
 from ddtop.inspect.inputs import NotJudgedError, evidence, result, text_of
-from ddtop.inspect.listing import ROUNDED, bare_names, parse_listing
+from ddtop.inspect.listing import ROUNDED, bare_names, is_abridged, parse_listing
 
 _ENOSPC = re.compile(
     r"No space left on device|ENOSPC|disk quota exceeded|not enough (?:free )?(?:disk )?space", re.I
@@ -126,6 +126,8 @@ def _of_names(texts: Mapping[str, str]) -> dict[str, Any] | None:
     if not any(is_weight(name) for name in names):
         return None
     got = judge([Entry(name, size=1 << 20, sized=False) for name in names])
+    if any(is_abridged(text) for text in texts.values()):
+        raise NotJudgedError("rows of the listing were left out (`...`): give all of it, with sizes (ls -l)")
     if got["cause"] != "shard-missing":
         raise NotJudgedError("names without sizes do not show whether the files are complete: use ls -l")
     text = f"{got['present_shards']} of {got['expected_shards']} shards are listed, without sizes"

@@ -9,6 +9,7 @@ import json
 
 import pytest
 
+from ddtop.inspect import NotJudgedError, inspect_files
 from ddtop.inspect.model import diagnose_model
 from tests.agent.gguf_files import gguf
 
@@ -264,3 +265,29 @@ def test_the_advice_names_the_file_or_the_kind_of_copy() -> None:
         {"input.lst": (link("m.gguf", "/x/blobs/1") + link("config.json", "/x/blobs/2")).encode()}
     )
     assert "cp -aL" in got["advice"] and got["broken_links"] == 2
+
+
+TREE = """models/Qwen2.5-7B-Instruct/
+├── config.json              # the model's configuration
+├── model-00001-of-00003.safetensors  # weights
+├── model-00002-of-00003.safetensors
+└── tokenizer.json           # tokenizer
+"""
+
+
+def test_comments_behind_the_names_of_a_tree_are_none_of_them() -> None:
+    got = inspect_files(None, {"t.txt": TREE.encode()})
+    assert (got["cause"], got["present_shards"], got["expected_shards"]) == ("shard-missing", 2, 3)
+
+
+@pytest.mark.parametrize("row", ["├── ...", "|-- ...", "…"])
+def test_a_listing_with_rows_left_out_shows_nothing_missing(row: str) -> None:
+    text = TREE.replace("├── model-00002-of-00003.safetensors", row)
+    with pytest.raises(NotJudgedError, match="left out"):
+        inspect_files(None, {"t.txt": text.encode()})
+
+
+def test_checksums_are_a_listing_of_names() -> None:
+    rows = "".join(f"{n:064x}  model-0000{n}-of-00004.safetensors\n" for n in (1, 2, 4))
+    got = inspect_files(None, {"t.txt": rows.encode()})
+    assert (got["kind"], got["cause"], got["expected_shards"]) == ("model", "shard-missing", 4)

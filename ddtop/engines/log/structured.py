@@ -33,6 +33,8 @@ _ENGINE = re.compile(
 )
 _CLOCK = re.compile(r"(?:\d{4}-)?(?P<day>\d\d-\d\d)[T ](?P<time>\d\d:\d\d:\d\d)")
 _AT = re.compile(r"\{[\"']\w")
+_DOCKER = {"log", "stream", "time", "attrs", "kubernetes"}
+"""Keys of docker's json-file log driver: the line is as the program wrote it."""
 NO_TIME = "00-00 00:00:00"
 """In place of a record's time that is not readable as one: lines need one in their prefix, and no duration is made of it."""
 
@@ -60,6 +62,8 @@ def plain(line: str) -> str | None:
     inner = record.get("fields")
     values: dict[str, Any] = {**(inner if isinstance(inner, dict) else {}), **record}
     message = _first(values, _MESSAGE)
+    if set(record) <= _DOCKER and isinstance(record.get("log"), str):
+        return line[: found.start()] + str(record["log"]).rstrip("\n")
     level = str(_first(values, _LEVEL) or "").upper()
     if not isinstance(message, str) or not (level or _first(values, _TIME)):
         return None

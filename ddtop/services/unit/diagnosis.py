@@ -11,6 +11,7 @@ from typing import Any
 
 from ddtop.services.causes import verdict_fields
 from ddtop.services.journald.entries import Entry, looks_like_journal_json, parse_journal_json
+from ddtop.services.unit.exits import Ending, main_ending
 from ddtop.services.unit.failed import UnitState, leftovers, worker_killed
 from ddtop.services.unit.moment import Moment, moment_number, take
 from ddtop.services.unit.port_owner import port_slug
@@ -98,7 +99,7 @@ def _judge(moment: Moment) -> dict[str, Any]:
     elif moment.has_json and not [n for n in moment.line_at.values() if not n[0].endswith(("jsonl", "json"))]:
         state = _journal_only(moment)
     else:
-        state = unit_state(UnitProps(), moment.lines, start_asked=asked)
+        state = moment.told or unit_state(UnitProps(), moment.lines, start_asked=asked)
         if refused is not None and state.slug == "no-unit-data":
             state = refused
         owners = {(ln.pid, ln.cgroup): ln for ln in moment.listeners}
@@ -109,7 +110,14 @@ def _judge(moment: Moment) -> dict[str, Any]:
     if state.slug == "no-unit-data" and any(_SUPPRESSED.search(line) for line in moment.lines):
         state = UnitState("log-incomplete", tuple(ln for ln in moment.lines if _SUPPRESSED.search(ln))[:3])
     killed = worker_killed(moment.lines) if state.slug == "active" else None
+    looping = state.slug in ("exited-waiting-for-restart", "flapping")
+    if looping and moment.props is not None and (why := _never_runs(moment.props)) is not None:
+        state = UnitState(
+            why.slug, state.why, says=f"The main process {why.words}, and systemd starts it again and again."
+        )
     result = verdict_fields((killed or state).slug)
+    if looping:
+        result["verdict"] = "crash-looping"
     if killed is not None:
         result["verdict"], state = "degraded", killed
     if moment.props is not None or moment.lines:
@@ -158,6 +166,12 @@ def _judge(moment: Moment) -> dict[str, Any]:
         }
     ]
     return result
+
+
+def _never_runs(props: UnitProps) -> Ending | None:
+    """How the main process of a unit in a restart loop ended, where that shows that it can never run as it is set up."""
+    ending = main_ending(props.result, props.exec_main_code, props.exec_main_status)
+    return ending if ending is not None and verdict_fields(ending.slug)["retryable"] is False else None
 
 
 def _failing(moment: Moment) -> bool:

@@ -20,7 +20,7 @@ from ddtop.services.unit.exits import (
 )
 from ddtop.services.unit.systemctl_show import UnitProps, failed_commands
 
-LIMIT = re.compile(r"Start request repeated too quickly|start-limit-hit")
+LIMIT = re.compile(r"[Ss]tart request repeated too quickly|start-limit-hit|'start-limit'")
 _OOM = re.compile(r"killed by the OOM killer|with result 'oom-kill'")
 _START_TIMEOUT = re.compile(r"start(?:-pre|-post)? operation timed out|State 'start\S*' timed out")
 _STOP_TIMEOUT = re.compile(r"State '(?:stop|final)\S*' timed out|[Ss]topping timed out")
@@ -110,8 +110,8 @@ _EXPLAINED_BY_LEFTOVERS = ("main-process-exited", "main-process-killed", "unit-f
 def _exit_state(props: UnitProps, lines: Sequence[str]) -> UnitState:
     if hit := first(LIMIT, lines):
         return UnitState("start-limit-hit", (hit[0],))
-    if props.result == "start-limit-hit":
-        return UnitState("start-limit-hit", ("Result=start-limit-hit",))
+    if props.result in ("start-limit-hit", "start-limit"):  # the latter before systemd 233
+        return UnitState("start-limit-hit", (f"Result={props.result}",))
     if hit := first(_OOM, lines):
         return UnitState("oom-killed", (hit[0],))
     if error := (props.raw or {}).get("ContainerError"):

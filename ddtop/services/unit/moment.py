@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass, field
 
 from ddtop.services.journald.entries import Entry, looks_like_journal_json, parse_journal_json
+from ddtop.services.unit.container_table import read_table
 from ddtop.services.unit.docker_inspect import container_props, looks_like_inspect
+from ddtop.services.unit.failed import UnitState
 from ddtop.services.unit.port_owner import Listener, parse_listeners
 from ddtop.services.unit.systemctl_show import UnitProps, looks_like_show, parse_units
 from ddtop.services.unit.systemctl_status import looks_like_status, parse_status
@@ -45,6 +47,7 @@ class Moment:
     entries: list[Entry] = field(default_factory=list)
     has_json: bool = False
     listeners: list[Listener] = field(default_factory=list)
+    told: UnitState | None = None
     start_rc: int | None = None
     start_verb: str | None = None
     start_text: str = ""
@@ -96,6 +99,8 @@ def take(moment: Moment, name: str, data: bytes) -> None:
     if listeners := parse_listeners(text):
         moment.listeners = listeners
         return
+    if (told := read_table(text)) is not None:
+        moment.told = told
     if looks_like_inspect(text):
         moment.props, moment.show_file = container_props(text), name
         return

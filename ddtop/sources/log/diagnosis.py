@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -44,6 +45,19 @@ def _meta(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 _LAST_WORDS = re.compile(r"^(?:[a-z_]\w*\.)*(?P<name>[A-Z]\w{0,60}(?:Error|Exception)): \S")
+
+
+def _is_one_document(data: bytes) -> bool:
+    """Whether a file is one JSON value over several lines: what stands in its texts was logged elsewhere."""
+    if data.strip().count(b"\n") < 2:
+        return False
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 _CONTINUES = re.compile(r"^(?:\s|$|\[\w|Possible solutions|Open an issue|For more information|Set |See )")
 
 
@@ -75,7 +89,7 @@ def _one(name: str, data: bytes, engine: str | None, silence_s: float | None) ->
     form = ""
     if not scan.own and not scan.server_args and not read.journal and judged.verdict != "unknown":
         form = looks_like("\n".join(entry.line[:2_000] for entry, _ in read.chosen[:400]))
-    if form in QUOTING:
+    if form in QUOTING or (form == "JSON" and _is_one_document(data)):
         judged = not_recognised(scan)
     elif judged.verdict == "starting" or judged.slug in ("error-not-known", "not-recognised"):
         judged = _ended_by_exception(scan) or judged
