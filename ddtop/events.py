@@ -320,6 +320,15 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run-started"):
     """True where the GPUs and the engine are stand-ins; every view then says SIMULATED."""
 
 
+class PlanSource(Event, frozen=True, kw_only=True, tag="plan-source"):
+    """What the plan's text refers to on the client, so that the plan can be read again elsewhere."""
+
+    files: dict[str, str] = {}
+    """`prompts_file` as the plan writes it → its text."""
+    env: dict[str, str] = {}
+    """Variables that `{env.NAME}` stood for."""
+
+
 class CellsPlanned(Event, frozen=True, kw_only=True, tag="cells-planned"):
     """The plan as cells, in the order in which they will run. Sent again when the plan was edited."""
 
@@ -533,6 +542,18 @@ class RestartReady(Event, frozen=True, kw_only=True, tag="restart-ready"):
     ddtop did not ask."""
 
 
+class StartProvenance(Event, frozen=True, kw_only=True, tag="provenance"):
+    """What a ready server runs on, as its host said in one look after the gate."""
+
+    attempt_id: str
+    gpus: tuple[int, ...] | None = None
+    """Indices of the GPUs on which the server's processes hold memory; None where that cannot be told."""
+    facts: dict[str, Any] = {}
+    """Sections of the agent's op `provenance`: gpu, machine, packages, image, environment, command, model."""
+    unknown: dict[str, str] = {}
+    """Section → why it could not be read."""
+
+
 class RestartFailed(Event, frozen=True, kw_only=True, tag="restart-failed"):
     attempt_id: str
     verdict: Verdict
@@ -677,6 +698,7 @@ class Note(Event, frozen=True, kw_only=True, tag="note"):
 
 AnyEvent = (
     RunStarted
+    | PlanSource
     | CellsPlanned
     | RunEnded
     | HostConnecting
@@ -699,6 +721,7 @@ AnyEvent = (
     | PhaseSeen
     | GateSeen
     | RestartReady
+    | StartProvenance
     | RestartFailed
     | AlertRaised
     | AlertDecided

@@ -34,6 +34,7 @@ from ddtop.events import (
     HostLost,
     HostRebooted,
     Note,
+    PlanSource,
     RunEnded,
     RunStarted,
     SweepPaused,
@@ -45,7 +46,7 @@ from ddtop.journal.locks import live_recording
 from ddtop.journal.read.reader import JournalReader, read_state
 from ddtop.journal.read.runs import check_continues, find_run, new_path
 from ddtop.journal.write.writer import JournalWriter
-from ddtop.plan import Plan, parse_plan
+from ddtop.plan import Plan, parse_plan, recorded_plan
 from ddtop.sweep.controller import Controller
 from ddtop.sweep.crash import crashed
 from ddtop.sweep.host.lease import HostLease
@@ -148,7 +149,7 @@ def _choose(options: RunOptions) -> tuple[Path, Plan | None]:
             path, options.host, old.run.name
         )  # another host's recording is refused before its plan is read
         if old.run.mode == "sweep" and old.run.plan_toml:
-            plan, _ = parse_plan(old.run.plan_toml, name=old.run.plan_path or "the recording's plan")
+            plan = recorded_plan(old.run.plan_toml, old.run.plan_source, old.run.plan_path)
     return path, plan
 
 
@@ -193,6 +194,8 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     )
     recall_causes(ctx)
     if sweep is not None:
+        if sweep.plan_files or sweep.plan_env:
+            ctx.emit(PlanSource, files=dict(sweep.plan_files), env=dict(sweep.plan_env))
         ctx.emit(CellsPlanned, cells=sweep.cells, baseline=sweep.baseline)
         recall(ctx, sweep)
     main = (
@@ -310,7 +313,7 @@ async def _put_back(options: RunOptions) -> Outcome:
     try:
         state = read_state(options.record, check=False)  # now that nobody else writes it
         plan = (
-            parse_plan(state.run.plan_toml, name=state.run.plan_path or "the recording's plan")[0]
+            recorded_plan(state.run.plan_toml, state.run.plan_source, state.run.plan_path)
             if state.run.plan_toml
             else None
         )

@@ -27,6 +27,7 @@ HANDLERS = {
     "gpm-follow": ("gpu.gpm", "gpm_follow"),
     "http": ("host.http", "http_op"),
     "tokens": ("host.http", "tokens"),
+    "provenance": ("provenance", "provenance"),
     "metrics-follow": ("host.metrics", "metrics_follow"),
     "exec": ("programs", "exec_op"),
     "job-start": ("jobs.start", "job_start"),

@@ -226,6 +226,13 @@ OPS = {
     # ---- model directories
     "model-check": ("request", '{"path", "hashes": false}', "MODEL (see agent/model/check.py)"),
     "tokens": ("request", '{"url", "text", "key_env"}', '{"count"}'),
+    "provenance": (
+        "request",
+        '{"unit"|"cgroup"|"pid" (of the server), "main_pid": int|null, "container": id|null, "model": path|null, "timeout_s": 10}',
+        '{"facts": {"held": [GPU uuid], "gpu": {"gpus": [{field: text}], "driver", "cuda", "topology"}, "machine": {..},'
+        ' "packages": {name: {"version", "revision"|absent}}, "image": {..}, "environment": {..}, "command": [..],'
+        ' "model": {"path", "files", "size_b", "revision"|absent, "sha256", "covers"}}, "unknown": {section: why}}',
+    ),
     "metrics-follow": (
         "stream",
         '{"url" (this host only), "names": [series], "every_s": 1, "key_env": name|null}',

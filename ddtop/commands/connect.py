@@ -203,16 +203,17 @@ def _edited(recording: Path, wanted: Plan) -> bool:
     from msgspec.structs import replace
 
     from ddtop.errors import PlanError
-    from ddtop.events import RunStarted
+    from ddtop.events import PlanSource, RunStarted
     from ddtop.journal.read.reader import JournalReader
-    from ddtop.plan import parse_plan
+    from ddtop.plan import recorded_plan
 
     with JournalReader(recording, check=False) as reader:
         texts = [e.plan_toml for _, e in reader.kinds(("run-started",)) if isinstance(e, RunStarted)]
+        sources = [e for _, e in reader.kinds(("plan-source",)) if isinstance(e, PlanSource)]
     if not texts or texts[-1] is None:
         return False
     try:
-        read, _ = parse_plan(texts[-1])
+        read = recorded_plan(texts[-1], sources[-1] if sources else None, wanted.path)
     except PlanError:  # a plan of another version of ddtop
         return texts[-1] != wanted.text
     return replace(read, text="", path=None) != replace(wanted, text="", path=None)

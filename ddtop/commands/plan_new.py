@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ddtop.errors import RefusedError
+from ddtop.redact import names_secret
 
 _VALUES = {"tp": ("--tp", "--tp-size", "--tensor-parallel-size"), "port": ("--port",)}
 _MODEL = ("--model-path", "--model", "-m")
-_SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
 
 
 def plan_from_host(host: str, ssh_config: Path | None) -> str:
@@ -103,12 +103,7 @@ def templated(words: Sequence[str], port: Any) -> tuple[list[str], int, list[str
         # `-m` names a module after python, a model after llama-server.
         if flag in _MODEL and not (flag == "-m" and Path(words[0]).name.startswith("python")):
             target = "{model.path}"
-        if (
-            _SECRET.search(flag)
-            and flag.startswith("--")
-            and "tokens" not in flag
-            and "tokenizer" not in flag
-        ):
+        if flag.startswith("--") and names_secret(flag):
             masked.append(flag)
             if not joined and after and not after.startswith("-"):
                 next(rest, None)

@@ -12,6 +12,7 @@ from ddtop.plan.launch import BenchSpec, LaunchSpec, PlannedCell
 from ddtop.plan.model import Plan
 from ddtop.plan.problems import InvalidPlanError
 from ddtop.plan.read.plan import check_plan, parse_plan
+from ddtop.plan.recorded import recorded_plan
 from ddtop.plan.show import show
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "check_plan",
     "expand",
     "parse_plan",
+    "recorded_plan",
     "show",
 ]

@@ -222,3 +222,7 @@ class Plan(Part, frozen=True, kw_only=True):
     text: str = ""
     """The TOML as read, for the record."""
     path: str | None = None
+    files: dict[str, str] = {}
+    """Prompt files by the names that the plan uses → their texts."""
+    env: dict[str, str] = {}
+    """Variables of this machine that `{env.NAME}` stood for."""

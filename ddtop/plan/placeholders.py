@@ -12,10 +12,9 @@ from typing import Any
 
 from ddtop.plan.model import Scalar
 from ddtop.plan.problems import Path, Problems, nearest
+from ddtop.redact import looks_secret
 
 _PLACEHOLDER = re.compile(r"\{\{(?P<text>[A-Za-z_][\w.-]*)\}\}|\{(?P<name>[A-Za-z_][\w.-]*)\}")
-_SECRET_NAME = re.compile(r"(?i)(^|_)(token|secret|passw(or)?d|api_?key|private_?key|credentials?)(_|$)")
-_SECRET_VALUE = re.compile(r"^(hf_|sk-|ghp_|github_pat_|glpat-|xox[abp]-|AKIA)[A-Za-z0-9_-]{8,}|-----BEGIN ")
 
 SERVER_NAMES = ("model.path", "model.name", "port", "tp", "config")
 """Placeholders of everything that starts a server, besides those of `set` and `for`."""
@@ -93,7 +92,7 @@ def fill_env(problems: Problems, value: Any, path: Path, environ: Mapping[str, s
                 path, f"takes {{{name}}}, but {variable} is not set here", f"set it: export {variable}=…"
             )
         else:
-            known[name] = environ[variable]
+            known[name] = problems.env[variable] = environ[variable]
     return _fill_env_only(value, known)
 
 
@@ -101,8 +100,3 @@ def _fill_env_only(text: str, known: Mapping[str, Scalar]) -> str:
     for name, value in known.items():
         text = re.sub(r"(?<!\{)\{" + re.escape(name) + r"\}", lambda _m, v=value: str(v), text)  # type: ignore[misc]
     return text
-
-
-def looks_secret(name: str, value: str) -> bool:
-    """True where an environment variable looks like it holds a secret."""
-    return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.match(value))

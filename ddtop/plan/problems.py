@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ddtop.errors import PlanError
@@ -54,10 +54,16 @@ class InvalidPlanError(PlanError):
 
 
 class Problems:
-    """Collects the faults and warnings of one plan."""
+    """Collects the faults and warnings of one plan, and what its text refers to on this machine."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, given: Mapping[str, str] | None = None) -> None:
+        """`given`: `prompts_file` as written → its text, which then is not read from the disk."""
         self._text = text
+        self.given: Mapping[str, str] = given or {}
+        self.files: dict[str, str] = {}
+        """`prompts_file` as written → its text."""
+        self.env: dict[str, str] = {}
+        """Variables that `{env.NAME}` stood for."""
         self.faults: list[Problem] = []
         self.warnings: list[Problem] = []
 

@@ -155,7 +155,18 @@ def _restart(restart: RestartView) -> dict[str, Any]:
         "cause": restart.cause,
         "engine_version": restart.engine_version,
         "overridden": list(restart.overridden),
+        "command": list(restart.argv),
+        "resolved_args": restart.resolved_args,
+        "provenance": _provenance(restart),
     }
+
+
+def _provenance(restart: RestartView) -> dict[str, Any] | None:
+    found = restart.provenance
+    if found is None:
+        return None
+    gpus = None if found.gpus is None else list(found.gpus)
+    return {"gpus": gpus, "facts": found.facts, "unknown": found.unknown}
 
 
 def _alert(alert: AlertView, start_s: float | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent.gpu.smi import FIELDS, app_memory, without_bad_fields
+from ddtop.agent.gpu.smi import FIELDS, Smi, app_memory, without_bad_fields
 from ddtop.errors import AgentError
 from tests.agent.helpers import agent, runs
 from tests.waiting import HANG_S
@@ -206,3 +206,15 @@ def test_memory_by_process_of_the_case() -> None:
     found = app_memory(text) or app_memory("header\n" + text)
     assert found
     assert all(isinstance(pid, int) and mib >= 0 for pid, mib in found.items())
+
+
+async def test_a_killed_process_that_takes_a_moment_to_go_is_not_called_hung(
+    smi: FakeSmi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", smi.env["PATH"])
+    looks = iter([True, True, True])
+    monkeypatch.setattr("ddtop.agent.gpu.smi.alive", lambda _pid: next(looks, False))
+    asking = Smi()
+    asking._hung = [4_000_000]
+    answer = await asking.query("gpu", ["index"])
+    assert answer.get("fields") == ["index"], answer

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddtop.errors import PlanError
-from ddtop.plan import InvalidPlanError, Plan, check_plan, expand, parse_plan, show
+from ddtop.events import PlanSource
+from ddtop.plan import InvalidPlanError, Plan, check_plan, expand, parse_plan, recorded_plan, show
 from ddtop.plan.key_lines import locate
 
 PLANS = Path(__file__).parents[2] / "plans"
@@ -599,3 +600,17 @@ def _plan_or_sentence(text: str) -> None:
         assert len(str(error)) > 20
     else:
         assert expand(plan) and show(plan)
+
+
+def test_a_recorded_plan_is_read_again_without_its_files_and_variables(tmp_path: Path) -> None:
+    """Its prompts and variables stand beside it in the recording: the cells are the same on a machine without them."""
+    text = SMALL.replace('prompts = ["Fibonacci"]', 'prompts_file = "{env.PLACE}/p.jsonl"')
+    (tmp_path / "p.jsonl").write_text('{"prompt": "one"}\n"two"\n')
+    plan, _ = parse_plan(text, environ={"PLACE": str(tmp_path)})
+    source = PlanSource(at_s=0.0, mono_s=0.0, files=plan.files, env=plan.env)
+    (tmp_path / "p.jsonl").unlink()
+    again = recorded_plan(text, source)
+    assert [c.spec.id for c in expand(again)] == [c.spec.id for c in expand(plan)]
+    assert again.workloads == plan.workloads
+    with pytest.raises(InvalidPlanError, match="PLACE is not set here"):
+        recorded_plan(text, None)

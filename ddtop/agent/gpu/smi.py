@@ -22,6 +22,8 @@ FIELDS = (
 APP_FIELDS = ["gpu_uuid", "pid", "process_name", "used_gpu_memory"]
 FRESH_S = 2.0
 SMI_S = 8.0
+DYING_S = 1.0
+"""A killed process may still be on its way out: only one that is there after this time hangs."""
 BACKOFF_S = (1, 2, 5, 10, 30)
 _BAD_FIELD = re.compile("[Ff]ield [\"'`\u201c]([^\"'`\u201d\\n]{1,120})[\"'`\u201d] is not a valid field")
 _OLDER = {
@@ -80,7 +82,12 @@ class Smi:
             return answer
 
     async def _ask(self, what: str, fields: List[str], timeout_s: float) -> Dict[str, Any]:
-        self._hung = [pid for pid in self._hung if alive(pid)]
+        until = time.monotonic() + DYING_S
+        while True:
+            self._hung = [pid for pid in self._hung if alive(pid)]
+            if not self._hung or time.monotonic() > until:
+                break
+            await asyncio.sleep(0.02)
         if self._hung:
             return {"error": "nvidia-smi hangs: process %d does not end, even after SIGKILL" % self._hung[0]}
         until = time.monotonic() + timeout_s

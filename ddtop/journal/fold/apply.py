@@ -45,6 +45,10 @@ def _run_started(state: State, event: ev.RunStarted) -> None:
     state.paused = None
 
 
+def _plan_source(state: State, event: ev.PlanSource) -> None:
+    state.run.plan_source = event
+
+
 def _run_ended(state: State, event: ev.RunEnded) -> None:
     state.run.ended = event
     state.proposed = None
@@ -235,6 +239,7 @@ def _note(state: State, event: ev.Note) -> None:
 
 HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.RunStarted: _run_started,
+    ev.PlanSource: _plan_source,
     ev.RunEnded: _run_ended,
     ev.HostConnecting: _connecting,
     ev.HostConnected: _connected,

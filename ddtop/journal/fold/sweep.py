@@ -228,6 +228,12 @@ def _restart_ready(state: State, event: ev.RestartReady) -> None:
     state.host.rebooted = None
 
 
+def _provenance(state: State, event: ev.StartProvenance) -> None:
+    restart = _restart(state, event.attempt_id)
+    if restart is not None:
+        restart.provenance = event
+
+
 def _restart_failed(state: State, event: ev.RestartFailed) -> None:
     restart = _restart(state, event.attempt_id)
     if restart is None:
@@ -249,5 +255,6 @@ HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.PhaseSeen: _phase,
     ev.GateSeen: _gate,
     ev.RestartReady: _restart_ready,
+    ev.StartProvenance: _provenance,
     ev.RestartFailed: _restart_failed,
 }

@@ -26,9 +26,11 @@ from ddtop.events import (
     HostRebooted,
     LogLine,
     Phase,
+    PlanSource,
     RunEnded,
     ServiceStatus,
     StageProgress,
+    StartProvenance,
     Validity,
     Verdict,
 )
@@ -54,6 +56,7 @@ class RunView:
     ddtop_version: str = ""
     plan_toml: str | None = None
     plan_path: str | None = None
+    plan_source: PlanSource | None = None
     pid: int | None = None
     baseline: str | None = None
     started_at_s: float | None = None
@@ -289,6 +292,8 @@ class RestartView:
     overridden: tuple[str, ...] = ()
     meant_for_cpu: bool = False
     acceptance_simulated: str | None = None
+    provenance: StartProvenance | None = None
+    """What it runs on; None where it was not asked."""
     verdict: Verdict | None = None
     cause: str | None = None
     kind: CauseKind | None = None

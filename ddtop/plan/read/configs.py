@@ -7,9 +7,10 @@ import re
 from typing import Any, cast
 
 from ddtop.plan.model import ENGINES, SERVICE_KINDS, Config, Engine, Scalar, Service, ServiceKind
-from ddtop.plan.placeholders import BENCH_NAMES, SERVER_NAMES, check, check_all, fill, looks_secret, names_in
+from ddtop.plan.placeholders import BENCH_NAMES, SERVER_NAMES, check, check_all, fill, names_in
 from ddtop.plan.problems import Path, Problems, key_path, shown, suggest
 from ddtop.plan.read.fields import Fields
+from ddtop.redact import looks_secret
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}\Z")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -84,13 +84,15 @@ def parse_plan(
     name: str = "plan.toml",
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> tuple[Plan, Sequence[Problem]]:
-    """The plan in `text`, and its warnings. `folder` is where `prompts_file` is relative to.
+    """The plan in `text`, and its warnings. `folder` is where `prompts_file` is relative to; the texts of `files` (by the
+    names that the plan uses) are not read from the disk.
 
     Raises InvalidPlanError with all faults.
     """
     # TOML ends lines with LF or CRLF; tomli rejects a lone CR.
-    problems = Problems(text)
+    problems = Problems(text, files)
     try:
         raw = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
@@ -159,6 +161,8 @@ def _read(fields: Fields, text: str, name: str, folder: Path | None) -> Plan:
         notify=_read_notify(fields.table("notify")),
         text=text,
         path=name,
+        files=problems.files,
+        env=problems.env,
     )
     fields.done()
     return plan

@@ -159,13 +159,16 @@ def _read_prompts_file(fields: Fields, file: str, folder: FilePath | None) -> tu
     if not path.is_absolute():
         path = (folder or FilePath()) / path
     try:
-        text = path.read_text(encoding="utf-8")
+        text = (
+            fields.problems.given[file] if file in fields.problems.given else path.read_text(encoding="utf-8")
+        )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         fields.problems.fault(
             where, f"{path} cannot be read: {reason}", "a path relative to the plan's folder"
         )
         return ()
+    fields.problems.files[file] = text
     out: list[Any] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():

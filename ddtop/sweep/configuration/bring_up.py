@@ -15,6 +15,7 @@ from ddtop.journal.read.select import key_of
 from ddtop.services.base import Launch
 from ddtop.sweep.cell.ending import Subject
 from ddtop.sweep.configuration.failed_start import FailedStarts
+from ddtop.sweep.configuration.provenance import record_provenance
 from ddtop.sweep.configuration.waits import HostWaits
 from ddtop.sweep.recovery.reconcile import start_under_way
 from ddtop.sweep.shared.context import SweepContext
@@ -43,6 +44,7 @@ class ConfigurationRunner:
             if isinstance(result, Started):
                 self._note_new_version(launch, result)
                 self.failed_starts.forget(launch)
+                await record_provenance(self.ctx, host, launch, result)
                 return Subject(
                     launch=launch,
                     generation=result.generation,

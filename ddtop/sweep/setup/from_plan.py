@@ -81,4 +81,6 @@ def sweep_from(plan: Plan) -> Sweep:
         webhook_env=plan.notify.webhook_env,
         plan_toml=plan.text or None,
         plan_path=plan.path,
+        plan_files=plan.files,
+        plan_env=plan.env,
     )

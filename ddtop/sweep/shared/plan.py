@@ -60,6 +60,9 @@ class Sweep:
     webhook_env: str | None = None
     plan_toml: str | None = None
     plan_path: str | None = None
+    plan_files: Mapping[str, str] = field(default_factory=dict)
+    plan_env: Mapping[str, str] = field(default_factory=dict)
+    """What the plan's text refers to: see `PlanSource`."""
 
     @property
     def units(self) -> tuple[str, ...]:

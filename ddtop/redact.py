@@ -1,0 +1,127 @@
+"""What counts as a secret in plans, command lines, environments and logs, and how it is left out of what is given away. Pure.
+
+A secret is known by its name (`--api-key`, `HF_TOKEN`, `password=`), by its form (`hf_…`, `sk-…`, a private key), or as the
+password of a URL. docs/security.md says so to people.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+HIDDEN = "[removed]"
+SHORTEST = 6
+"""Characters: a shorter value is no secret that is worth the name, and would be found inside other words."""
+
+TOKEN = 12
+"""Characters of what follows `token:` in prose, from which it is taken for one."""
+
+_NAME = re.compile(
+    r"(?i)(^|_)(token|secret|passw(or)?d|passphrase|api_?key|admin_?key|access_?key|private_?key|credentials?|authorization)(_|$)"
+)
+_HARMLESS = re.compile(
+    r"(?i)(^|_)(eos|bos|pad|unk|sep|cls|mask|stop|start|end|first|last|next|per|image|video|audio|draft|special|added|extra|new"
+    r"|input|output|prompt|single|each|one|a)_token(_|$)|_?token_(id|ids|count|usage|budget|limit|type|ratio|capacity)(_|$)"
+)
+_FORMS = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
+    r"|xox[abprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{12,}|nvapi-[A-Za-z0-9_-]{20,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
+    re.S,
+)
+_BEGINS = re.compile(r"^(hf_|sk-|ghp_|github_pat_|glpat-|xox[abp]-|AKIA)[A-Za-z0-9_-]{8,}|-----BEGIN ")
+_URL = re.compile(r"(?<=://)[^/\s:@'\"]*:([^/\s@'\"]+)@")
+_BEARER = re.compile(r"(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})")
+_NAMED = re.compile(
+    r"(?i)(?P<name>[\w.-]*(?:token|secret|passw|passphrase|key|credential|authorization)[\w-]*)\\?['\"]?"
+    r"(?P<between>\s*[=:]\s*|\s+)\\?['\"]?(?P<value>[^\s'\",;)}\]\\]+)"
+)
+_NO_VALUE = re.compile(
+    r"(?i)(none|null|bearer|basic|true|false|\*+|<[^>]*>|\{[\w.]+\}|\$\{?\w+\}?|\[removed\]|[\d.]+)\Z"
+)
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """Whether an environment variable looks as if it held a secret."""
+    return names_secret(name) or bool(_BEGINS.match(value))
+
+
+def names_secret(name: str) -> bool:
+    """Whether a flag, a variable or a key names a secret.
+
+    >>> [names_secret(n) for n in ("--api-key", "HF_TOKEN", "eos_token", "--tokenizer-path", "max_total_tokens")]
+    [True, True, False, False, False]
+    """
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", name.strip("-")).strip("_")
+    return bool(_NAME.search(plain)) and not _HARMLESS.search(plain)
+
+
+def _is_value(text: str) -> bool:
+    return len(text) >= SHORTEST and not _NO_VALUE.match(text) and not text.startswith("-")
+
+
+def secrets_in(value: Any, name: str = "") -> set[str]:
+    """The secrets in a JSON value: under names that say so, after flags that say so, by their form, in URLs.
+
+    >>> sorted(secrets_in({"argv": ["vllm", "--api-key", "abcdef123", "--port=1"], "env": {"HF_TOKEN": "qwertyuiop"}}))
+    ['abcdef123', 'qwertyuiop']
+    """
+    if isinstance(value, str):
+        return _in_text(value, name)
+    found: set[str] = set()
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            found |= secrets_in(inner, str(key))
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        before = ""
+        for item in value:
+            flag = before if before.startswith("-") and "=" not in before else name
+            found |= secrets_in(item, flag)
+            before = item if isinstance(item, str) else ""
+    return found
+
+
+def _in_text(text: str, name: str) -> set[str]:
+    found = set(_FORMS.findall(text)) | {m[1] for m in _URL.finditer(text)}
+    found |= {m[1] for m in _BEARER.finditer(text)}
+    if name and names_secret(name) and _is_value(text) and not any(c.isspace() for c in text):
+        found.add(text)
+    found |= {m["value"] for m in _NAMED.finditer(text) if _is_assigned(m)}
+    return {one for one in found if len(one) >= SHORTEST}
+
+
+def _is_assigned(match: re.Match[str]) -> bool:
+    """Whether text gives a secret a value. Prose has the word token before other words: those are none."""
+    name, value = match["name"], match["value"]
+    if not names_secret(name) or not _is_value(value):
+        return False
+    if not match["between"].strip():  # `--api-key abc` alone is written without a sign between
+        return name.startswith("-")
+    if "=" in match["between"] or not name.lower().endswith("token"):
+        return True
+    return len(value) >= TOKEN and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """`text` with every one of `secrets` replaced, the longest first."""
+    for one in sorted(secrets, key=len, reverse=True):
+        text = text.replace(one, HIDDEN)
+    return text
+
+
+def without_secrets(value: Any, name: str = "") -> Any:
+    """A JSON value with its own secrets replaced."""
+    return _replaced(value, secrets_in(value, name))
+
+
+def _replaced(value: Any, secrets: set[str]) -> Any:
+    if not secrets:
+        return value
+    if isinstance(value, str):
+        return hide(value, secrets)
+    if isinstance(value, Mapping):
+        return {key: _replaced(inner, secrets) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(inner, secrets) for inner in value]
+    return value
