@@ -663,6 +663,22 @@ class CellStateSet(Event, frozen=True, kw_only=True, tag="cell-state"):
     attempt: int | None = None
 
 
+class RaceRound(Event, frozen=True, kw_only=True, tag="race-round"):
+    """What follows a round of starts at one TP: which configurations are started again, and why the others are not."""
+
+    start: int
+    """The round that ended, 0 the first. Decided by its results and those of the rounds before it."""
+    tp: int
+    rule: Literal["race", "precision"]
+    go_on: tuple[str, ...] = ()
+    left: dict[str, str] = {}
+    """Configuration → why it is not started again, with numbers."""
+    ended: str = ""
+    """Why there is no further round; empty while it goes on."""
+    leaders: dict[str, str] = {}
+    """Load → the configuration that leads there; empty where precision is the rule."""
+
+
 class SweepPaused(Event, frozen=True, kw_only=True, tag="paused"):
     by: str
     reason: str = ""
@@ -731,6 +747,7 @@ AnyEvent = (
     | CellOutputs
     | CellMeasured
     | CellStateSet
+    | RaceRound
     | SweepPaused
     | SweepResumed
     | CommandSeen
@@ -745,6 +762,7 @@ DURABLE: tuple[type[Event], ...] = (
     CellMeasured,
     CellStateSet,
     CellStarted,
+    RaceRound,
     AlertRaised,
     AlertDecided,
     AlertResolved,

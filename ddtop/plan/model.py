@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from ddtop.events import Search
+from ddtop.stats.race import Rules
 
 Scalar = str | int | float
 """What a placeholder may stand for."""
@@ -122,7 +123,9 @@ class Matrix(Part, frozen=True, kw_only=True):
     repeats: int = 1
     """Of each cell inside one start."""
     starts: int = 1
-    """Rounds: each starts every configuration's server once. With `race` or `precision_pct`, the most of them."""
+    """Rounds: each starts every configuration's server once. With `rounds`, the most of them."""
+    rounds: Rules | None = None
+    """When configurations are started no more before that; None: all are started `starts` times."""
     aa: bool = False
     """The baseline is started once more in every round, under the name of `AA`."""
     baseline: str

@@ -20,6 +20,7 @@ from ddtop.sweep.cell.measure import Measurer
 from ddtop.sweep.commands import CommandHandler
 from ddtop.sweep.configuration.bring_up import ConfigurationRunner
 from ddtop.sweep.configuration.failed_cell import FailedCells
+from ddtop.sweep.configuration.rounds import settle_rounds
 from ddtop.sweep.configuration.steps import StepTaker
 from ddtop.sweep.configuration.waits import HostWaits
 from ddtop.sweep.host.lease import HostLease
@@ -161,6 +162,7 @@ class Controller:
             if self.steps.live_job is not None:
                 await self._follow_live_job(host)
                 continue
+            settle_rounds(self.ctx)
             todo = open_cells([(c.spec, c.state) for c in self.ctx.state.plan_cells])
             if not todo:
                 return
@@ -283,6 +285,7 @@ class Controller:
         if self._first:
             self._check_rights(host)
         await self.lease.take(host)
+        settle_rounds(ctx)
         plain = [ctx.feed(u).service for u in self.sweep.units if is_outside_systemd(self.sweep, u)]
         found = await probe(host, self.sweep, plain)
         for unit in self.sweep.units:

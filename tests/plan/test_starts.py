@@ -6,10 +6,12 @@ import pytest
 
 from ddtop.plan import Plan, expand, show
 from ddtop.plan.check import count_cells
+from ddtop.stats.race import Rules
+from ddtop.sweep.setup.from_plan import sweep_from
 from tests.plan.test_plan import SMALL, faults, small
 
 
-def starts(text: str, plan: str = SMALL) -> Plan:
+def starts_of(text: str, plan: str = SMALL) -> Plan:
     return small(plan, **{"[matrix]\n": f"[matrix]\n{text}\n"})
 
 
@@ -22,25 +24,25 @@ def rounds(plan: Plan) -> list[list[str]]:
 
 
 def test_one_start_is_the_plan_as_it_was() -> None:
-    assert expand(starts("starts = 1")) == expand(small())
+    assert expand(starts_of("starts = 1")) == expand(small())
 
 
 def test_the_first_rounds_cells_keep_their_ids_and_all_others_are_new() -> None:
-    before, now = expand(small()), expand(starts("starts = 3"))
+    before, now = expand(small()), expand(starts_of("starts = 3"))
     first = {c.spec.id for c in now if not c.spec.start and not c.spec.sentinel}
     assert first == {c.spec.id for c in before}
-    assert len({c.spec.id for c in now}) == len(now) == count_cells(starts("starts = 3"))
-    assert {c.spec.id for c in now} <= {c.spec.id for c in expand(starts("starts = 5"))}
+    assert len({c.spec.id for c in now}) == len(now) == count_cells(starts_of("starts = 3"))
+    assert {c.spec.id for c in now} <= {c.spec.id for c in expand(starts_of("starts = 5"))}
 
 
 def test_every_round_starts_each_configuration_once_and_begins_one_later() -> None:
-    one, two, three = rounds(starts("starts = 3"))
+    one, two, three = rounds(starts_of("starts = 3"))
     assert one == ["b16 tp1", "auto tp1", "b8 tp1", "b16 tp2", "auto tp2", "b8 tp2"]
     assert two == [*one[1:], one[0]] and three == [*one[2:], *one[:2]]
 
 
 def test_one_key_is_one_start_and_says_whose_it_is() -> None:
-    cells = expand(starts("starts = 3"))
+    cells = expand(starts_of("starts = 3"))
     keys = [c.spec.restart_key for c in cells]
     assert len(set(keys)) == 18 and all(c.launch.restart_key == c.spec.restart_key for c in cells)
     runs = [k for i, k in enumerate(keys) if i == 0 or keys[i - 1] != k]
@@ -52,10 +54,10 @@ def test_a_rounds_loads_stand_in_one_order_for_all_and_another_in_the_next_round
     orders = {
         (c.spec.start, c.spec.restart_key): [
             (x.spec.workload, x.spec.output_tokens, x.spec.concurrency)
-            for x in expand(starts("starts = 6"))
+            for x in expand(starts_of("starts = 6"))
             if x.spec.restart_key == c.spec.restart_key
         ]
-        for c in expand(starts("starts = 6"))
+        for c in expand(starts_of("starts = 6"))
         if c.spec.sentinel
     }
     by_round = [{tuple(o) for (at, _), o in orders.items() if at == n} for n in range(6)]
@@ -63,7 +65,7 @@ def test_a_rounds_loads_stand_in_one_order_for_all_and_another_in_the_next_round
 
 
 def test_the_sentinel_is_the_first_load_again_with_other_text() -> None:
-    cells = [c for c in expand(starts("starts = 2")) if c.spec.config == "b8" and c.spec.tp == 1]
+    cells = [c for c in expand(starts_of("starts = 2")) if c.spec.config == "b8" and c.spec.tp == 1]
     for start in (0, 1):
         first, *_, last = (c for c in cells if c.spec.start == start)
         assert last.spec.sentinel and not first.spec.sentinel and last.spec.id != first.spec.id
@@ -75,14 +77,14 @@ def test_the_sentinel_is_the_first_load_again_with_other_text() -> None:
 
 
 def test_the_sentinel_is_of_a_load_that_is_run() -> None:
-    plan = starts('starts = 2\nskip = [{ config = "b8", concurrency = 8, reason = "too slow" }]')
+    plan = starts_of('starts = 2\nskip = [{ config = "b8", concurrency = 8, reason = "too slow" }]')
     cells = [c.spec for c in expand(plan) if c.spec.config == "b8"]
     assert {c.concurrency for c in cells if c.sentinel} == {1}
     assert all((c.skip_reason is not None) == (c.concurrency == 8) for c in cells)
 
 
 def test_the_baseline_is_measured_against_itself_under_another_name() -> None:
-    plan = starts("starts = 2\naa = true")
+    plan = starts_of("starts = 2\naa = true")
     cells = [c for c in expand(plan) if c.spec.tp == 1]
     base = [c for c in cells if c.spec.config == "b16"]
     again = [c for c in cells if c.spec.config == "b16-aa"]
@@ -94,10 +96,10 @@ def test_the_baseline_is_measured_against_itself_under_another_name() -> None:
 
 
 def test_a_cells_name_says_its_round() -> None:
-    cells = [c.spec for c in expand(starts("starts = 2")) if c.spec.config == "b8" and c.spec.tp == 2]
+    cells = [c.spec for c in expand(starts_of("starts = 2")) if c.spec.config == "b8" and c.spec.tp == 2]
     assert [c.label for c in cells if c.sentinel][1].endswith(" start 2 sentinel")
     assert "start" not in cells[0].label
-    assert " · start 2 · 5 cells" in show(starts("starts = 2"))
+    assert " · start 2 · 5 cells" in show(starts_of("starts = 2"))
 
 
 @pytest.mark.parametrize(
@@ -106,11 +108,52 @@ def test_a_cells_name_says_its_round() -> None:
         ("starts = 0", "line 13: matrix.starts: found 0"),
         ("starts = 101", "a whole number from 1 to 100"),
         ('starts = "many"', "matrix.starts"),
+        ("starts = 1\nrace = true", "line 13: matrix.starts: found 1; allowed: with race, at least 2"),
+        (
+            "race = true\nmax_starts = 1",
+            "line 14: matrix.max_starts: found 1; allowed: a whole number from 2",
+        ),
+        ("starts = 3\nmax_starts = 4", "line 14: matrix.max_starts: stands beside starts = 3"),
+        ("max_starts = 4", "line 13: matrix.max_starts: stands without starts"),
+        ("starts = 3\nepsilon_pct = 1", "line 14: matrix.epsilon_pct: stands without race"),
+        ("starts = 3\nprecision_pct = 1", 'line 14: matrix.precision_pct: stands without starts = "auto"'),
+        ("race = true\nprecision_pct = 1", "line 14: matrix.precision_pct: stands beside race"),
+        ('starts = "auto"\nprecision_pct = 0', "line 14: matrix.precision_pct: found 0"),
+        ("race = true\nepsilon_pct = 90", "a number from 0.1 to 50 %"),
         ("aa = 1", "true or false"),
     ],
 )
 def test_impossible_starts_get_a_sentence(text: str, said: str) -> None:
     assert any(said in fault for fault in faults(SMALL.replace("[matrix]\n", f"[matrix]\n{text}\n")))
+
+
+@pytest.mark.parametrize(
+    ("text", "starts", "rules"),
+    [
+        ("starts = 4", 4, None),
+        ('starts = "auto"', 6, Rules(rule="precision", most=6)),
+        (
+            'starts = "auto"\nprecision_pct = 0.5\nmax_starts = 9',
+            9,
+            Rules(rule="precision", most=9, precision=0.005),
+        ),
+        ("race = true", 6, Rules(rule="race", most=6)),
+        ("race = true\nstarts = 3\nepsilon_pct = 1", 3, Rules(rule="race", most=3, epsilon=0.01)),
+        ('race = true\nstarts = "auto"\nmax_starts = 8', 8, Rules(rule="race", most=8)),
+    ],
+)
+def test_rules_of_when_to_stop(text: str, starts: int, rules: Rules | None) -> None:
+    plan = starts_of(text)
+    assert (plan.matrix.starts, plan.matrix.rounds) == (starts, rules)
+    assert sweep_from(plan).rounds == rules
+
+
+def test_a_race_needs_two_configurations() -> None:
+    text = SMALL.replace("auto = {}\n", "").replace("[8, 16]", "[16]")
+    assert any(
+        "line 12: matrix.race: has one configuration" in f
+        for f in faults(text.replace("[matrix]\n", "[matrix]\nrace = true\n"))
+    )
 
 
 def test_a_configuration_may_not_have_the_name_of_the_baseline_against_itself() -> None:

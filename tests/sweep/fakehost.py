@@ -118,6 +118,8 @@ class World:
         self.starts: list[list[str]] = []
         self.broken_cells: set[str] = set()
         """Cells that give 0 tokens."""
+        self.speeds: dict[str, float] = {}
+        """Cell → how fast it is served; absent: 1."""
         self.hosts: list[FakeHost] = []
         self.foreign_on_port = False
         self.gpu_procs: list[dict[str, Any]] = []
@@ -364,7 +366,8 @@ class World:
             self._core_dies(serving, job, cell)
             return
         tokens = 0 if serving is None or cell in self.broken_cells else 32
-        job.results[cell] = result(cell, tokens) if serving is not None else refused(cell)
+        speed = self.speeds.get(cell, 1.0)
+        job.results[cell] = result(cell, tokens, speed) if serving is not None else refused(cell)
         self.served.append(cell)
         self._next_cell(job)
 
@@ -438,9 +441,9 @@ class World:
         }
 
 
-def result(cell: str, tokens: int) -> dict[str, Any]:
-    """A result of the load generator: five requests of `tokens` tokens each."""
-    ms = 1_000_000
+def result(cell: str, tokens: int, speed: float = 1.0) -> dict[str, Any]:
+    """A result of the load generator: five requests of `tokens` tokens each, `speed` times as fast as usual."""
+    ms = round(1_000_000 / speed)
     requests = [
         {
             "i": i,

@@ -14,6 +14,7 @@ from ddtop.events import (
     CommandSeen,
     KernelFault,
     Note,
+    RaceRound,
     StepsPlanned,
     SweepPaused,
 )
@@ -58,6 +59,8 @@ class State:
     """By id, in the order in which they will run; hidden ones last."""
     restarts: list[RestartView] = field(default_factory=list)
     """All of them, the present or latest one last."""
+    races: list[RaceRound] = field(default_factory=list)
+    """What followed each round of starts, the oldest first."""
     alerts: dict[str, AlertView] = field(default_factory=dict)
     """By id, in the order in which they were raised; open and resolved."""
     proposed: StepsPlanned | None = None

@@ -156,6 +156,10 @@ def _cell_state(state: State, event: ev.CellStateSet) -> None:
             state.measuring = None
 
 
+def _race_round(state: State, event: ev.RaceRound) -> None:
+    state.races.append(event)
+
+
 def _restart_started(state: State, event: ev.RestartStarted) -> None:
     last = state.restarts[-1] if state.restarts else None
     if last is not None and last.outcome == "running":
@@ -251,6 +255,7 @@ HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.CellOutputs: _cell_outputs,
     ev.CellMeasured: _cell_measured,
     ev.CellStateSet: _cell_state,
+    ev.RaceRound: _race_round,
     ev.RestartStarted: _restart_started,
     ev.PhaseSeen: _phase,
     ev.GateSeen: _gate,

@@ -24,9 +24,9 @@ from ddtop.plan.problems import Problems, shown, suggest
 from ddtop.plan.read.configs import NAME, suggest_config
 from ddtop.plan.read.fields import Fields
 from ddtop.plan.read.load import MAX_CONCURRENCY, MAX_RATE, MIN_RATE, read_loads
+from ddtop.plan.read.starts import read_starts
 
 MAX_TP, MAX_TOKENS, MAX_REPEATS = 1024, 10_000_000, 1000
-MAX_STARTS = 100
 
 
 def read_matrix(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Workload, ...]) -> Matrix:
@@ -37,7 +37,7 @@ def read_matrix(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wo
     load = read_loads(tables, concurrency)
     context = fields.wholes("context", (0,), 0, MAX_TOKENS)
     repeats = fields.whole("repeats", 1, 1, MAX_REPEATS)
-    starts = fields.whole("starts", 1, 1, MAX_STARTS)
+    starts, rounds = read_starts(fields, configs)
     aa = fields.flag("aa", False)
     baseline = fields.text("baseline")
     order = fields.choice("order", ORDERS, ORDERS[0]) or ORDERS[0]
@@ -67,6 +67,7 @@ def read_matrix(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wo
         context=context,
         repeats=repeats,
         starts=starts,
+        rounds=rounds,
         aa=aa,
         baseline=baseline if baseline is not None else first,
         skip=tuple(rules),

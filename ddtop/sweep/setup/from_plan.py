@@ -72,6 +72,7 @@ def sweep_from(plan: Plan) -> Sweep:
         cells=tuple(c.spec for c in planned),
         launches=launches,
         baseline=plan.matrix.baseline,
+        rounds=plan.matrix.rounds,
         model=ModelWanted(path=model.path, sources=model.sources, name=model.name) if model else None,
         bench=bench,
         policy=Policy(**msgspec.structs.asdict(plan.policy)),

@@ -8,6 +8,7 @@ from typing import Any
 
 from ddtop.events import CellSpec, CellState
 from ddtop.services.base import Launch
+from ddtop.stats.race import Rules
 from ddtop.sweep.shared.policy import Policy
 
 OPEN_STATES: frozenset[CellState] = frozenset({"planned", "interrupted", "running"})
@@ -51,6 +52,8 @@ class Sweep:
     launches: Mapping[str, Launch]
     """Restart key → how its server is started."""
     baseline: str | None = None
+    rounds: Rules | None = None
+    """When configurations are started no more; None: every planned cell is measured."""
     model: ModelWanted | None = None
     bench: Bench = field(default_factory=Bench)
     policy: Policy = field(default_factory=Policy)
