@@ -78,18 +78,22 @@ class AgentHost:
         self._waiting[request_id] = future
         self._send({"id": request_id, "op": op, "args": args})
         try:
-            async with asyncio.timeout(timeout_s):
-                return await future
-        except TimeoutError:
+            await asyncio.wait([future], timeout=timeout_s)
+            if not future.done() and time.monotonic() - self._heard > PING_S:
+                # Nothing at all came: the link is lost, or this side has slept and the answer waits to be read.
+                # Which of both, the heartbeat says.
+                await asyncio.wait([future], timeout=LOST_AFTER_S)
+            if future.done():
+                return future.result()
             self._send({"id": request_id, "op": "cancel"})
-            raise AgentError(
-                f"no answer to {op} within {timeout_s:g} s", code="timeout", host=self.name
-            ) from None
+            raise AgentError(f"no answer to {op} within {timeout_s:g} s", code="timeout", host=self.name)
         except asyncio.CancelledError:
             self._send({"id": request_id, "op": "cancel"})
             raise
         finally:
             self._waiting.pop(request_id, None)
+            if not future.cancel() and not future.cancelled():
+                future.exception()  # a call that is cancelled as the link is lost has nobody to tell
 
     async def ping(self) -> float:
         """Round trip in milliseconds."""

@@ -173,6 +173,36 @@ async def test_a_frozen_agent_is_lost_by_heartbeat(state_dir: Path, monkeypatch:
             os.kill(pid, signal.SIGCONT)
 
 
+async def test_a_time_limit_that_passes_in_silence_is_a_loss(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that lost its power while this side slept: the call's limit is over first, and says nothing of the host."""
+    monkeypatch.setattr(client, "PING_S", 0.3)
+    monkeypatch.setattr(client, "LOST_AFTER_S", 3.0)
+    async with agent(state_dir) as host:
+        pid = host._pipe._process.pid  # type: ignore[attr-defined]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(HostLostError):
+                await host.call("host-facts", timeout_s=1.0)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+async def test_this_side_has_slept_and_the_answer_waits(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "PING_S", 0.5)
+    monkeypatch.setattr(client, "LOST_AFTER_S", HANG_S)
+    async with agent(state_dir) as host:
+        asked = asyncio.create_task(host.call("ping", timeout_s=1.0))
+        await asyncio.sleep(0)
+        time.sleep(
+            2.0
+        )  # a suspended laptop: the loop stands still, the limit passes, the answer is in the pipe
+        assert await asked is not None
+
+
 def test_the_real_heartbeat_limit_is_under_15_s() -> None:
     assert client.LOST_AFTER_S + client.PING_S / 2 + 0.3 < 15
     assert client.LOST_AFTER_S >= 3 * client.PING_S
