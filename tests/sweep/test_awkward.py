@@ -356,3 +356,21 @@ def test_an_agent_that_fails_once_while_the_host_is_put_back_leaves_nothing_behi
     outcome = rig.run()
     assert (outcome.word, outcome.left_behind, failed) == ("done", (), 1)
     assert as_found(rig)
+
+
+def test_a_restart_by_the_owner_while_it_loads_is_no_other_server() -> None:
+    """The seed that the new start reports is in the log of the new start, not in that of the one before it."""
+    rig, acted = Rig(), []
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        loading = isinstance(event, ev.PhaseSeen) and event.phase == "loading"
+        if loading and not acted:
+            unit = next(u for u in rig.world.units.values() if u.pid)
+            acted.append(unit.invocation)
+            asyncio.get_running_loop().call_later(0.5, rig.world.start, unit)
+
+    rig.on_event = see
+    outcome = rig.run()
+    raised = [(e.verdict, e.cause_text) for e in rig.events if isinstance(e, ev.AlertRaised)]
+    assert acted and raised == [] and outcome.word == "done"
+    once_each(rig.events)

@@ -98,8 +98,10 @@ async def _ask_once(ctx: SweepContext, host: Host, a: Attempt, generation: str) 
     if a.phases.current not in ("answering", "ready"):
         a.enter_phase("answering")
     if a.unit is not None and (a.args is None or a.args.generation != generation):
-        logged = a.log.snapshot()
-        a.args = await reader.args(host, a.unit, dict(logged.server_args) if logged else {}, now())
+        read = await reader.args(host, a.unit, a.log.server_args(generation), now())
+        if a.new_generation() != generation:
+            return  # restarted meanwhile: who answered is not known
+        a.args = read
         ctx.wake()
     if a.args is None or a.args.wrong:
         return

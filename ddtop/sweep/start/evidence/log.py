@@ -6,6 +6,7 @@ One scanner for each generation: lines of the old process never count for the ne
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from ddtop.engines.base import Engine
 from ddtop.engines.log.grammar import LogFact
@@ -146,6 +147,12 @@ class StartLog:
         """Of the first start after the call: a crash loop's first failure shows the cause."""
         names = [n for n in self._order if n] or self._order
         return self._scanners[names[0]].snapshot() if names else None
+
+    def server_args(self, generation: str) -> dict[str, Any]:
+        """What the start `generation` logged of its arguments: the owner may have restarted the one before it."""
+        name = generation.partition("/")[0]
+        scanner = self._scanners.get(name) or self._scanners.get("")
+        return dict(scanner.snapshot().server_args) if scanner is not None else {}
 
     def cause(self) -> CauseReading | None:
         """The first cause any start since the call has named."""
