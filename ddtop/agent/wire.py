@@ -122,7 +122,8 @@ OPS = {
         "stream",
         '{"unit"|"cgroup"|"pid", "user": bool, "every_s": 1, "gpu": bool, "caches": [path]}',
         '{"mono_s", "pids": int, "cpu_s": float, "read_b": int|absent, "write_b": int|absent, "rss_mib": float,'
-        ' "gpu_mem_mib": float|absent, "compilers": [comm], "cache_files": int|absent, "states": {"R": n, "S": n, "D": n}}'
+        ' "gpu_mem_mib": float|absent, "compilers": [comm], "cache_files": int|absent, "states": {"R": n, "S": n, "D": n},'
+        ' "storage_wait": bool|absent}'
         "  evidence of progress of all processes of a unit; gpu_mem_mib comes once for each reading",
     ),
     "ticket": (

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -114,6 +116,30 @@ async def test_activity_of_a_process_tree_only_grows(state_dir: Path, tmp_path: 
         assert items[0]["cache_files"] == 0
     finally:
         process.kill()
+        process.wait()
+
+
+IN_THE_KERNEL = """import ctypes, os, platform, threading, time
+def wait():  # clone(CLONE_VFORK) waits in state D until its child has ended
+    if not ctypes.CDLL(None).syscall({"x86_64": 56, "aarch64": 220}[platform.machine()], 0x4000 | 17, 0, 0, 0, 0):
+        time.sleep(60), os._exit(0)
+threading.Thread(target=wait).start()"""
+
+
+@pytest.mark.parametrize(("code", "waits"), [(IN_THE_KERNEL, True), ("import time; time.sleep(60)", False)])
+async def test_a_thread_that_waits_in_the_kernel_is_seen(state_dir: Path, code: str, waits: bool) -> None:
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    try:
+        async with agent(state_dir) as host, asyncio.timeout(HANG_S):
+            async with host.stream("activity", pid=process.pid, every_s=0.2) as batches:
+                seen: list[bool] = []
+                async for batch in batches:
+                    seen += [item["storage_wait"] for item in batch]
+                    if True in seen or (not waits and len(seen) >= 5):
+                        break
+        assert (seen[-1] is True) if waits else not any(seen)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

@@ -14,6 +14,7 @@ NAMES = [
     "draft",
     "nccl",
     "warm",
+    "mount",
 ]
 MODEL = "/data/models/Qwen3.6-27B-DFlash"  # 3 GiB: several fit on a GPU
 

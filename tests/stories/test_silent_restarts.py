@@ -108,12 +108,7 @@ KINDS: dict[str, Kind] = {
         "failed", "cuda-toolkit-too-old", before=(VICTIM, "LOAD_FAULT=toolkit"), stamp=fault("toolkit")
     ),
     "hangs asleep": Kind(
-        # 30 s and 2 once memory was seen to move in the load, else the phase's floor of 90 s and 2
-        "stalled",
-        "hang-asleep",
-        92.0,
-        before=(VICTIM, "LOAD_FAULT=hang"),
-        stamp=fault("hang"),
+        "stalled", "hang-asleep", 32.0, before=(VICTIM, "LOAD_FAULT=hang"), stamp=fault("hang")
     ),
     "hangs spinning": Kind(
         "stalled", "hang-spinning", 122.0, before=(VICTIM, "LOAD_FAULT=spin"), stamp=fault("spin")

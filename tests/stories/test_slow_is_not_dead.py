@@ -27,6 +27,7 @@ SHAPES = (
     "draft",
     "nccl",
     "warm",
+    "mount",
     "drain",
 )
 SHAPE_S = 40

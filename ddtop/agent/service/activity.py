@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from ..context import Context
 from ..errors import OpError
 from ..gpu.smi import APP_FIELDS, app_memory, smi_of
+from ..host.facts import read_text
 from ..host.processes import descendants, describe_all, pids_of_cgroup, pids_of_unit
 from .units import show_unit, unit_name
 
@@ -19,6 +20,47 @@ COMPILERS = frozenset(
 CACHE_EVERY_S = 5.0
 MAX_CACHE_FILES = 50_000
 CGROUP_EVERY_S = 5.0
+
+
+STORAGE_WAITS = (
+    "request_wait_answer",
+    "fuse_",
+    "nfs",
+    "rpc_wait",
+    "folio_wait",
+    "wait_on_page",
+    "io_schedule",
+    "cl_sync_io",
+    "ll_",
+)
+"""Kernel functions in which a thread waits for a disk or a mount, where /proc names them. FUSE waits in state S."""
+DRIVER_WAITS = ("nvidia", "_nv0", "nv_", "os_acquire", "rm_", "uvm_")
+"""Those of the NVIDIA driver: a thread in state D there waits for a GPU, not for a disk."""
+MOST_THREADS = 4000
+
+
+def waits_for_storage(pids: List[int]) -> bool:
+    """Whether a thread of these processes waits for a disk or a mount: state D, or a wait of a file system in user space."""
+    left = MOST_THREADS
+    for pid in pids:
+        folder = "/proc/%d/task" % pid
+        try:
+            threads = os.listdir(folder)
+        except OSError:
+            continue
+        for thread in threads[:left]:
+            if _waits("%s/%s" % (folder, thread)):
+                return True
+        left -= min(left, len(threads))
+    return False
+
+
+def _waits(path: str) -> bool:
+    place = read_text(path + "/wchan") or "0"  # 0: it runs, or we may not see it
+    if place.startswith(STORAGE_WAITS):
+        return True
+    state = (read_text(path + "/stat") or "").rpartition(") ")[2][:1]
+    return state == "D" and not place.startswith(DRIVER_WAITS)
 
 
 class Totals:
@@ -121,6 +163,8 @@ async def activity(context: Context, args: Dict[str, Any], emit: Callable[[Dict[
             rows = await context.thread(describe_all, pids)
             totals.add(rows)
             item = item_of(rows, totals)
+            if rows:
+                item["storage_wait"] = await context.thread(waits_for_storage, pids)
             if want_gpu:
                 if not tasks:  # a slow nvidia-smi delays its own reading only
                     task = context.loop.create_task(memory.refresh())

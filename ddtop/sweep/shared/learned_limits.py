@@ -28,7 +28,9 @@ class Limits:
     compile: bool = False
     """The log says that a JIT or torch.compile runs: those take minutes without a log line."""
     moved: bool = False
-    """Memory or bytes have moved in the present phase."""
+    """Memory or bytes have moved in the present phase, and its processes are known not to wait for a disk or a mount."""
+    storage_wait: bool = False
+    """They do wait for one."""
     http_live: bool = False
     """The server responds that it is not ready yet."""
     blind: bool = False
@@ -46,6 +48,8 @@ class Limits:
             if phase == "loading" and self.moved:
                 floor = limits.LOADING_MOVED_S
             base = max(floor, limits.LEARNED_FACTOR * gap)
+        if self.storage_wait and phase == "loading":
+            base = max(base, limits.STORAGE_WAIT_S)
         if self.http_live and phase in HTTP_PHASES:
             base = max(base, limits.HTTP_LIVE_S)
         if self.blind:

@@ -46,7 +46,13 @@ FLOOR_S: Mapping[Phase, float] = {
 """No phase of a start is called hung earlier, however quick it was before: a cache that was warm may be cold, a mount
 slow, a kernel compiled anew. What one quick start teaches must not kill the next healthy one."""
 LOADING_MOVED_S = 30.0
-"""The least quiet in `loading` once memory or bytes have moved in it: weights then come without long pauses."""
+"""The least quiet in `loading` once memory or bytes have moved in it, and its processes are seen not to wait for a disk or
+a mount: weights then come without long pauses."""
+STORAGE_WAIT_S = 300.0
+"""The least quiet in `loading` while its processes wait for a disk or a mount: a file server that stumbles takes minutes
+to come back, and the kernel itself calls it unreachable after three."""
+STORAGE_FRESH_S = 5.0
+"""Such a wait seen within this time is seen now."""
 OTHER_FLOOR_S = 90.0
 HTTP_LIVE_S = 240.0
 """The least quiet while a server responds that it is not ready (HTTP 503): its process is alive."""

@@ -10,12 +10,13 @@ from ddtop.services.kinds import OUTSIDE_SYSTEMD
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
 from ddtop.sweep.shared.learned_limits import Limits
-from ddtop.sweep.shared.limits import HTTP_FRESH_S
+from ddtop.sweep.shared.limits import HTTP_FRESH_S, STORAGE_FRESH_S
 from ddtop.sweep.start.answers import Refusals, next_refusal
 from ddtop.sweep.start.evidence.busy_gpus import BusyGpus
 from ddtop.sweep.start.evidence.log import StartLog
 from ddtop.sweep.start.evidence.phases import Phases, enter, leave, rank
 from ddtop.sweep.start.evidence.progress import ActivityReading, advance, begin, evidence, reset_gap
+from ddtop.sweep.start.evidence.weights import Held, before_loading, came
 from ddtop.sweep.start.gate import (
     ArgsReading,
     Gate,
@@ -31,9 +32,6 @@ from ddtop.sweep.start.report import StartReport
 
 NOT_READY = 503
 """The status of a server that runs and is not ready."""
-WEIGHTS_MIB = 4096.0
-"""GPU memory that has come in `loading`: more than the contexts of all ranks that are still being made."""
-WEIGHTS_B = 1 << 30
 MARK_LATE_S = 5.0
 """A server whose health path has been 200 for so long has logged its mark by then, wherever that went."""
 SPEECHLESS_S = 2.0
@@ -95,8 +93,7 @@ class Attempt:
         self._new_since: float | None = None
         self._not_ready_at: float | None = None
         """When the server last responded that it is not ready (HTTP 503)."""
-        self._loading_from: tuple[float, float] | None = None
-        """(GPU MiB, bytes read) when `loading` was entered last."""
+        self._before_loading = Held()
         self._gpus = BusyGpus()
         self._cursors: set[str] = set()
 
@@ -116,6 +113,7 @@ class Attempt:
 
     def take_activity(self, reading: ActivityReading) -> None:
         self.progress = advance(self.progress, reading)
+        self._before_loading = before_loading(self._before_loading, self.progress, self.phases.current)
 
     @property
     def speechless(self) -> bool:
@@ -287,26 +285,23 @@ class Attempt:
 
     def _limits(self) -> Limits:
         """The learned limits, with what is seen of this start."""
-        fresh = self._not_ready_at is not None and self.ctx.mono() - self._not_ready_at <= HTTP_FRESH_S
+        now, p = self.ctx.mono(), self.progress
+        fresh = self._not_ready_at is not None and now - self._not_ready_at <= HTTP_FRESH_S
+        waits = p.storage_at is not None and now - p.storage_at <= STORAGE_FRESH_S
+        weights = (
+            self.phases.current == "loading"
+            and p.storage_known
+            and came(self._before_loading, p, tp=self.launch.tp)
+        )
         return replace(
             self.limits,
             jit=self.log.jit,
             compile=self.log.compile,
-            moved=self._weights_came(),
+            moved=weights,
+            storage_wait=waits,
             http_live=fresh,
             blind=self.log_is_blind() is not None,
         )
-
-    def _weights_came(self) -> bool:
-        """Whether memory or bytes have moved in `loading` by more than what only begins a load."""
-        gpu = self.progress.gpu.value if self.progress.gpu else 0.0
-        read = self.progress.read.value if self.progress.read else 0.0
-        if self.phases.current != "loading":
-            self._loading_from = None
-            return False
-        if self._loading_from is None:
-            self._loading_from = (gpu, read)
-        return gpu - self._loading_from[0] >= WEIGHTS_MIB or read - self._loading_from[1] >= WEIGHTS_B
 
     def _gate_readings(self) -> GateReadings:
         generation = self.unit.generation if self.unit else None

@@ -51,6 +51,8 @@ class ActivityReading:
     gpu_mem_mib: float | None = None
     compilers: tuple[str, ...] = ()
     cache_files: int | None = None
+    storage_wait: bool | None = None
+    """A thread waits for a disk or a mount."""
     mono_s: float | None = None
     """The host's clock, for rates."""
 
@@ -67,6 +69,7 @@ def activity_reading(item: Mapping[str, Any], at: float) -> ActivityReading:
         gpu_mem_mib=item.get("gpu_mem_mib"),
         compilers=tuple(item.get("compilers") or ()),
         cache_files=item.get("cache_files"),
+        storage_wait=item.get("storage_wait"),
         mono_s=item.get("mono_s"),
     )
 
@@ -92,6 +95,10 @@ class Progress:
     cpu_at: float | None = None
     """When CPU time was last seen moving."""
     compiling_at: float | None = None
+    storage_at: float | None = None
+    """When its processes were last seen to wait for a disk or a mount."""
+    storage_known: bool = False
+    """Whether that was looked at at all."""
     gap_s: float = 0.0
     """The longest time without evidence so far: later limits are learned from it."""
     gpu: Mark | None = None
@@ -150,6 +157,8 @@ def advance(p: Progress, r: ActivityReading) -> Progress:
         if p.files is not None and r.cache_files > p.files:
             p = evidence(p, r.at, f"{r.cache_files - p.files} new files in compile caches")
         p = replace(p, files=r.cache_files)
+    if r.storage_wait is not None:
+        p = replace(p, storage_known=True, storage_at=r.at if r.storage_wait else p.storage_at)
     p, busy = _busy(p, r)
     if r.compilers:
         p = replace(p, compiling_at=r.at)
