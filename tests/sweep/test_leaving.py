@@ -201,6 +201,19 @@ def test_killed_before_it_is_taken_over_and_the_owner_stops_it_himself() -> None
     assert rig.world.unit(UNIT).active == "inactive"
 
 
+def test_killed_before_it_is_taken_over_and_the_server_crashes_meanwhile() -> None:
+    """The same boot, and nobody's word: a crash is not what its owner wants."""
+    rig = running_before()
+    rig.on_event = at_first(ev.ProbeTaken, die(rig))
+    with pytest.raises(Dead):
+        rig.run()
+    unit = rig.world.units[UNIT]
+    unit.active, unit.sub, unit.result, unit.pid, unit.listening = "failed", "failed", "signal", 0, False
+    rig.on_event = None
+    assert rig.run().word == "done"
+    assert as_found(rig)
+
+
 def test_it_is_noted_before_anything_is_touched_and_once() -> None:
     rig = running_before()
     rig.on_event = at_cell("b0", lambda _: rig.world.reboot())

@@ -79,7 +79,7 @@ async def note_originals(ctx: SweepContext, host: Host) -> None:
     """Notes the state of every unit of the plan when a runner begins, before anything is touched.
 
     A note is kept while its unit is touched, and over a reboot. On the same boot an untouched unit is still its owner's:
-    what it is now counts, as it does after a run that ended in order.
+    what it is now counts, as it does after a run that ended in order. A crash since is not the owner's wish.
     """
     assert ctx.sweep is not None
     touched, before = original_states(ctx.state), ctx.state.run.before
@@ -91,6 +91,8 @@ async def note_originals(ctx: SweepContext, host: Host) -> None:
         if noted is not None and not ended and noted.get("boot") != host.hello.boot:
             continue
         detail = ctx.inherited.get(unit) or await _read(ctx, host, unit)
+        if noted is not None and not ended and noted["active"] and detail["was"] == "failed":
+            continue
         if detail != noted:
             _record(ctx, SEEN, detail, f"note how {unit} is")
 
