@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -p no:randomly
 PARALLEL := --dist load --maxschedchunk 1
 
-.PHONY: help catalogue demo quick unit test check bed stories shuffle fmt bench shots fuzz soak clean
+.PHONY: help catalogue campaign demo quick unit test check bed stories shuffle fmt bench shots fuzz soak clean
 
 help:
 	@echo "make demo     set up, then the dashboard on an embedded SIMULATED host"
@@ -20,6 +20,7 @@ help:
 	@echo "make test     under 20 minutes: set up, then everything CI runs, on the test bed too"
 	@echo "make check    ruff, mypy --strict, import-linter"
 	@echo "make stories  the long form of the stories on the test bed (an hour or so)"
+	@echo "make campaign random faults on the test bed until N=150 of them have acted (SEED=1 HOST=ct200), judged from outside"
 	@echo "make engines  real vLLM and SGLang for a CPU, into the bed's cache (5.5 GB, about four minutes)"
 	@echo "make stories-engines  the stories of those two (an hour on two cores)"
 	@echo "make shuffle  make unit in random order (SEED=n: that order again)"
@@ -70,6 +71,10 @@ shuffle: $(VENV)/.installed-dev
 stories: $(VENV)/.installed-dev
 	bash .ci/packages
 	$(PYTEST) -m stories -s
+
+campaign: $(VENV)/.installed-dev
+	bash .ci/packages
+	$(BIN)/python -m tests.campaign $(or $(N),150) --seed $(or $(SEED),1) --host $(or $(HOST),ct200)
 
 engines: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.bed.engines

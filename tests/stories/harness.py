@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,16 @@ def plan_text(
 class Runner:
     """One runner process on a pty of its own. Use as a context manager."""
 
-    def __init__(self, bed: Bed, plan: str, recording: Path, home: Path, *, attended: bool = False) -> None:
+    def __init__(
+        self,
+        bed: Bed,
+        plan: str,
+        recording: Path,
+        home: Path,
+        *,
+        attended: bool = False,
+        more_env: Mapping[str, str] | None = None,
+    ) -> None:
         self.recording, self.home = recording, home
         checked, _ = parse_plan(plan)
         assert checked.host is not None
@@ -144,6 +153,7 @@ class Runner:
             "PYTHONPATH": str(REPO),
             "TERM": "xterm",
             "COLUMNS": "400",
+            **(more_env or {}),
         }
         self._master, slave = pty.openpty()
         self.process = subprocess.Popen(

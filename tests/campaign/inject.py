@@ -1,0 +1,210 @@
+"""Faults on a host of the bed and on the client, each undone by itself after its time. Out of band: never through ddtop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.bed.client import BedError
+from tests.bed.config import REPO
+from tests.campaign.draw import Fault
+from tests.stories.desk import Terminal
+
+CLOCK_S = 3600
+AGENT = "pkill -9 -f '^python3 -I -S -c import sys,os,hashlib'"
+GENERATOR = (
+    "for u in $(systemctl list-units --plain --no-legend 'ddtop-job-*' | cut -d' ' -f1);"
+    " do systemctl kill -s KILL --kill-whom=all $u; done"
+)
+STATE = "/root/.local/state/ddtop"
+SQUAT = (
+    "systemd-run -q --unit=foreign-app-30000 sh -c"
+    ' \'until ss -ltnH "sport = :30000" | grep -q . && sleep 0.05 || python3 -m ddtop_bed.foreign squat 30000;'
+    " do sleep 0.05; done'"
+)
+
+
+VIEWER = """import sys
+from pathlib import Path
+from ddtop.commands.connect import _session, show, viewer_name
+from ddtop.config import load_settings
+show([_session(Path(sys.argv[1]), viewer_name())], viewer_name(), load_settings())"""
+"""A dashboard that starts no runner where none is alive."""
+
+
+class VoidError(Exception):
+    """The fault could not be set, such as one inside a host that has no power: it does not count."""
+
+
+def build_clock(folder: Path) -> Path | None:
+    """The preloaded clock; None where there is no C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    out = folder / "clock.so"
+    source = Path(__file__).with_name("clock.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", str(out), str(source)], check=True)
+    return out
+
+
+class Injector:
+    """Sets the faults of one trial. `runner`: the living runner of the trial, which may change."""
+
+    def __init__(self, host: Any, folder: Path, unit: str, runner: Callable[[], Any]) -> None:
+        self.host, self.folder, self.unit, self.runner = host, folder, unit, runner
+        self.again_at: float | None = None
+        """When the runner that was killed is started again (monotonic)."""
+        self.troubles: list[str] = []
+        self._open: list[threading.Thread] = []
+
+    def inject(self, fault: Fault) -> None:
+        """Sets it. Raises VoidError where that cannot be."""
+        act = getattr(self, "_" + fault.kind.replace("-", "_"))
+        try:
+            act(fault)
+        except (BedError, OSError, subprocess.TimeoutExpired) as error:
+            raise VoidError(f"{fault.kind}: {str(error)[:200]}") from None
+
+    def wait(self) -> None:
+        """Until every fault that lasts is undone."""
+        for thread in list(self._open):
+            thread.join(150)
+
+    def _later(self, seconds: float, undo: Callable[[], Any]) -> None:
+        def work() -> None:
+            time.sleep(seconds)
+            for _ in range(40):  # a host that is dark cannot be repaired now
+                try:
+                    undo()
+                    return
+                except (BedError, OSError, subprocess.TimeoutExpired):
+                    time.sleep(0.5)
+            self.troubles.append(f"not undone: {undo}")
+
+        thread = threading.Thread(target=work, daemon=True)
+        self._open.append(thread)
+        thread.start()
+
+    # ---- processes
+
+    def _kill_runner(self, fault: Fault) -> None:
+        self.runner().kill()
+        self.again_at = time.monotonic() + fault.lasts_s
+
+    def _kill_dashboard(self, fault: Fault) -> None:
+        """Opens one on the run and kills it."""
+        argv = [sys.executable, "-c", VIEWER, str(self.runner().recording)]
+        env = {
+            **os.environ,
+            "DDTOP_HOME": str(self.runner().home),
+            "PYTHONPATH": str(REPO),
+            "TERM": "xterm-256color",
+        }
+        self._later(fault.lasts_s, Terminal(argv, env).kill)
+
+    def _kill_agent(self, fault: Fault) -> None:
+        self.host.sh(AGENT)
+
+    def _kill_generator(self, fault: Fault) -> None:
+        self.host.sh(GENERATOR)
+
+    def _kill_server(self, fault: Fault) -> None:
+        self.host.sh(f"systemctl kill -s KILL --kill-whom=all {self.unit}")
+
+    def _stop_server(self, fault: Fault) -> None:
+        self.host.sh(f"systemctl stop --no-block {self.unit}")
+
+    def _restart_server(self, fault: Fault) -> None:
+        self.host.sh(f"systemctl restart --no-block {self.unit}")
+
+    def _daemon_reload(self, fault: Fault) -> None:
+        self.host.sh("systemctl daemon-reload")
+
+    def _kill_sshd(self, fault: Fault) -> None:
+        self.host.sh("systemctl kill -s KILL ssh; killall -q -9 sshd; systemctl stop ssh; true")
+        self._later(fault.lasts_s, lambda: self.host.sh("systemctl reset-failed ssh; systemctl start ssh"))
+
+    def _kill_journald(self, fault: Fault) -> None:
+        self.host.sh("systemctl kill -s KILL systemd-journald")
+
+    def _suspend_runner(self, fault: Fault) -> None:
+        """The lid is closed."""
+        process = self.runner().process
+        process.send_signal(signal.SIGSTOP)
+        self._later(fault.lasts_s, lambda: process.send_signal(signal.SIGCONT))
+
+    def _second_connect(self, fault: Fault) -> None:
+        """Another person, with another home, who wants the host too."""
+        home = self.folder / "other-home"
+        env = {**os.environ, "DDTOP_HOME": str(home), "PYTHONPATH": str(REPO)}
+        argv = [sys.executable, "-m", "ddtop.cli", "connect", self.host.name]
+        argv += ["--plan", str(self.folder / "other.toml"), "--record", str(home / "other.ddtop")]
+        process = subprocess.Popen(
+            [*argv, "--ssh-config", str(self.host.bed.ssh_config)],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+        def over() -> None:
+            if process.wait(140) == 0:
+                self.troubles.append("a second run had the host meanwhile")
+
+        self._later(0, over)
+
+    # ---- power and link
+
+    def _reboot(self, fault: Fault) -> None:
+        self.host.reboot(dark_s=fault.lasts_s, wait=False)
+
+    def _power_loss(self, fault: Fault) -> None:
+        self.host.crash(dark_s=fault.lasts_s, wait=False)
+
+    def _cut(self, fault: Fault) -> None:
+        self.host.cut()
+        self._later(fault.lasts_s, self.host.heal)
+
+    def _delay(self, fault: Fault) -> None:
+        self.host.delay(300, 6)
+        self._later(fault.lasts_s, self.host.heal)
+
+    # ---- disks, clocks, strangers
+
+    def _client_disk_full(self, fault: Fault) -> None:
+        """The recording's disk is a small one of its own (trial.py)."""
+        filler = self.runner().recording.parent / "filler"
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 16))
+        self._later(fault.lasts_s, lambda: filler.unlink(missing_ok=True))
+
+    def _host_disk_full(self, fault: Fault) -> None:
+        self.host.sh(f"head -c 1G /dev/zero > {STATE}/filler 2>/dev/null; test -s {STATE}/filler")
+        self._later(fault.lasts_s, lambda: self.host.sh(f"rm -f {STATE}/filler"))
+
+    def _host_clock(self, fault: Fault) -> None:
+        seconds = CLOCK_S if fault.ahead else -CLOCK_S
+        self.host.sh(f"echo {seconds} > /etc/ddtop-bed/clock")
+
+    def _client_clock(self, fault: Fault) -> None:
+        (self.folder / "clock").write_text(str(CLOCK_S if fault.ahead else -CLOCK_S))
+
+    def _port_taken(self, fault: Fault) -> None:
+        """As soon as the port is free another program has it."""
+        self.host.sh(SQUAT)
+        self._later(fault.lasts_s, lambda: self.host.sh("systemctl stop foreign-app-30000; true"))
+
+    def _gpu_taken(self, fault: Fault) -> None:
+        self.host.sh("systemd-run -q --unit=foreign-gpu-0 python3 -m ddtop_bed.foreign hog 0 40000")
+        self._later(fault.lasts_s, lambda: self.host.sh("systemctl stop foreign-gpu-0; true"))

@@ -1,0 +1,333 @@
+"""One trial: a sweep of six cells, its faults, the person who starts ddtop again, and the verdict of the oracle."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ddtop.errors import JournalError
+from ddtop.events import AlertRaised, CellStarted, CellStateSet, Event, PhaseSeen, StageProgress, StepTaken
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.read.reader import JournalReader
+from tests.bed.client import BedError
+from tests.campaign.draw import Fault, Trial
+from tests.campaign.inject import STATE, Injector, VoidError, build_clock
+from tests.campaign.oracle import Seen, Violation, judge
+from tests.stories.harness import Runner, left_behind, plan_text
+
+UNIT = "sglang-bench.service"
+MARKS = {"a": "", "b": "--context-length 8192", "c": "--context-length 4096"}
+TOKENS, REQUESTS, CELLS = (24, 40), 4, 6
+FAULTS = ("SPEED=10", "LOAD_S=20", "WARM_S=5", "STOP_S=4")
+LIMIT_S = 240.0
+"""After the last fault is undone a run of seconds has ended by then, whatever its retries."""
+POLICY = (
+    'transient = "retry-twice"\nbug = "retry-twice"\nforeign = "wait-2min-then-stop"\nhost_lost_wait_min = 5'
+)
+SMALL_DISK_MIB = 24
+SMALL_STATE = (
+    f"mkdir -p {STATE} /mnt/small /var/empty; mount -t tmpfs -o size=8m tmpfs /mnt/small; mkdir /mnt/small/up /mnt/small/work;"
+    f" mount -t overlay -o lowerdir=/var/empty,upperdir=/mnt/small/up,workdir=/mnt/small/work overlay {STATE}"
+)
+"""The agent keeps nothing on a tmpfs: a small disk over one, for the fault that fills it."""
+OWNERS = ("stop-server", "restart-server")
+"""The owner's hands on the unit."""
+OTHERS_MAY_STAY = ("/dev/shm/models", "/dev/shm/Qwen3.6-27B", "/dev/shm/Kimi-K2.6")
+
+
+@dataclass
+class Row:
+    """What became of a trial; a line of the campaign's file."""
+
+    host: str
+    seed: int
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    void: list[str] = field(default_factory=list)
+    violations: list[list[str]] = field(default_factory=list)
+    done: int = 0
+    anew: int = 0
+    codes: list[int] = field(default_factory=list)
+    alerts: list[list[Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Tape:
+    """The recording, read on as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.seq, self.events = path, 0, list[Event]()
+
+    def more(self) -> list[Event]:
+        """The events since the last call; [] while there is no recording."""
+        new: list[Event] = []
+        with contextlib.suppress(JournalError, OSError):
+            if self.path.exists():
+                with JournalReader(self.path, check=False) as reader:
+                    for seq, event in reader.since(self.seq):
+                        self.seq = seq
+                        new.append(event)
+        self.events += new
+        return new
+
+
+def came(event: str, events: list[Event]) -> bool:
+    """Whether the run has come to a moment that faults wait for."""
+    for e in events:
+        match event:
+            case "staging":
+                hit = isinstance(e, StageProgress | PhaseSeen)
+            case "loading":
+                hit = isinstance(e, PhaseSeen) and e.phase == "loading"
+            case "measuring":
+                hit = isinstance(e, CellStarted)
+            case "finished":
+                hit = isinstance(e, CellStateSet) and e.state == "done"
+            case _:
+                hit = isinstance(e, StepTaken) and e.action == "restore"
+        if hit:
+            return True
+    return False
+
+
+def ledger(host: Any) -> list[dict[str, Any]]:
+    """All lines in the order in which they were written; [] while the host is dark."""
+    try:
+        text = host.sh("cat /var/lib/ddtop-bed/ledger.jsonl 2>/dev/null || true")
+    except (BedError, OSError, subprocess.TimeoutExpired):
+        return []
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
+
+
+def prepare(host: Any, trial: Trial) -> None:
+    """The host as the trial finds it."""
+    host.restore()
+    if host.name != "ct200":  # the plan's unit, on a host that has none of this name
+        text = (Path(__file__).parent / "../bed/rootfs/ct200/etc/systemd/system" / UNIT).read_text()
+        path = f"/etc/systemd/system/{UNIT}"
+        text = text.replace("/dev/shm/Qwen3.6-27B", host.spec.model).replace("--tp-size 1", "--tp-size 8")
+        host.sh(f"cat > {path}; systemctl daemon-reload", stdin=text)
+    if "host-disk-full" in trial.kinds:
+        host.sh(SMALL_STATE)
+    if trial.staged:
+        host.stage()
+    host.fault(*FAULTS)
+    if trial.was_active:
+        host.sh(f"systemctl start {UNIT}")
+        host.wait("ready", timeout_s=60)
+
+
+def clock_of_host(host: Any, library: Path | None) -> None:
+    """Preloads the clock in every new process of the host; without a library it is taken away."""
+    if library is None:
+        host.sh("rm -f /etc/ld.so.preload /etc/ddtop-bed/clock")
+        return
+    import base64
+
+    data = base64.b64encode(library.read_bytes()).decode()
+    host.sh("base64 -d > /usr/lib/ddtop-bed-clock.so; chmod 755 /usr/lib/ddtop-bed-clock.so", stdin=data)
+    host.sh("echo /usr/lib/ddtop-bed-clock.so > /etc/ld.so.preload; systemctl restart ssh systemd-journald")
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, wanted: bool) -> Iterator[Path]:
+    """Where the recording lies: a disk of its own where it is to fill up."""
+    place = folder / "rec"
+    place.mkdir()
+    if not wanted:
+        yield place
+        return
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_MIB}m", "tmpfs", str(place)], check=True)
+    try:
+        yield place
+        for file in place.glob("run*"):
+            shutil.copy(file, folder / file.name)
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def run(host: Any, folder: Path, trial: Trial) -> Row:
+    """Runs one trial in `folder` (new). The row says what happened; harness errors are raised."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    row = Row(host.name, trial.seed)
+    clock = build_clock(folder) if trial.kinds & {"host-clock", "client-clock"} else None
+    prepare(host, trial)
+    try:
+        if "host-clock" in trial.kinds and clock is not None:
+            clock_of_host(host, clock)
+        before = host.snapshot()
+        with small_disk(folder, "client-disk-full" in trial.kinds) as place:
+            _Play(host, folder, place, trial, row, clock).play(before)
+    finally:
+        if "host-clock" in trial.kinds:
+            host.wait_on()
+            clock_of_host(host, None)
+        if "host-disk-full" in trial.kinds:
+            host.sh(f"umount -l {STATE}; umount -l /mnt/small; rmdir /mnt/small; true")
+    return row
+
+
+class _Play:
+    def __init__(
+        self, host: Any, folder: Path, place: Path, trial: Trial, row: Row, clock: Path | None
+    ) -> None:
+        self.host, self.folder, self.trial, self.row = host, folder, trial, row
+        tp = "tp = [8]\n" if host.name != "ct200" else ""
+        text = plan_text(
+            f"campaign-{trial.seed}",
+            host=host.name,
+            tokens=", ".join(map(str, TOKENS)),
+            requests=REQUESTS,
+            policy=POLICY,
+        )
+        text = text.replace("[matrix]\n", "[matrix]\n" + tp).replace("/dev/shm/Qwen3.6-27B", host.spec.model)
+        self.plan = text.replace("/data/models/Qwen3.6-27B", host.spec.source).replace(
+            '"Qwen3.6-27B"', f'"{Path(host.spec.model).name}"'
+        )
+        (folder / "other.toml").write_text(self.plan.replace(f"campaign-{trial.seed}", "other"))
+        self.recording, self.home = place / "run.ddtop", folder / "home"
+        self.env = (
+            {"LD_PRELOAD": str(clock), "CLOCK_FILE": str(folder / "clock")}
+            if clock is not None and "client-clock" in trial.kinds
+            else {}
+        )
+        self.tape, self.seen = Tape(self.recording), Seen()
+        self.injector = Injector(host, folder, UNIT, lambda: self.runner)
+        self.texts: list[str] = []
+        self.began = time.monotonic()
+        self.runner = self._start()
+
+    def _start(self) -> Runner:
+        return Runner(self.host.bed, self.plan, self.recording, self.home, more_env=self.env)
+
+    def _look(self) -> None:
+        new = self.tape.more()
+        if any(e for e in new):
+            self.seen.take(new, ledger(self.host))
+
+    def play(self, before: dict[str, Any]) -> None:
+        todo = sorted(self.trial.faults, key=lambda f: f.at_s)
+        at: dict[str, float] = {}
+        until = time.monotonic() + LIMIT_S
+        ended = False
+        while not ended:
+            time.sleep(0.1)
+            self._look()
+            now = time.monotonic()
+            for name in {f.event for f in todo if f.event} - at.keys():
+                if came(name, self.tape.events):
+                    at[name] = now
+            for fault in [f for f in todo if self._due(f, now, at)]:
+                todo.remove(fault)
+                self._inject(fault)
+                until = time.monotonic() + LIMIT_S + fault.lasts_s
+            ended = self._ended()
+            if time.monotonic() > until:
+                self._bad(
+                    "stuck", f"not done {LIMIT_S:.0f} s after the last fault: {self.runner.text()[-600:]}"
+                )
+                break
+        self.injector.wait()
+        self.row.notes += self.injector.troubles
+        self._judge(before)
+
+    def _due(self, fault: Fault, now: float, at: dict[str, float]) -> bool:
+        began = at.get(fault.event) if fault.event else self.began
+        return began is not None and now >= began + fault.at_s
+
+    def _inject(self, fault: Fault) -> None:
+        if self.injector.again_at is not None and fault.kind in ("kill-runner", "suspend-runner"):
+            self.row.void.append(f"{fault.kind}: no runner is alive")
+            return
+        if fault.kind in OWNERS and came("leaving", self.tape.events):
+            self.row.void.append(
+                f"{fault.kind}: the unit is the owner's again, and stays as the owner wants it"
+            )
+            return
+        try:
+            self.injector.inject(fault)
+        except VoidError as error:
+            self.row.void.append(str(error))
+            return
+        at = round(time.monotonic() - self.began, 1)
+        self.row.faults.append(
+            {"kind": fault.kind, "at_s": at, "lasts_s": fault.lasts_s, "event": fault.event}
+        )
+
+    def _ended(self) -> bool:
+        """Whether the run is over; starts the runner again where it was killed, or where a person would."""
+        code = self.runner.process.poll()
+        if code is None:
+            return False
+        if self.injector.again_at is not None:
+            if time.monotonic() >= self.injector.again_at:
+                self.injector.again_at = None
+                self._again()
+            return False
+        self.row.codes.append(code)
+        if code == 0 or len(self.row.codes) > 2:
+            return True
+        self.row.notes.append(f"exit code {code}: {self.runner.text()[-500:]}")
+        self._again()
+        return False
+
+    def _again(self) -> None:
+        self.texts.append(self.runner.text())
+        self.runner.kill()
+        self.runner = self._start()
+
+    def _bad(self, kind: str, text: str) -> None:
+        self.row.violations.append([kind, text])
+
+    def _judge(self, before: dict[str, Any]) -> None:
+        host, row = self.host, self.row
+        self._look()
+        self.runner.kill()
+        self.texts.append(self.runner.text())
+        (self.folder / "out.txt").write_text("\n=====\n".join(self.texts))
+        host.wait_on()
+        lines = ledger(host)
+        fresh = Tape(self.recording)
+        fresh.more()
+        found, row.anew = judge(
+            seen=self.seen,
+            events=fresh.events,
+            ledger=lines,
+            marks=MARKS,
+            requests=REQUESTS,
+            faults=len(row.faults),
+            explained=self.trial.explained,
+        )
+        state = fold(fresh.events)
+        row.done = sum(c.state == "done" for c in state.plan_cells)
+        raised = [e for e in fresh.events if isinstance(e, AlertRaised)]
+        row.alerts = [[round(a.at_s, 1), a.title, a.verdict, a.cause] for a in raised]
+        for item in found:
+            self._bad(item.kind, item.text)
+        if row.done != CELLS:
+            left = [
+                f"{c.spec.config}@{c.spec.output_tokens} {c.state}: {c.reason}"
+                for c in state.plan_cells
+                if c.state != "done"
+            ]
+            self._bad("not-all-measured", "; ".join(left)[:600])
+        if len(row.codes) > 1:
+            self._bad("needed-a-person", f"exit codes {row.codes}")
+        if any("Traceback" in text or "bug in ddtop" in text for text in self.texts):
+            self._bad(
+                "traceback", next(t for t in self.texts if "Traceback" in t or "bug in ddtop" in t)[-800:]
+            )
+        for line in left_behind(host, before, OTHERS_MAY_STAY):
+            self._bad("not-as-found", line)
+        row.seconds = round(time.monotonic() - self.began, 1)
+
+
+__all__ = ["Row", "Violation", "run"]
