@@ -540,6 +540,12 @@ class RestartReady(Event, frozen=True, kw_only=True, tag="restart-ready"):
     acceptance_simulated: str | None = None
     """What says that its acceptance is simulated; empty: nothing does. None: its environment could not be read, or an older
     ddtop did not ask."""
+    read_mib: float | None = None
+    """What its processes read from storage while it started."""
+    new_cache_files: int | None = None
+    """Files that appeared in the host's compile caches meanwhile."""
+    compile_cache: Literal["hit", "miss"] | None = None
+    """What its log says of its compile cache; a miss where anything was compiled."""
 
 
 class StartProvenance(Event, frozen=True, kw_only=True, tag="provenance"):

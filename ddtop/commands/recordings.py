@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddtop.errors import UsageError, plain
+from ddtop.words import duration
 
 if TYPE_CHECKING:
     from ddtop.bench.judge.cell import CellJudgement
@@ -88,6 +90,8 @@ def list_runs(*, as_json: bool) -> str:
                 "size_b": r.size,
                 "cells_total": r.counts.total,
                 "cells_done": r.counts.done,
+                "starts_ready": len(r.ready_s),
+                "start_s_median": statistics.median(r.ready_s) if r.ready_s else None,
                 "simulated": r.simulated,
                 "problem": r.problem,
             }
@@ -96,12 +100,13 @@ def list_runs(*, as_json: bool) -> str:
         return json.dumps(rows, indent=1)
     if not runs:
         return "No recordings yet. `ddtop connect HOST --plan PLAN` records a sweep."
-    lines = [f"{'started':16}  {'host':12} {'plan':24} {'state':12} {'cells':>9}  recording"]
+    lines = [f"{'started':16}  {'host':12} {'plan':24} {'state':12} {'cells':>9} {'start':>7}  recording"]
     for r in runs:
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(r.started_at_s)) if r.started_at_s else "?"
         cells = f"{r.counts.done}/{r.counts.total}" if r.counts.total else "-"
+        start = duration(statistics.median(r.ready_s)) if r.ready_s else "-"
         lines.append(
-            f"{began:16}  {r.host:12.12} {r.name or 'watch':24.24} {r.state:12} {cells:>9}  {r.path.name}"
+            f"{began:16}  {r.host:12.12} {r.name or 'watch':24.24} {r.state:12} {cells:>9} {start:>7}  {r.path.name}"
         )
         if r.problem:
             lines.append(f"    {r.problem}")

@@ -17,6 +17,7 @@ from ddtop.report.recording import NOT_REAL, Recording, iso
 from ddtop.report.rows import has_metric
 from ddtop.report.server_table import TITLE, server_rows
 from ddtop.report.side_by_side import compared_table
+from ddtop.report.starts import start_rows
 from ddtop.report.text import legend, table
 
 METRICS = (
@@ -72,6 +73,7 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
         "advice": advice_table(advice_of(state, baseline)),
         # Our own SVG, every text in it escaped by svg.py.
         "pictures": [(p.title, p.note, Markup(p.svg)) for p in charts(state, baseline)],
+        "start_times": start_rows(state, baseline),
         "restarts": [
             {
                 "what": f"{r.config} tp{r.tp}",

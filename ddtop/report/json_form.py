@@ -15,6 +15,7 @@ import msgspec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, AttemptView, CellView, RestartView, StepView
 from ddtop.journal.read.server_figures import load_of
+from ddtop.journal.read.starts import StartClass, StartTime, start_classes, start_times
 from ddtop.report.baseline import against_baseline
 from ddtop.report.recording import Recording, engines, iso, load
 
@@ -40,13 +41,15 @@ def _report(recording: Recording) -> dict[str, Any]:
     state = recording.state
     start = state.run.started_at_s
     against = against_baseline(state)
+    kinds = start_classes(state)
     return {
         "schema": SCHEMA,
         "run": _run(recording),
         "cells": [_cell(c, against.get(c.id)) for c in state.cells.values() if not c.hidden or c.metrics],
-        "restarts": [_restart(r) for r in state.restarts],
+        "restarts": [_restart(r, kinds.get(r.attempt_id)) for r in state.restarts],
         "alerts": [_alert(a, start) for a in state.alerts.values()],
         "steps": [_step(s) for s in state.steps.values()],
+        "start_times": [_start_time(one) for one in start_times(state)],
     }
 
 
@@ -134,7 +137,7 @@ def _attempt(attempt: AttemptView) -> dict[str, Any]:
     }
 
 
-def _restart(restart: RestartView) -> dict[str, Any]:
+def _restart(restart: RestartView, kind: StartClass | None) -> dict[str, Any]:
     return {
         "config": restart.config,
         "tp": restart.tp,
@@ -158,6 +161,26 @@ def _restart(restart: RestartView) -> dict[str, Any]:
         "command": list(restart.argv),
         "resolved_args": restart.resolved_args,
         "provenance": _provenance(restart),
+        "files": kind.files if kind is not None else None,
+        "compiled": kind.compiled if kind is not None else None,
+        "read_mib": restart.read_mib,
+        "acceptance_simulated": restart.acceptance_simulated,
+    }
+
+
+def _start_time(one: StartTime) -> dict[str, Any]:
+    return {
+        "config": one.config,
+        "tp": one.tp,
+        **one.kind._asdict(),
+        "n": one.n,
+        "ready_s": one.seconds,
+        "low": one.low,
+        "high": one.high,
+        "phases": dict(one.phases),
+        "ratio": one.against.ratio if one.against is not None else None,
+        "different": one.against.different if one.against is not None else None,
+        "why": one.against.why if one.against is not None else None,
     }
 
 

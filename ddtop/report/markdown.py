@@ -10,6 +10,8 @@ from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso
 from ddtop.report.server_table import TITLE, server_rows
 from ddtop.report.side_by_side import compared_table
+from ddtop.report.starts import TITLE as STARTS
+from ddtop.report.starts import start_rows
 from ddtop.report.text import legend, table
 
 
@@ -62,6 +64,8 @@ def _recording(recording: Recording, baseline: str | None) -> list[str]:
         parts += ["## Server", TITLE + ".", _table(server)]
     if advice := advice_table(advice_of(state, baseline)):
         parts += ["## What to run, by concurrency", _table(advice, numbers=False)]
+    if starts := start_rows(state, baseline):
+        parts += [f"## {STARTS}", _table(starts, numbers=False)]
     if state.alerts:
         rows = [["when", "what", "verdict", "cause", "resolved"]]
         for alert in state.alerts.values():

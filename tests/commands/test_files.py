@@ -82,6 +82,7 @@ def test_report_in_all_forms(ddtop: Cli, recording: Path, tmp_path: Path) -> Non
 def test_runs_are_listed_found_and_exported(ddtop: Cli, recording: Path, tmp_path: Path) -> None:
     assert "6/6" in ddtop("runs").out and "demo" in ddtop("runs").out
     (row,) = json.loads(ddtop("runs", "--json").out)
+    assert row["starts_ready"] == 3 and row["start_s_median"] > 0
     assert row["cells_done"] == 6 and row["simulated"] and row["state"] == "done"
     copy = tmp_path / "copy.ddtop"
     done = ddtop("runs", "export", row["run"], copy)

@@ -22,6 +22,22 @@ def scan(text: str, step: float = 1.0, engine: str | None = None) -> LogScanner:
     return scanner
 
 
+HIT = """(EngineCore_DP0 pid=94) INFO 03-09 12:57:29 [backends.py:973] Dynamo bytecode transform time: 2.08 s
+(EngineCore_DP0 pid=94) INFO 03-09 12:57:31 [backends.py:283] Directly load the compiled graph(s) for compile range (1, 4096) from the cache, took 0.961 s
+(EngineCore_DP0 pid=94) INFO 03-09 12:57:31 [monitor.py:35] torch.compile and initial profiling run took 3.37 s in total"""
+AOT = "(EngineCore pid=4775) INFO 06-04 12:28:16 [decorators.py:311] Directly load AOT compilation from path /root/.cache/vllm/torch_compile_cache/x"
+MISS = """(EngineCore_DP0 pid=94) INFO 03-09 12:57:29 [backends.py:973] Dynamo bytecode transform time: 2.08 s
+(EngineCore_DP0 pid=94) INFO 03-09 12:57:41 [backends.py:319] Compiling a graph for compile range (1, 4096) takes 10.33 s"""
+
+
+@pytest.mark.parametrize(
+    ("log", "said"), [(HIT, "hit"), (AOT, "hit"), (MISS, "miss"), (f"{HIT}\n{MISS}", "miss"), (SGLANG, None)]
+)
+def test_what_the_log_says_of_the_compile_cache(log: str, said: str | None) -> None:
+    """Lines of vLLM 0.11 to 0.20 from public logs."""
+    assert scan(log, engine="sglang" if said is None else "vllm").snapshot().compile_cache == said
+
+
 @pytest.mark.parametrize(("log", "engine"), [(SGLANG, "sglang"), (VLLM, "vllm"), (LLAMA, "llamacpp")])
 def test_ready_is_seen_once_with_time_and_cursor(log: str, engine: str) -> None:
     for given in (None, engine):

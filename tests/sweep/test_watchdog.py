@@ -12,7 +12,14 @@ from ddtop.services.readings import ListenerReading, UnitReading, read_unit
 from ddtop.sweep.shared.learned_limits import Limits
 from ddtop.sweep.shared.verdict import CauseReading
 from ddtop.sweep.start.evidence.busy_gpus import GpuLook
-from ddtop.sweep.start.evidence.progress import ActivityReading, advance, begin, evidence, log_line
+from ddtop.sweep.start.evidence.progress import (
+    FILES_COUNTED,
+    ActivityReading,
+    advance,
+    begin,
+    evidence,
+    log_line,
+)
 from ddtop.sweep.start.gate import ArgsReading, TokenReading
 from ddtop.sweep.start.readings import CallReading, PortOwner, StartReadings
 from ddtop.sweep.start.silence import quiet_limit_s
@@ -523,3 +530,15 @@ def test_a_fatal_cause_in_the_log_is_told_before_the_process_ends() -> None:
     assert not judge(replace(doomed, cause=replace(OOM, kind="transient")), 30.0).alarm, (
         "tried again by the engine"
     )
+
+
+def test_what_was_read_and_compiled_is_counted() -> None:
+    p = begin(0.0)
+    assert (p.read_b, p.new_files) == (None, None)
+    for t, (read_b, files) in enumerate(
+        [(None, 70), (4096, 70), (5 << 20, 75), (6 << 20, 73), (6 << 20, 74)]
+    ):
+        p = advance(p, ActivityReading(at=float(t), read_b=read_b, cache_files=files))
+    assert (p.read_b, p.new_files) == (6 << 20, 6)
+    assert advance(p, ActivityReading(at=9.0, cache_files=FILES_COUNTED)).new_files is None
+    assert advance(p, ActivityReading(at=9.0)).read_b == 6 << 20

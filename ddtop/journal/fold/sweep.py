@@ -225,6 +225,8 @@ def _restart_ready(state: State, event: ev.RestartReady) -> None:
     restart.resolved_args, restart.overridden = event.resolved_args, event.overridden
     restart.meant_for_cpu = event.meant_for_cpu
     restart.acceptance_simulated = event.acceptance_simulated
+    restart.read_mib, restart.new_cache_files = event.read_mib, event.new_cache_files
+    restart.compile_cache = event.compile_cache
     _end_restart(state, restart, event.at_s, event.mono_s)
     for phase in restart.phases.values():
         if phase.state == "running":

@@ -294,6 +294,9 @@ class RestartView:
     acceptance_simulated: str | None = None
     provenance: StartProvenance | None = None
     """What it runs on; None where it was not asked."""
+    read_mib: float | None = None
+    new_cache_files: int | None = None
+    compile_cache: Literal["hit", "miss"] | None = None
     verdict: Verdict | None = None
     cause: str | None = None
     kind: CauseKind | None = None

@@ -19,7 +19,10 @@ from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.read.select import Counts, counts
 
 SUFFIX = ".ddtop"
-_KINDS = ("run-started", "run-ended", "cells-planned", "cell-state", "host-connected", "host-connecting")
+_KINDS = (
+    *("run-started", "run-ended", "cells-planned", "cell-state", "host-connected", "host-connecting"),
+    *("restart-started", "restart-ready", "restart-failed"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class RunInfo:
     pid: int | None = None
     """Process of the living runner."""
     counts: Counts = field(default_factory=Counts)
+    ready_s: tuple[float, ...] = ()
+    """Of each start that became ready: seconds from the call to ready."""
     problem: str | None = None
     """Why it cannot be read, in a sentence; then all else is empty."""
 
@@ -83,6 +88,7 @@ def run_info(path: Path) -> RunInfo:
         live=facts is not None,
         pid=int(facts["pid"]) if facts and isinstance(facts.get("pid"), int) else None,
         counts=counts(state.plan_cells),
+        ready_s=tuple(r.ready_s for r in state.restarts if r.ready_s is not None),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ddtop.engines.log.grammar import LogFact
 from ddtop.sources.log.repeats import Repeated
@@ -139,3 +139,10 @@ class ScanSnapshot:
     """The last line that marked a phase, or moved a bar."""
     bad_line: tuple[int, str, str] = (0, "", "")
     """The last line that is bad news (number, text, what `bad_news` calls it)."""
+
+    @property
+    def compile_cache(self) -> Literal["hit", "miss"] | None:
+        """What was said of the compile cache: a miss where any graph was compiled. None: nothing."""
+        if "compile.graph" in self.facts:
+            return "miss"
+        return "hit" if "compile.cached" in self.facts else None

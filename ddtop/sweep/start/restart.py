@@ -243,6 +243,9 @@ class Restarter:
             overridden=overridden,
             meant_for_cpu=runs_there_on_purpose(use),
             acceptance_simulated=simulated,
+            read_mib=None if a.progress.read_b is None else round(a.progress.read_b / 2**20, 1),
+            new_cache_files=a.progress.new_files,
+            compile_cache=scan.compile_cache if (scan := a.log.snapshot()) is not None else None,
         )
         return Started(
             attempt_id=a.id,

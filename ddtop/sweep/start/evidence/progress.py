@@ -36,6 +36,8 @@ WINDOW_S = 30.0
 CPU_BUSY = 0.05
 """Share of one core above which the processes count as computing."""
 SHAPES_KEPT = 4000
+FILES_COUNTED = 50_000
+"""The agent counts no more files than that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +109,10 @@ class Progress:
     read: Mark | None = None
     rss: Mark | None = None
     files: int | None = None
+    new_files: int | None = None
+    """Files that appeared in compile caches; None where they cannot be counted, or are too many to count."""
+    read_b: int | None = None
+    """Bytes that its processes have read from storage."""
     cpu: Mark | None = None
     pids: int = 0
     """The most processes seen at once."""
@@ -142,7 +148,7 @@ def advance(p: Progress, r: ActivityReading) -> Progress:
     read, read_moved = _moved(p.read, r.read_b, READ_STEP_B, r.at)
     rss, rss_moved = _moved(p.rss, r.rss_mib, RSS_STEP_MIB, r.at)
     gpu_at = r.at if p.gpu_read_at is None else p.gpu_read_at
-    p = replace(p, gpu=gpu, read=read, rss=rss)
+    p = replace(p, gpu=gpu, read=read, rss=rss, read_b=p.read_b if r.read_b is None else r.read_b)
     if r.gpu_mem_mib is not None:
         p = replace(p, gpu_read_at=r.at)
     if gpu_moved and r.gpu_mem_mib is not None:
@@ -156,7 +162,9 @@ def advance(p: Progress, r: ActivityReading) -> Progress:
     if r.cache_files is not None:
         if p.files is not None and r.cache_files > p.files:
             p = evidence(p, r.at, f"{r.cache_files - p.files} new files in compile caches")
-        p = replace(p, files=r.cache_files)
+        grown = max(0, r.cache_files - p.files) if p.files is not None else 0
+        counted = r.cache_files < FILES_COUNTED
+        p = replace(p, files=r.cache_files, new_files=(p.new_files or 0) + grown if counted else None)
     if r.storage_wait is not None:
         p = replace(p, storage_known=True, storage_at=r.at if r.storage_wait else p.storage_at)
     p, busy = _busy(p, r)
