@@ -145,11 +145,17 @@ def report(
     baseline: Annotated[
         str | None, typer.Option("--baseline", help="Configuration to compare with; by default the plan's.")
     ] = None,
+    usd: Annotated[
+        float | None,
+        typer.Option("--usd-per-gpu-hour", min=0.0001, help="Price of a GPU; by default the plan's, if any."),
+    ] = None,
 ) -> None:
     """Print results as tables, or write HTML with plots."""
     from ddtop.commands import recordings as room
 
-    typer.echo(room.report(recordings, html=html, md=md, csv=csv, as_json=json_out, baseline=baseline))
+    typer.echo(
+        room.report(recordings, html=html, md=md, csv=csv, as_json=json_out, baseline=baseline, usd=usd)
+    )
 
 
 @app.command()

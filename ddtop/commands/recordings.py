@@ -18,9 +18,18 @@ if TYPE_CHECKING:
 
 
 def report(
-    recordings: list[Path], *, html: Path | None, md: bool, csv: bool, as_json: bool, baseline: str | None
+    recordings: list[Path],
+    *,
+    html: Path | None,
+    md: bool,
+    csv: bool,
+    as_json: bool,
+    baseline: str | None,
+    usd: float | None = None,
 ) -> str:
     """Text of the report in the form asked for. `html` names a file to write. Raises JournalError, UsageError."""
+    from dataclasses import replace
+
     from ddtop.journal.read.runs import resolve_run
     from ddtop.report import load, render_table, report_csv, report_html, report_json, report_markdown
 
@@ -28,7 +37,7 @@ def report(
         raise UsageError(
             "report: more than one output format given", do="choose one of --html, --md, --csv, --json"
         )
-    loaded = [load(resolve_run(str(path)).path) for path in recordings]
+    loaded = [replace(load(resolve_run(str(path)).path), usd=usd) for path in recordings]
     configs = dict.fromkeys(cell.spec.config for one in loaded for cell in one.state.plan_cells)
     if baseline is not None and baseline not in configs:
         raise UsageError(

@@ -198,6 +198,12 @@ class Record(Part, frozen=True, kw_only=True):
     log_mib: float = 512.0
 
 
+class Report(Part, frozen=True, kw_only=True):
+    """`[report]`: what reports need to know that is not measured."""
+
+    usd_per_gpu_hour: float | None = None
+
+
 class Notify(Part, frozen=True, kw_only=True):
     """`[notify]`: how a headless run reaches a person."""
 
@@ -221,6 +227,7 @@ class Plan(Part, frozen=True, kw_only=True):
     bench: Bench = Bench()
     policy: Policy = Policy()
     record: Record = Record()
+    report: Report = Report()
     notify: Notify = Notify()
     text: str = ""
     """The TOML as read, for the record."""

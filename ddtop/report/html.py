@@ -15,9 +15,11 @@ from ddtop.report.charts import charts
 from ddtop.report.markdown import facts
 from ddtop.report.recording import NOT_REAL, Recording, iso
 from ddtop.report.rows import has_metric
-from ddtop.report.server_table import TITLE, server_rows
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.starts import start_rows
+from ddtop.report.tables.per_gpu import TITLE as PER_GPU
+from ddtop.report.tables.per_gpu import gpu_charts, gpu_notes, gpu_rows
+from ddtop.report.tables.server import TITLE, server_rows
 from ddtop.report.text import legend, table
 
 METRICS = (
@@ -63,6 +65,9 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
             tables.append(
                 {"title": f"{title} · tp{tp}", "rows": rows, "notes": legend(state, [tp], metric, baseline)}
             )
+    usd = recording.usd_per_gpu_hour
+    if gpus := gpu_rows(state, usd):
+        tables.append({"title": PER_GPU, "rows": gpus, "notes": gpu_notes(state, usd)})
     if server := server_rows(state):
         tables.append({"title": TITLE, "rows": server, "notes": ""})
     return {
@@ -72,7 +77,10 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
         "tables": tables,
         "advice": advice_table(advice_of(state, baseline)),
         # Our own SVG, every text in it escaped by svg.py.
-        "pictures": [(p.title, p.note, Markup(p.svg)) for p in charts(state, baseline)],
+        "pictures": [
+            *((title, note, Markup(svg)) for title, note, svg in gpu_charts(state)),
+            *((p.title, p.note, Markup(p.svg)) for p in charts(state, baseline)),
+        ],
         "start_times": start_rows(state, baseline),
         "restarts": [
             {

@@ -18,6 +18,7 @@ from ddtop.journal.read.server_figures import load_of
 from ddtop.journal.read.starts import StartClass, StartTime, start_classes, start_times
 from ddtop.report.baseline import against_baseline
 from ddtop.report.recording import Recording, engines, iso, load
+from ddtop.report.tables.per_gpu import gpu_json
 
 SCHEMA = 1
 """Version of this form. Keys are only added; anything else is a new number."""
@@ -50,6 +51,7 @@ def _report(recording: Recording) -> dict[str, Any]:
         "alerts": [_alert(a, start) for a in state.alerts.values()],
         "steps": [_step(s) for s in state.steps.values()],
         "start_times": [_start_time(one) for one in start_times(state)],
+        "per_gpu": gpu_json(state, recording.usd_per_gpu_hour),
     }
 
 

@@ -8,10 +8,12 @@ from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.select import tps
 from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso
-from ddtop.report.server_table import TITLE, server_rows
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.starts import TITLE as STARTS
 from ddtop.report.starts import start_rows
+from ddtop.report.tables.per_gpu import TITLE as PER_GPU
+from ddtop.report.tables.per_gpu import gpu_notes, gpu_rows
+from ddtop.report.tables.server import TITLE, server_rows
 from ddtop.report.text import legend, table
 
 
@@ -60,6 +62,9 @@ def _recording(recording: Recording, baseline: str | None) -> list[str]:
         notes = legend(state, [tp], view.metric, baseline)
         if notes:
             parts.append(escape(notes).replace("\n", "  \n"))
+    if gpus := gpu_rows(state, recording.usd_per_gpu_hour):
+        notes = escape(gpu_notes(state, recording.usd_per_gpu_hour)).replace("\n", "  \n")
+        parts += [f"## {PER_GPU}", _table(gpus), notes]
     if server := server_rows(state):
         parts += ["## Server", TITLE + ".", _table(server)]
     if advice := advice_table(advice_of(state, baseline)):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+import tomli
 
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView, RestartView
@@ -34,6 +37,29 @@ class Recording:
     """As shown where several are compared."""
     state: State
     path: Path | None = None
+    usd: float | None = None
+    """Dollars for an hour of a GPU, as asked for; else the plan's."""
+
+    @property
+    def usd_per_gpu_hour(self) -> float | None:
+        """The price that figures in dollars are by; None where nobody gave one."""
+        return self.usd if self.usd is not None else planned_price(self.state.run.plan_toml)
+
+
+def planned_price(plan_toml: str | None) -> float | None:
+    """`[report] usd_per_gpu_hour` of a plan's text; None where it has none, or cannot be read.
+
+    >>> planned_price("[report]\\nusd_per_gpu_hour = 2.5")
+    2.5
+    """
+    try:
+        table = tomli.loads(plan_toml or "").get("report")
+    except (tomli.TOMLDecodeError, RecursionError):
+        return None
+    price = table.get("usd_per_gpu_hour") if isinstance(table, dict) else None
+    if isinstance(price, bool) or not isinstance(price, int | float) or not 0 < price < math.inf:
+        return None
+    return float(price)
 
 
 def outcome_words(state: State) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import MatrixCell, matrix
-from ddtop.journal.read.select import metric_value, tps
+from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
+from ddtop.journal.read.select import Column, metric_value, tps
 from ddtop.journal.read.server_figures import load_of
 from ddtop.report.recording import Recording, iso
 
@@ -74,7 +75,8 @@ def report_csv(recordings: Sequence[Recording], baseline: str | None = None) -> 
     rows: list[dict[str, Any]] = []
     for recording in recordings:
         speedups = speedups_of(recording.state, baseline)
-        rows.extend(_row(recording, cell_id, speedups) for cell_id in recording.state.cells)
+        points = {(p.config, p.tp, p.load): p for p in per_gpu(recording.state, recording.usd_per_gpu_hour)}
+        rows.extend(_row(recording, cell_id, speedups, points) for cell_id in recording.state.cells)
     numbers = dict.fromkeys(name for row in rows for name in row if name not in KEYS and name != "speedup")
     names = [*(n for n in FIRST if n in numbers), *sorted(n for n in numbers if n not in FIRST)]
     out = io.StringIO()
@@ -84,7 +86,12 @@ def report_csv(recordings: Sequence[Recording], baseline: str | None = None) -> 
     return out.getvalue()
 
 
-def _row(recording: Recording, cell_id: str, speedups: dict[str, float]) -> dict[str, Any]:
+def _row(
+    recording: Recording,
+    cell_id: str,
+    speedups: dict[str, float],
+    points: dict[tuple[str, int, Column], GpuPoint],
+) -> dict[str, Any]:
     state = recording.state
     cell = state.cells[cell_id]
     spec = cell.spec
@@ -118,7 +125,22 @@ def _row(recording: Recording, cell_id: str, speedups: dict[str, float]) -> dict
         "speedup": speedups.get(cell_id),
         **flatten(cell.metrics),
         **flatten(load_of(cell), "server."),
+        **_per_gpu(points.get((spec.config, spec.tp, Column.of(spec)))),
     }
+
+
+def _per_gpu(point: GpuPoint | None) -> dict[str, float]:
+    """The figures of its field per GPU and user: of all its starts and repeats together, as `speedup` is."""
+    if point is None:
+        return {}
+    named = {
+        "gpus": point.gpus,
+        "tok_s_gpu": point.tok_s_gpu,
+        "tok_s_user": point.tok_s_user,
+        "usd_per_mtok": point.usd_per_mtok,
+        "pareto_front": int(point.front) if point.tok_s_user is not None else None,
+    }
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:

@@ -21,12 +21,16 @@ TINY = 1e-300
 """A span below it has no scale: the quotient would be infinite."""
 
 
+Point = tuple[float, float]
+"""(x, y) in data units."""
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line, or one group of points: (x, y) in data units."""
+    """One line, or one group of points."""
 
     name: str
-    points: tuple[tuple[float, float], ...]
+    points: tuple[Point, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +109,25 @@ def lines(title: str, x_unit: str, y_unit: str, series: Sequence[Series], *, log
     return _plot(title, x_unit, y_unit, series, log_x=log_x, joined=True)
 
 
-def scatter(title: str, x_unit: str, y_unit: str, series: Sequence[Series]) -> str:
-    """Points, each series with a colour and marker of its own. Empty for no points."""
-    return _plot(title, x_unit, y_unit, series, log_x=False, joined=False)
+def scatter(
+    title: str, x_unit: str, y_unit: str, series: Sequence[Series], *, front: Sequence[Point] | None = None
+) -> str:
+    """Points, each series with a colour and marker of its own. Empty for no points.
+
+    `front`: these points are joined by a dashed line, and all others are drawn hollow.
+    """
+    return _plot(title, x_unit, y_unit, series, log_x=False, joined=False, front=front)
 
 
 def _plot(
-    title: str, x_unit: str, y_unit: str, series: Sequence[Series], *, log_x: bool, joined: bool
+    title: str,
+    x_unit: str,
+    y_unit: str,
+    series: Sequence[Series],
+    *,
+    log_x: bool,
+    joined: bool,
+    front: Sequence[Point] | None = None,
 ) -> str:
     shown = [Series(s.name, tuple(p for p in s.points if all(math.isfinite(v) for v in p))) for s in series]
     shown = [s for s in shown if s.points]
@@ -135,6 +151,9 @@ def _plot(
     parts.extend(_text(x_of(t), TOP + plot_height + 16, number(t), anchor="middle") for t in x_ticks)
     parts.append(_text((LEFT + WIDTH) / 2, TOP + plot_height + 33, x_unit, anchor="middle"))
     parts.append(_text(LEFT, TOP - 3, y_unit))
+    if front is not None and len(front) > 1:
+        way = "L".join(f"{x_of(x):.1f} {y_of(y):.1f}" for x, y in sorted(front))
+        parts.append(f'<path d="M{way}" class="w" stroke-dasharray="4 3"/>')
     for index, one in enumerate(shown):
         colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
         places = [(x_of(x), y_of(y), x, y) for x, y in sorted(one.points)]
@@ -143,7 +162,8 @@ def _plot(
             parts.append(f'<path d="M{way}" fill="none" stroke="{colour}" stroke-width="2"/>')
         for px, py, x, y in places:
             label = f"{one.name}: {number(x)} {x_unit}, {number(y)} {y_unit}"
-            parts.append(_mark(marker, px, py, colour, label))
+            hollow = front is not None and (x, y) not in front
+            parts.append(_mark(marker, px, py, colour, label, hollow=hollow))
         lx, ly = LEFT + (index % 3) * 190, TOP + plot_height + BOTTOM + 12 + 18 * (index // 3)
         parts.append(_mark(marker, lx, ly - 4, colour, one.name))
         parts.append(_text(lx + 10, ly, one.name))
@@ -165,14 +185,15 @@ class _Axis:
         return self._start + (here - self._low) * self._scale
 
 
-def _mark(kind: str, x: float, y: float, colour: str, label: str) -> str:
+def _mark(kind: str, x: float, y: float, colour: str, label: str, *, hollow: bool = False) -> str:
     title = f"<title>{_shown(label)}</title>"
+    ink = f'fill="none" stroke="{colour}" stroke-width="1.5"' if hollow else f'fill="{colour}"'
     if kind == "circle":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}">{title}</circle>'
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" {ink}>{title}</circle>'
     if kind == "square":
-        return f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" fill="{colour}">{title}</rect>'
+        return f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" {ink}>{title}</rect>'
     way = "m-5 4h10l-5-9z" if kind == "triangle" else "m0-5.5l5.5 5.5l-5.5 5.5l-5.5-5.5z"
-    return f'<path d="M{x:.1f} {y:.1f}{way}" fill="{colour}">{title}</path>'
+    return f'<path d="M{x:.1f} {y:.1f}{way}" {ink}>{title}</path>'
 
 
 def _open(title: str, height: float) -> str:

@@ -50,6 +50,8 @@ def server(packages: Path) -> Iterator[subprocess.Popen[bytes]]:
         "HF_TOKEN": "never-to-be-seen",
         "VLLM_API_KEY": "never-to-be-seen",
         "LESS": "of no matter",
+        "NVIDIA_REQUIRE_CUDA": "of no matter",
+        "NVIDIA_VISIBLE_DEVICES": "all",
     }
     child = subprocess.Popen(
         [sys.executable, "-c", "print(1, flush=True); input()"], stdin=-1, stdout=-1, env=env
@@ -81,7 +83,7 @@ case "$*" in
       done; echo "${{line%, }}"
     done;;
   *version*) echo "CUDA Version        : 13.0";;
-  *topo*) printf '\\tGPU0\\tGPU1\\nGPU0\\t X \\tNV18\\n';;
+  *topo*) printf '\\t\\033[4mGPU0\\tGPU1\\033[0m\\nGPU0\\t X \\tNV18\\n\\nLegend:\\n\\n  X = Self\\n';;
 esac
 """
     )
@@ -101,14 +103,15 @@ esac
         "ecc.mode.current": "Enabled",
     }
     assert (facts["gpu"]["driver"], facts["gpu"]["cuda"]) == ("580.95.05", "13.0")
-    assert "NV18" in facts["gpu"]["topology"]
+    assert facts["gpu"]["topology"] == "\tGPU0\tGPU1\nGPU0\t X \tNV18"
     assert facts["packages"] == {
         "vllm": {"version": "0.11.1rc2", "revision": COMMIT},
         "sglang": {"version": "0.5.23", "revision": OTHER},
         "torch": {"version": "2.9.0"},
     }
     assert facts["environment"]["CUDA_VISIBLE_DEVICES"] == "0,1"
-    assert "LESS" not in facts["environment"]
+    assert facts["environment"]["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert "of no matter" not in facts["environment"].values()
     assert "never-to-be-seen" not in json.dumps(answer)
     assert facts["command"][0] == sys.executable
     assert facts["machine"]["kernel"] == os.uname().release

@@ -16,7 +16,7 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.server_figures import load_of
 from ddtop.report import report_json
-from ddtop.report.server_table import server_rows
+from ddtop.report.tables.server import server_rows
 from ddtop.services.base import Launch
 from ddtop.sweep.cell import server_figures
 from ddtop.sweep.cell.server_figures import follow_figures

@@ -18,6 +18,7 @@ FIELDS = (
 ).split()
 _EMPTY = re.compile(r"^\[?(N/A|Not Supported|Unknown Error|Requested functionality has been deprecated)\]?$")
 _CUDA = re.compile(r"CUDA (?:UMD )?Version\s*:\s*([\d.]+)")
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 TOPOLOGY_B = 6_000
 
 
@@ -54,8 +55,8 @@ async def gpu_settings(context: Context, timeout_s: float) -> Dict[str, Any]:
             done = await run(words, timeout_s=timeout_s, max_b=64 << 10)
         except OpError:
             continue
-        if name == "topology" and done.rc == 0 and "\tGPU" in done.out:
-            out[name] = done.out.strip()[:TOPOLOGY_B]
+        if name == "topology" and done.rc == 0 and "GPU0" in done.out:
+            out[name] = _ANSI.sub("", done.out).partition("Legend:")[0].strip("\n ")[:TOPOLOGY_B]
         elif name == "cuda":
             found = _CUDA.search(done.out)
             if found:

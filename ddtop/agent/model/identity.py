@@ -19,7 +19,7 @@ MAX_FILES = 2_000
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _SNAPSHOT = re.compile(r"/snapshots/([0-9a-f]{40})(?:/|\Z)")
-WHOLE = "the content of every weight file, by Hugging Face's notes of the download"
+WHOLE = "the content of every file, of large ones by Hugging Face's notes of the download"
 HEADS = "names, sizes, small files and the first 64 KiB of large ones"
 
 

@@ -13,7 +13,8 @@ from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AttemptView, CellView
 from ddtop.journal.read.matrix import Matrix
-from ddtop.journal.read.select import metric_value, remaining, short_count
+from ddtop.journal.read.per_gpu import per_gpu
+from ddtop.journal.read.select import Column, metric_value, remaining, short_count
 from ddtop.journal.read.server_figures import SHOWN, load_over, measured_attempt, window_points
 from ddtop.words import many
 
@@ -61,7 +62,7 @@ def cell_lines(state: State, cell: CellView, shown: Matrix, width: int) -> list[
     out.extend(_reason_lines(cell, width))
     out.extend(_workload_lines(state, cell))
     if cell.metrics:
-        out.extend([(), *_result_lines(cell, shown)])
+        out.extend([(), *_result_lines(state, cell, shown)])
         out.extend(_distribution_lines(cell.metrics, width))
         out.extend(_quality_lines(cell.metrics, width))
         out.extend(_response_lines(state, cell, width))
@@ -115,7 +116,7 @@ def _reason_lines(cell: CellView, width: int) -> list[Line]:
     ]
 
 
-def _result_lines(cell: CellView, shown: Matrix) -> list[Line]:
+def _result_lines(state: State, cell: CellView, shown: Matrix) -> list[Line]:
     out = [line(("Result", "title"))]
     for metric in COLUMNS:
         value = metric.value(cell.metrics)
@@ -133,6 +134,7 @@ def _result_lines(cell: CellView, shown: Matrix) -> list[Line]:
     if gain is not None:
         against = (f" against {shown.baseline}", "dim")
         out.append(line(("  speed-up    ", "label"), (f"{gain:>10.2f}", "value"), ("×", "dim"), against))
+    out.extend(_per_gpu_lines(state, cell))
     for name, label in (("requests_ok", "requests ok"), ("requests_failed", "failed")):
         value = metric_value(cell.metrics, name)
         if value is not None:
@@ -143,6 +145,23 @@ def _result_lines(cell: CellView, shown: Matrix) -> list[Line]:
         text = ", ".join(f"{kind}: {number}" for kind, number in failures.items())
         out.append(line(("  failures    ", "label"), (text, "bad")))
     return out
+
+
+def _per_gpu_lines(state: State, cell: CellView) -> list[Line]:
+    """The figures of its field per GPU and per user, and whether another is better in both."""
+    spec = cell.spec
+    mine = (spec.config, spec.tp, Column.of(spec))
+    found = next((p for p in per_gpu(state) if (p.config, p.tp, p.load) == mine), None)
+    if found is None:
+        return []
+    where = "on the front" if found.front else f"dominated by {found.dominated_by}"
+    rows = [("per GPU", found.tok_s_gpu, f" tok/s on {many(found.gpus, 'GPU')}")]
+    if found.tok_s_user is not None:
+        rows.append(("per user", found.tok_s_user, f" tok/s, {where}"))
+    return [
+        line((f"  {label:<12}", "label"), (f"{value:>10.4g}", "value"), (unit, "dim"))
+        for label, value, unit in rows
+    ]
 
 
 def _distribution_lines(metrics: dict[str, Any], width: int) -> list[Line]:

@@ -12,6 +12,7 @@ from ddtop.dashboard.draw.paint import Item, Line, line
 from ddtop.dashboard.panels.results import (
     Sort,
     advice_line,
+    front_line,
     plots,
     results_head,
     results_items,
@@ -100,7 +101,9 @@ class ResultsScreen(DdScreen):
         """A line of advice where the list keeps most of the room."""
         if self.size.height < 24:
             return []
-        return advice_line(self.here.state, self.here.selected_cell(), self.baseline, width)
+        state = self.here.state
+        front = front_line(state, width) if self.size.height >= 30 else []
+        return [*advice_line(state, self.here.selected_cell(), self.baseline, width), *front]
 
     def _draw_plots(self) -> None:
         from ddtop.dashboard.widgets.plot import MetricPlot

@@ -12,7 +12,7 @@ import tomli
 
 from ddtop.errors import PlanError
 from ddtop.plan.check import check_cells
-from ddtop.plan.model import Bench, Model, Notify, Plan, Policy, Record, Sampling
+from ddtop.plan.model import Bench, Model, Notify, Plan, Policy, Record, Report, Sampling
 from ddtop.plan.placeholders import check_all, fill_env, names_in
 from ddtop.plan.problems import InvalidPlanError, Problem, Problems, shown
 from ddtop.plan.read.bench import check_bench_argv, read_bench
@@ -158,6 +158,7 @@ def _read(fields: Fields, text: str, name: str, folder: Path | None) -> Plan:
         bench=bench,
         policy=_read_policy(fields.table("policy")),
         record=_read_record(fields.table("record")),
+        report=_read_report(fields.table("report")),
         notify=_read_notify(fields.table("notify")),
         text=text,
         path=name,
@@ -225,6 +226,14 @@ def _read_record(fields: Fields | None) -> Record:
     record = Record(log_mib=fields.number("log_mib", 512.0, 1, 1_000_000, "MiB"))
     fields.done()
     return record
+
+
+def _read_report(fields: Fields | None) -> Report:
+    if fields is None:
+        return Report()
+    price = fields.number("usd_per_gpu_hour", 0.0, 0.0001, 100_000, "dollars")
+    fields.done()
+    return Report(usd_per_gpu_hour=price or None)
 
 
 def _read_notify(fields: Fields | None) -> Notify:

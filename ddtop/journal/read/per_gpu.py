@@ -1,0 +1,136 @@
+"""Results per GPU and per user: tokens per second and GPU against tokens per second and user, their front, and what a token costs. Pure.
+
+GPUs are those that a configuration's processes held, as recorded at its starts; never the plan's TP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.matrix import MatrixCell, matrix
+from ddtop.journal.read.select import DEFAULT_METRIC, Column, tps
+
+TPOT = "tpot_ms.p50"
+"""A user's rate is 1000 ÷ this: the median request's, without its time to first token."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPoint:
+    """One configuration under one load. Rates in tokens per second; None: not known."""
+
+    config: str
+    tp: int
+    load: Column
+    gpus: int
+    tok_s_gpu: float
+    tok_s_user: float | None = None
+    usd_per_mtok: float | None = None
+    """Dollars for a million output tokens."""
+    validity: str | None = None
+    front: bool = False
+    """No other point of the same workload and context is better in both."""
+    dominated_by: str = ""
+    """Of those that are better in both, the one with the highest rate per GPU, in words."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.config} tp{self.tp} {self.load.load_name}"
+
+
+def held_gpus(state: State, config: str, tp: int) -> int | None:
+    """How many GPUs the servers of a configuration held; the last start that says so. None: not known, or none."""
+    for restart in reversed(state.restarts):
+        found = restart.provenance
+        if (restart.config, restart.tp) == (config, tp) and found is not None and found.gpus:
+            return len(found.gpus)
+    return None
+
+
+def gpus_unknown(state: State, config: str, tp: int) -> str:
+    """Why the GPUs of a configuration are not known, in words."""
+    whys = [
+        r.provenance.unknown.get("held") or r.provenance.unknown.get("all")
+        for r in state.restarts
+        if (r.config, r.tp) == (config, tp) and r.provenance is not None
+    ]
+    if not whys:
+        return "no start of it recorded which GPUs it held"
+    return next((why for why in reversed(whys) if why), "its processes held no GPU")
+
+
+def usd_per_mtok(tok_s: float, gpus: int, usd_per_gpu_hour: float) -> float:
+    """Dollars for a million tokens.
+
+    >>> round(usd_per_mtok(1000.0, 2, 3.0), 4)
+    1.6667
+    """
+    return usd_per_gpu_hour * gpus / 3600.0 / tok_s * 1e6
+
+
+def per_gpu(state: State, usd_per_gpu_hour: float | None = None) -> list[GpuPoint]:
+    """A point for each field of the matrix whose value counts and whose GPUs are known, with the fronts marked."""
+    points: list[GpuPoint] = []
+    for tp in tps(state):
+        speed, tpot = matrix(state, tp, DEFAULT_METRIC), matrix(state, tp, TPOT)
+        for row, times in zip(speed.rows, tpot.rows, strict=True):
+            gpus = held_gpus(state, row.config, tp)
+            if gpus is None:
+                continue
+            for column, cell, time in zip(speed.columns, row.cells, times.cells, strict=True):
+                value = _value(cell)
+                if value is None or cell is None:
+                    continue
+                ms = _value(time)
+                points.append(
+                    GpuPoint(
+                        row.config,
+                        tp,
+                        column,
+                        gpus,
+                        value / gpus,
+                        1000.0 / ms if ms else None,
+                        usd_per_mtok(value, gpus, usd_per_gpu_hour) if usd_per_gpu_hour else None,
+                        cell.validity,
+                    )
+                )
+    return with_fronts(points)
+
+
+def unknown_configs(state: State) -> dict[str, str]:
+    """`b16 tp2` → why its figures per GPU are not known, for configurations with a value."""
+    out: dict[str, str] = {}
+    for tp in tps(state):
+        for row in matrix(state, tp, DEFAULT_METRIC).rows:
+            if held_gpus(state, row.config, tp) is None and any(_value(c) for c in row.cells):
+                out[f"{row.config} tp{tp}"] = gpus_unknown(state, row.config, tp)
+    return out
+
+
+def _value(cell: MatrixCell | None) -> float | None:
+    """The field's value where it counts for something."""
+    return cell.value if cell is not None and cell.n and cell.value else None
+
+
+def with_fronts(points: Sequence[GpuPoint]) -> list[GpuPoint]:
+    """The points with their fronts: of each workload, output length and context one. A point without a user's rate is on
+    none, and dominates none."""
+    out: list[GpuPoint] = []
+    for point in points:
+        x = point.tok_s_user
+        if x is None:
+            out.append(point)
+            continue
+        better = [
+            other
+            for other in points
+            if other.load[:3] == point.load[:3]
+            and other.tok_s_user is not None
+            and other.tok_s_user >= x
+            and other.tok_s_gpu >= point.tok_s_gpu
+            and (other.tok_s_user, other.tok_s_gpu) != (x, point.tok_s_gpu)
+        ]
+        best = max(better, key=lambda one: one.tok_s_gpu, default=None)
+        out.append(replace(point, front=best is None, dominated_by=best.label if best is not None else ""))
+    return out
