@@ -8,6 +8,7 @@ import random
 import pytest
 
 from ddtop.stats.differ import Comparison, differences, holm
+from ddtop.stats.drift import drifted
 from ddtop.stats.spread import Spread, Starts, pooled, value_of
 from ddtop.stats.student import quantile, two_sided
 
@@ -160,3 +161,31 @@ def test_what_repeats_in_one_start_call_sure_is_often_wrong() -> None:
         found = value_of(results[0], pooled(results))
         hit += found is not None and found.low is not None and found.low <= 100 <= (found.high or 0)
     assert hit / 300 < 0.5
+
+
+# ---- drift inside a start
+
+
+def test_a_start_that_moved_more_than_chance_explains() -> None:
+    # 1 % worth three degrees of freedom: the limit is 3 × √2 × 1 % = 4.2 %
+    assert drifted(100.0, 96.0, []) is None and drifted(100.0, 104.2, []) is None
+    said = drifted(100.0, 90.0, [])
+    assert said == "the start's first load gave 100.0 tok/s, and 90.0 (-10.0 %) as its last; limit 4.2 %"
+    assert drifted(0.0, 90.0, []) is None
+
+
+def test_the_limit_follows_what_starts_show_and_is_2_percent_at_least() -> None:
+    calm = [[100.0, 100.1]] * 60
+    assert drifted(100.0, 97.9, calm) is not None and drifted(100.0, 98.2, calm) is None
+    rough = [[100.0, 106.0], [50.0, 47.0, 51.0]] * 10
+    assert drifted(100.0, 90.0, rough) is None
+
+
+def test_hardly_any_healthy_start_is_doubted() -> None:
+    """SIMULATED: starts with 1.5 % noise inside, of which 20 were seen."""
+    rng, count = random.Random(2), 1500
+    wrong = 0
+    for _ in range(count):
+        seen = [[100 * (1 + rng.gauss(0, 0.015)) for _ in range(2)] for _ in range(20)]
+        wrong += drifted(100 * (1 + rng.gauss(0, 0.015)), 100 * (1 + rng.gauss(0, 0.015)), seen) is not None
+    assert wrong / count < 0.01

@@ -7,6 +7,8 @@ import dataclasses
 import msgspec
 import pytest
 
+from ddtop import events as ev
+from ddtop.sweep.cell.host_doubts import DRIFT
 from ddtop.sweep.shared.plan import Sweep
 from tests.sweep.test_controller import CONFIGS, Dead, Rig, make_sweep, once_each
 
@@ -91,3 +93,45 @@ def test_killed_in_any_round_nothing_is_measured_twice(part: float) -> None:
     assert run.run().word == "done"
     once_each(run.events)
     assert sorted(set(run.world.served)) == sorted(c.id for c in run.sweep.cells)
+
+
+def with_sentinels(sweep: Sweep) -> Sweep:
+    """Each start's first load again at its end: `a0s` after `a0` and `a1`."""
+    cells = list(sweep.cells)
+    for key in dict.fromkeys(c.restart_key for c in sweep.cells):
+        mine = [c for c in sweep.cells if c.restart_key == key]
+        again = msgspec.structs.replace(mine[0], id=f"{mine[0].id}s", sentinel=True)
+        cells.insert(cells.index(mine[-1]) + 1, again)
+    bench = dataclasses.replace(sweep.bench, cells={c.id: {} for c in cells})
+    return dataclasses.replace(sweep, cells=tuple(cells), bench=bench)
+
+
+def test_a_server_that_drifted_makes_its_whole_start_suspect() -> None:
+    run = rig(2)
+    run.sweep = with_sentinels(run.sweep)
+    run.world.speeds["b0s"] = 0.9
+    assert run.run().word == "done"
+    doubted = {c.id for c in run.state.plan_cells if "drift-in-start" in c.reasons}
+    assert doubted == {"b0", "b1", "b0s"}
+    assert all(c.state == "done" for c in run.state.plan_cells)
+    assert {c.validity for c in run.state.plan_cells if c.id in doubted} == {"SUSPECT"}
+
+
+def test_killed_while_a_start_is_doubted_all_of_it_is() -> None:
+    def made() -> Rig:
+        run = rig(1)
+        run.sweep = with_sentinels(run.sweep)
+        run.world.speeds["b0s"] = 0.9
+        return run
+
+    whole = made()
+    whole.run()
+    at = [i for i, e in enumerate(whole.events) if isinstance(e, ev.CellMeasured) and DRIFT in e.reasons]
+    assert len(at) == 3
+    for death in at:
+        run = made()
+        run.die_after = death + 1
+        with pytest.raises(Dead):
+            run.run()
+        run.run()
+        assert {c.id for c in run.state.plan_cells if DRIFT in c.reasons} == {"b0", "b1", "b0s"}

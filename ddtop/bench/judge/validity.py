@@ -130,6 +130,10 @@ TABLE: dict[str, Rule] = {
         "the hypervisor took CPU time away", "results vary with the other guests of this machine"
     ),
     "telemetry-missing": _doubt("GPU readings are missing", "energy and bound are not known for this cell"),
+    "drift-in-start": _doubt(
+        "the server changed during its start: its first load, measured again as the last, came out otherwise",
+        "look for heat, clocks, other work and caches that grow; measure this start again",
+    ),
     "far-off-neighbours": _doubt("far from the neighbouring cells", "run it again before you use it"),
     "empty-answers": _doubt(
         "there are fewer tokens than successful requests", "read some answers: empty ones are no successes"

@@ -21,7 +21,7 @@ from ddtop.journal.fold.views import CellView
 from ddtop.sweep.cell import accuracy_guard as guard
 from ddtop.sweep.cell.alerts import raise_cell_alert, resolve_cell_alerts
 from ddtop.sweep.cell.attempts import begin_cell, generation_of, has_result, tried_before
-from ddtop.sweep.cell.host_doubts import with_host
+from ddtop.sweep.cell.host_doubts import with_drift, with_host
 from ddtop.sweep.recovery.probe_gpus import driver_version
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.plan import OPEN_STATES
@@ -162,6 +162,7 @@ def commit_judged(
     if "bound" not in judged.metrics:
         begin_cell(ctx, cell, origin.job, origin.generation)
         judged = with_host(ctx, cell, judged, raw)
+    judged = with_drift(ctx, cell, judged, origin.generation)
     number = _record(ctx, cell, judged, raw, origin)
     if judged.state == "done":
         ctx.emit(
