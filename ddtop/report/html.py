@@ -14,7 +14,7 @@ from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.charts import charts
 from ddtop.report.markdown import facts
 from ddtop.report.recording import NOT_REAL, Recording, iso
-from ddtop.report.rows import has_metric
+from ddtop.report.rows import ROUNDS, has_metric, round_rows
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.starts import start_rows
 from ddtop.report.tables.per_gpu import TITLE as PER_GPU
@@ -70,6 +70,8 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
         tables.append({"title": PER_GPU, "rows": gpus, "notes": gpu_notes(state, usd)})
     if server := server_rows(state):
         tables.append({"title": TITLE, "rows": server, "notes": ""})
+    if rounds := round_rows(state):
+        tables.append({"title": ROUNDS, "rows": rounds, "notes": ""})
     return {
         "name": state.run.name or recording.name,
         "file": recording.name,

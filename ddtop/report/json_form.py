@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ddtop.events import RaceRound
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, AttemptView, CellView, RestartView, StepView
 from ddtop.journal.read.server_figures import load_of
@@ -52,6 +53,7 @@ def _report(recording: Recording) -> dict[str, Any]:
         "steps": [_step(s) for s in state.steps.values()],
         "start_times": [_start_time(one) for one in start_times(state)],
         "per_gpu": gpu_json(state, recording.usd_per_gpu_hour),
+        "rounds": [_round(r) for r in state.races],
     }
 
 
@@ -214,6 +216,19 @@ def _alert(alert: AlertView, start_s: float | None) -> dict[str, Any]:
         "unit": raised.unit,
         "cells": list(raised.cell_ids),
         "evidence": [_built(e) for e in raised.evidence],
+    }
+
+
+def _round(race: RaceRound) -> dict[str, Any]:
+    return {
+        "at": iso(race.at_s),
+        "start": race.start,
+        "tp": race.tp,
+        "rule": race.rule,
+        "go_on": list(race.go_on),
+        "left": race.left,
+        "ended": race.ended or None,
+        "leaders": race.leaders,
     }
 
 

@@ -8,6 +8,7 @@ from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.select import tps
 from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso
+from ddtop.report.rows import ROUNDS, round_rows
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.starts import TITLE as STARTS
 from ddtop.report.starts import start_rows
@@ -62,6 +63,8 @@ def _recording(recording: Recording, baseline: str | None) -> list[str]:
         notes = legend(state, [tp], view.metric, baseline)
         if notes:
             parts.append(escape(notes).replace("\n", "  \n"))
+    if rounds := round_rows(state):
+        parts += [f"## {ROUNDS}", _table(rounds, numbers=False)]
     if gpus := gpu_rows(state, recording.usd_per_gpu_hour):
         notes = escape(gpu_notes(state, recording.usd_per_gpu_hour)).replace("\n", "  \n")
         parts += [f"## {PER_GPU}", _table(gpus), notes]

@@ -167,6 +167,21 @@ def _fields(state: State, baseline: str | None, metric: str) -> Iterable[MatrixC
             yield from (cell for cell in row.cells if cell is not None)
 
 
+ROUNDS = "Which configurations were started again"
+"""Title of the table of `round_rows`."""
+
+
+def round_rows(state: State) -> list[list[str]]:
+    """Header and rows: what followed each round of starts, by a race or for precision. Empty without such rounds."""
+    rows = []
+    for race in state.races:
+        left = "; ".join(f"{config}: {why}" for config, why in race.left.items())
+        again = ", ".join(race.go_on) or f"none: {race.ended}"
+        leaders = ", ".join(f"{load}: {config}" for load, config in race.leaders.items())
+        rows.append([f"{race.start + 1} · tp{race.tp}", leaders, again, left])
+    return [["after start", "leads", "started again", "started no more"], *rows] if rows else []
+
+
 def has_metric(state: State, metric: str) -> bool:
     """Whether any cell of the present plan has a number by this name."""
     return any(metric_value(c.metrics, metric) is not None for c in state.plan_cells)

@@ -98,6 +98,8 @@ def legend(state: State, wanted: Sequence[int], metric: str, baseline: str | Non
     cells = [cell for _, cell in named]
     lines: list[str] = []
     bases = {c.basis for c in cells if c.low is not None}
+    if not bases and any(c.n for c in cells):
+        lines.append("no intervals: one measurement of each, so the spread is not known")
     if bases:
         lines.append("[…]: 95 % interval by the spread " + " or ".join(BASIS[b] for b in BASIS if b in bases))
     if any(c.differs is False for c in cells):

@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 
 from ddtop import events as ev
-from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
 from ddtop.report.baseline import against_baseline
+from ddtop.report.html import report_html
 from ddtop.report.json_form import report_json
+from ddtop.report.markdown import report_markdown
+from ddtop.report.recording import Recording
+from ddtop.report.text import render_table
 from tests.journal.made import Clock, spec
 
 
@@ -68,3 +72,29 @@ def test_it_is_in_the_report() -> None:
     report = report_json([made({"auto": [100.0, 101.0], "b15": [200.0, 201.0]})])
     by_id = {c["id"]: c["against_baseline"] for c in report["cells"]}
     assert by_id["auto-0"] is None and by_id["b15-0"]["different"] is True
+
+
+def test_what_followed_each_round_is_in_every_report() -> None:
+    state = made({"auto": [100.0, 101.0], "b15": [50.0, 51.0]})
+    race = ev.RaceRound(
+        at_s=0.0,
+        mono_s=0.0,
+        start=0,
+        tp=1,
+        rule="race",
+        left={"b15": "49.8 % below auto"},
+        ended="auto leads",
+        leaders={"w": "auto"},
+    )
+    apply(state, race)
+    (one,) = report_json([state])["rounds"]
+    assert one["left"] == {"b15": "49.8 % below auto"} and one["ended"] == "auto leads"
+    recording = Recording("r", state)
+    for text in (report_markdown([recording]), report_html([recording])):
+        assert "Which configurations were started again" in text
+        assert "49.8 % below auto" in text and "none: auto leads" in text
+
+
+def test_a_table_without_repeats_says_that_the_spread_is_not_known() -> None:
+    assert "the spread is not known" in render_table(made({"auto": [100.0], "b15": [50.0]}))
+    assert "the spread is not known" not in render_table(made({"auto": [100.0, 101.0]}))
