@@ -9,6 +9,7 @@ from ddtop.events import CellSpec
 from ddtop.plan.cells import expand
 from ddtop.plan.launch import PlannedCell
 from ddtop.plan.model import Plan
+from ddtop.stats.spread import Spread
 from ddtop.words import many
 
 
@@ -18,6 +19,9 @@ class Estimate(Protocol):
     def cell_s(self, spec: CellSpec, /) -> float | None: ...
 
     def restart_s(self, config: str, tp: int, /) -> float | None: ...
+
+    @property
+    def spread(self) -> Spread: ...
 
 
 def show(plan: Plan, history: Estimate | None = None) -> str:
@@ -33,18 +37,22 @@ def show(plan: Plan, history: Estimate | None = None) -> str:
         + (f" · model {plan.model.name or plan.model.path}" if plan.model else ""),
         f"  baseline {plan.matrix.baseline}" + (", measured against itself too" if plan.matrix.aa else ""),
         f"  time: {_time(to_run, history)}",
+        *_rounds(plan, to_run, history),
         "",
     ]
-    for number, key in enumerate(dict.fromkeys(c.spec.restart_key for c in cells), start=1):
-        lines += _group(number, [c for c in cells if c.spec.restart_key == key])
+    first = [c for c in cells if not c.spec.start]
+    for number, key in enumerate(dict.fromkeys(c.spec.restart_key for c in first), start=1):
+        lines += _group(number, [c for c in first if c.spec.restart_key == key])
+    for start in range(1, plan.matrix.starts):
+        mine = {c.spec.restart_key: f"{c.spec.config} tp{c.spec.tp}" for c in to_run if c.spec.start == start}
+        lines.append(f"start {start + 1}: {', '.join(mine.values())}")
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _group(number: int, group: Sequence[PlannedCell]) -> list[str]:
     first = group[0]
     launch = first.launch
-    round_ = f" · start {first.spec.start + 1}" if first.spec.start else ""
-    head = f"{number:3}. {launch.config} · tp{launch.tp} · {launch.unit}{round_}"
+    head = f"{number:3}. {launch.config} · tp{launch.tp} · {launch.unit}"
     how = launch.configure or launch.argv
     reasons = {c.spec.skip_reason for c in group}
     if reasons == {first.spec.skip_reason} and first.spec.skip_reason is not None:
@@ -96,6 +104,40 @@ def _time(to_run: Sequence[PlannedCell], history: Estimate | None) -> str:
         return f"about {_duration(known)}, from earlier runs"
     limit = sum(c.bench.time_limit_s for c in to_run)
     return f"unknown until the first cells are measured; at most {_duration(limit)} of measuring, plus the starts"
+
+
+def _rounds(plan: Plan, to_run: Sequence[PlannedCell], history: Estimate | None) -> list[str]:
+    """How often everything is started, what one more round costs, and what it would show."""
+    matrix = plan.matrix
+    last = [c for c in to_run if c.spec.start == matrix.starts - 1]
+    servers = {c.spec.tp: len({x.spec.server for x in to_run if x.spec.tp == c.spec.tp}) for c in last}
+    round_s = estimate_s(last, history)
+    each = f", {_duration(round_s)} for each" if round_s is not None else ""
+    most = "at most " if matrix.rounds is not None else ""
+    until = {
+        "race": ", fewer of those that lose the race",
+        "precision": ", fewer once values are precise enough",
+    }
+    stops = until[matrix.rounds.rule] if matrix.rounds is not None else ""
+    out = [f"  starts: {most}{matrix.starts} of every configuration{stops}{each}"]
+    if not servers or history is None or history.spread.basis is None:
+        return out if matrix.starts > 1 else []
+    sd, count = history.spread.sd, max(servers.values())
+    out.append(
+        f"  spread between starts here: {100 * sd:.1f} %, from earlier runs; "
+        + _shows(sd, matrix.starts, count)
+    )
+    more = f" ({_duration(round_s)} more)" if round_s is not None else ""
+    out.append(f"  one start more of each{more}: {_shows(sd, matrix.starts + 1, count)}")
+    return out
+
+
+def _shows(sd: float, starts: int, configurations: int) -> str:
+    """What two values of so many starts each must differ by to be told apart; the spread is pooled over configurations."""
+    half = Spread("starts", sd, configurations * (starts - 1)).half_width(starts) if starts > 1 else None
+    if half is None:
+        return "one start each shows no difference for sure"
+    return f"{starts} starts each show differences from {100 * half * 2**0.5:.1f} %"
 
 
 def _duration(seconds: float) -> str:

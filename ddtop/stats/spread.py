@@ -80,6 +80,15 @@ def pooled(results: Iterable[Starts]) -> Spread:
     return Spread(basis, math.sqrt(squares / freedom), freedom) if freedom else Spread()
 
 
+def combined(spreads: Iterable[Spread]) -> Spread:
+    """One spread between starts from those of several loads or runs, each by its degrees of freedom."""
+    known = [s for s in spreads if s.basis == "starts"]
+    freedom = sum(s.freedom for s in known)
+    if not freedom:
+        return Spread()
+    return Spread("starts", math.sqrt(math.fsum(s.freedom * s.sd**2 for s in known) / freedom), freedom)
+
+
 def value_of(starts: Starts, spread: Spread) -> Value | None:
     """The value of a result and its interval; None where there is no measurement."""
     if not starts:

@@ -10,6 +10,8 @@ import pytest
 from ddtop import events as ev
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
+from ddtop.journal.history.learn import spread_between_starts
+from ddtop.journal.history.store import History
 from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
 from ddtop.report.text import render_table
 from tests.journal.made import Clock, spec
@@ -134,3 +136,28 @@ def test_what_the_baseline_differs_from_itself_by_is_no_difference() -> None:
     assert field(matrix(twice(aa=100.2, b15=102.5)), "b15").differs is True
     words = render_table(twice(aa=103.0, b15=102.5))
     assert "A/A: auto differs from itself by up to 3.0 %" in words
+
+
+def test_the_history_learns_the_spread_between_starts() -> None:
+    """Of two loads of one plan: their starts are the same ones, so they count once."""
+    e = math.exp(0.01)
+    state = made(
+        *((config, n, 100 * e ** (-1) ** n, {}) for config in ("auto", "b15") for n in range(2)),
+        *(
+            (config, n, 50 * e ** (-1) ** n, {"concurrency": 8})
+            for config in ("auto", "b15")
+            for n in range(2)
+        ),
+    )
+    state.run.run_id, state.host.name = "r1", "h"
+    found = spread_between_starts(state)
+    assert (found.basis, found.freedom) == ("starts", 2) and found.sd == pytest.approx(0.01 * math.sqrt(2))
+    with History() as history:
+        history.learn(state)
+        history.learn(state)
+        seen = history.prior(host="h", model="", engine="").spread
+        assert (seen.freedom, seen.sd) == (2, pytest.approx(found.sd))
+        state.run.run_id = "r2"
+        history.learn(state)
+        assert history.spread(host="h", model="", engine="").freedom == 4
+        assert history.spread(host="other", model="", engine="").basis is None

@@ -19,6 +19,7 @@ from ddtop.errors import PlanError
 from ddtop.events import PlanSource
 from ddtop.plan import InvalidPlanError, Plan, check_plan, expand, parse_plan, recorded_plan, show
 from ddtop.plan.key_lines import locate
+from ddtop.stats.spread import Spread
 
 PLANS = Path(__file__).parents[2] / "plans"
 ENV = {"DDTOP_DEMO_DIR": "/tmp/demo"}
@@ -479,6 +480,8 @@ def test_files_that_are_no_plans(tmp_path: Path) -> None:
 
 def test_show_tells_cells_starts_and_time() -> None:
     class Known:
+        spread = Spread()
+
         def cell_s(self, spec: Any, /) -> float | None:
             return 60.0
 

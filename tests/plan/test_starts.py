@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ddtop.events import CellSpec
 from ddtop.plan import Plan, expand, show
 from ddtop.plan.check import count_cells
 from ddtop.stats.race import Rules
+from ddtop.stats.spread import Spread
 from ddtop.sweep.setup.from_plan import sweep_from
 from tests.plan.test_plan import SMALL, faults, small
 
@@ -99,7 +101,41 @@ def test_a_cells_name_says_its_round() -> None:
     cells = [c.spec for c in expand(starts_of("starts = 2")) if c.spec.config == "b8" and c.spec.tp == 2]
     assert [c.label for c in cells if c.sentinel][1].endswith(" start 2 sentinel")
     assert "start" not in cells[0].label
-    assert " · start 2 · 5 cells" in show(starts_of("starts = 2"))
+
+
+class Known:
+    """What earlier runs taught: a minute a cell, two minutes a start, 1 % between starts."""
+
+    spread = Spread("starts", 0.01, 12)
+
+    def cell_s(self, _spec: CellSpec, /) -> float | None:
+        return 60.0
+
+    def restart_s(self, _config: str, _tp: int, /) -> float | None:
+        return 120.0
+
+
+def test_show_says_what_starts_cost_and_what_one_more_would_show() -> None:
+    text = show(starts_of("starts = 2"), Known())
+    # two rounds of six servers, each 2 min and 5 cells of 1 min
+    assert "60 cells to run, 12 server starts" in text and "about 1 h 24 min" in text
+    assert "starts: 2 of every configuration, 42 min for each" in text
+    # three configurations a TP: 3 degrees of freedom, t 3.182 × 1 % × √(2/2); then 6, t 2.447 × 1 % × √(2/3)
+    assert "here: 1.0 %, from earlier runs; 2 starts each show differences from 3.2 %" in text
+    assert "one start more of each (42 min more): 3 starts each show differences from 2.0 %" in text
+    assert "start 2: auto tp1, b8 tp1, b16 tp2, auto tp2, b8 tp2, b16 tp1" in text
+    assert "sentinel: the first load again" in text
+
+
+def test_show_says_what_a_first_further_start_would_bring() -> None:
+    text = show(small(), Known())
+    assert "one start each shows no difference for sure" in text and "from 3.2 %" in text
+    assert "starts:" not in show(small()) and "starts: 2 of every configuration\n" in show(
+        starts_of("starts = 2")
+    )
+    assert "at most 6 of every configuration, fewer of those that lose the race" in show(
+        starts_of("race = true")
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,9 @@ import tomli
 
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, RestartView
+from ddtop.journal.read.matrix import fields_of, starts_in
+from ddtop.journal.read.select import DEFAULT_METRIC, Column, tps
+from ddtop.stats.spread import Spread, Starts, combined, pooled
 
 Row = tuple[Any, ...]
 
@@ -46,6 +49,7 @@ class Lessons:
     cells: list[Row] = field(default_factory=list)
     broken: list[Row] = field(default_factory=list)
     causes: list[Row] = field(default_factory=list)
+    spreads: list[Row] = field(default_factory=list)
 
     def tables(self) -> dict[str, list[Row]]:
         return {
@@ -54,6 +58,7 @@ class Lessons:
             "cells": self.cells,
             "broken": self.broken,
             "causes": self.causes,
+            "spreads": self.spreads,
         }
 
 
@@ -104,6 +109,10 @@ def lessons(state: State) -> Lessons:
         if cell.state == "broken":
             what = (cell.reason, cell.cause, cell.signature_id, cell.engine_version, cell.state_at_s)
             out.broken.append((host, cell.id, spec.config, *what))
+    spread = spread_between_starts(state)
+    if spread.basis == "starts":
+        engine = next((c.engine for c in state.plan_cells if c.engine), "")
+        out.spreads.append((host, model, engine, spread.sd, spread.freedom, out.at_s))
     for alert in state.alerts.values():
         raised = alert.raised
         how = remedy(state, alert) if alert.resolved is not None else None
@@ -118,6 +127,21 @@ def lessons(state: State) -> Lessons:
         )
         out.causes.append((*seen, *_versions(state, alert)))
     return out
+
+
+def spread_between_starts(state: State) -> Spread:
+    """Of tok/s, over all loads. Its degrees of freedom are those of one load: loads share their starts."""
+    found: list[Spread] = []
+    for tp in tps(state):
+        fields, _, columns = fields_of(state, tp)
+        loads: dict[Column, list[Starts]] = {column: [] for column in columns}
+        for (_, column), cells in fields.items():
+            loads[column].append(starts_in(cells, DEFAULT_METRIC))
+        mine = [pooled(results) for results in loads.values()]
+        whole = combined(mine)
+        most = max((s.freedom for s in mine if s.basis == "starts"), default=0)
+        found.append(Spread(whole.basis, whole.sd, most))
+    return combined(found)
 
 
 def remedy(state: State, alert: AlertView) -> str | None:

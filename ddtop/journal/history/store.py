@@ -22,6 +22,7 @@ from ddtop.journal.migrations import Migrations
 from ddtop.journal.read.eta import Prior
 from ddtop.journal.read.reader import read_state
 from ddtop.journal.read.runs import SUFFIX
+from ddtop.stats.spread import Spread, combined
 
 APPLICATION_ID = 0x64647468
 """`ddth` in ASCII."""
@@ -59,6 +60,13 @@ def _versions_of_causes(db: sqlite3.Connection) -> None:
 @HISTORY.step
 def _loads(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE cells ADD COLUMN load TEXT")
+
+
+@HISTORY.step
+def _spreads(db: sqlite3.Connection) -> None:
+    db.execute(
+        "CREATE TABLE spreads (run_id TEXT, host TEXT, model TEXT, engine TEXT, sd REAL, freedom INTEGER, at_s REAL)"
+    )
 
 
 class Broken(NamedTuple):
@@ -136,7 +144,7 @@ class History:
         return problems
 
     def _forget(self, run_id: str) -> None:
-        for table in ("runs", "phases", "starts", "cells", "broken", "causes"):
+        for table in ("runs", "phases", "starts", "cells", "broken", "causes", "spreads"):
             self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
 
     def _store(self, found: Lessons) -> None:
@@ -204,6 +212,14 @@ class History:
                 return median(values)
         return None
 
+    def spread(self, *, host: str, model: str, engine: str) -> Spread:
+        """Relative spread of tok/s between starts, pooled over the latest runs with several starts; none where never seen."""
+        rows = self._db.execute(
+            "SELECT sd, freedom FROM spreads WHERE host = ? AND model = ? AND engine = ? ORDER BY at_s DESC LIMIT ?",
+            (host, model, engine, RECENT),
+        )
+        return combined(Spread("starts", sd, freedom) for sd, freedom in rows)
+
     def prior(self, *, host: str, model: str, engine: str) -> Prior:
         """What is known before a run has measured anything, for `sweep_eta` and `plan show`."""
         return Prior(
@@ -211,6 +227,7 @@ class History:
             restart_s=lambda config, tp: self.expected_start_s(
                 host=host, model=model, tp=tp, engine=engine, config=config
             ),
+            spread=self.spread(host=host, model=model, engine=engine),
         )
 
     def broken(self, host: str) -> dict[str, Broken]:

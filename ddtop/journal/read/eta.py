@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import key_of, remaining
+from ddtop.stats.spread import Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Prior:
     cell_s: Callable[[CellSpec], float | None] = lambda _spec: None
     restart_s: Callable[[str, int], float | None] = lambda _config, _tp: None
     """(config, tp) → seconds from the call to ready."""
+    spread: Spread = field(default_factory=Spread)
+    """Of tok/s between starts."""
 
 
 @dataclass(frozen=True, slots=True)
