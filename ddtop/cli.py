@@ -273,7 +273,7 @@ def bench(
         float, typer.Option("--rate", help="Open loop: send this many requests/s (Poisson).")
     ] = 0.0,
     ramp: Annotated[
-        bool, typer.Option("--ramp", help="Find the knee: raise concurrency up to --concurrency.")
+        bool, typer.Option("--ramp", help="Find the knee up to --concurrency, or up to --rate.")
     ] = False,
     output_tokens: Annotated[
         int, typer.Option("--output-tokens", help="Tokens to generate per request.")

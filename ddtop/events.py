@@ -89,7 +89,7 @@ class Evidence(Value, frozen=True, kw_only=True):
 
 
 LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms", "icl_ms")
-"""What a service level may limit, in ms."""
+"""What a service level may limit, in ms: as the load generator knows them (agent/loadgen/spec.py)."""
 
 
 class Search(Value, frozen=True, kw_only=True):
@@ -645,6 +645,37 @@ class CellMeasured(Event, frozen=True, kw_only=True, tag="cell-measured"):
     generation: Generation | None = None
 
 
+class SearchStep(Event, frozen=True, kw_only=True, tag="search-step"):
+    """One load that a search has tried, and what follows. The next load is derived from these alone."""
+
+    parent: str
+    """Id of the cell that is the search."""
+    number: int
+    """Place in the search; 0 begins it anew."""
+    tried: float
+    """The load: streams, or requests per second."""
+    confirm: bool = False
+    """The knee measured again, for the whole of `confirm_s`."""
+    verdict: Literal["met", "missed", "undecided", "over-saturated", "failed", "flat"]
+    """`undecided`: the requests so far are taken for it; `failed`: the server gave no usable result at this load;
+    `flat`: without limits, the throughput grew no more."""
+    low: float | None = None
+    """The highest load that was met so far."""
+    high: float | None = None
+    """The lowest above it that was not."""
+    next: float | None = None
+    """The load that is tried next; None where the search is over."""
+    job: str = ""
+    generation: Generation | None = None
+    """The server; a search that began on another one begins anew."""
+    validity: Validity = "VALID"
+    reasons: tuple[str, ...] = ()
+    metrics: dict[str, Any] = {}
+    """As those of a cell; `slo` has attained, n and the interval of the share."""
+    host_span_s: tuple[float, float] | None = None
+    """Its start and end by the host's clock (Unix time, seconds)."""
+
+
 class CellOutputs(Event, frozen=True, kw_only=True, tag="cell-outputs"):
     """The server's answers in a cell at temperature 0, recorded before its result, for the accuracy guard."""
 
@@ -751,6 +782,7 @@ AnyEvent = (
     | CellStarted
     | CellProgress
     | CellOutputs
+    | SearchStep
     | CellMeasured
     | CellStateSet
     | RaceRound
@@ -766,6 +798,7 @@ DURABLE: tuple[type[Event], ...] = (
     CellsPlanned,
     RunEnded,
     CellMeasured,
+    SearchStep,
     CellStateSet,
     CellStarted,
     RaceRound,

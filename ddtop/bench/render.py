@@ -105,20 +105,29 @@ def bench_text(result: Mapping[str, Any]) -> str:
             f"client          clock {client['clock']}, {client['utilisation']:.1%} busy, lag p99 {figure(lag, 'ms')}, "
             f"{client.get('coalesced_share', 0):.1%} of the chunks shared a read{where}"
         )
-    for step in result.get("steps") or []:
-        share = "" if step["goodput_share"] is None else f", {step['goodput_share']:.0%} within the SLO"
-        lines.append(
-            f"  {step['concurrency']:>5} streams  {figure(step['output_tok_s'], 'tok/s')}{share}  {step['validity']}"
-        )
     if "steps" in result:
-        lines.append(
-            f"knee            {figure(result['knee'])} streams" if result["knee"] else "knee            none"
-        )
+        lines += _search_lines(result)
     if result.get("given_up"):
         lines.append(f"the server rejected {', '.join(result['given_up'])}: measured without")
     if result.get("error"):
         lines.append(f"error           {result['error']}")
     return "\n".join(lines)
+
+
+def _search_lines(result: Mapping[str, Any]) -> list[str]:
+    """The loads that a search tried, one a line, and the knee."""
+    out: list[str] = []
+    rate = result["search"]["by"] == "rate"
+    unit = "requests/s" if rate else "streams"
+    for step in result["steps"]:
+        load = figure(step["rate"]) if rate else step["concurrency"]
+        share = f", {step['attained']} of {step['n']} within the limits" if step["n"] else ""
+        word = f"confirmed: {step['verdict']}" if step["confirm"] else step["verdict"]
+        out.append(f"  {load:>5} {unit}  {word:<16} {figure(step['output_tok_s'], 'tok/s')}{share}")
+    if result["knee"] is None:
+        return [*out, f"knee            none: no load held {result['search']['objective']}"]
+    above = " or above: the highest load allowed held too" if result["knee_above"] else ""
+    return [*out, f"knee            {result['knee']:g} {unit}{above} ({result['search']['objective']})"]
 
 
 def selftest_text(result: Mapping[str, Any]) -> str:

@@ -14,8 +14,19 @@ from urllib.parse import urlsplit, urlunsplit
 from ddtop.agent.loadgen.measure import run_cell
 from ddtop.agent.loadgen.spec import ENDPOINTS
 from ddtop.bench.figures.metrics import Slo
-from ddtop.bench.judge.cell import CellJudgement, judge_cell
-from ddtop.bench.ramp import Step, knee, next_concurrency
+from ddtop.bench.judge.cell import CellJudgement, judge_cell, judgement
+from ddtop.bench.search import (
+    EXPECTED,
+    Point,
+    Tried,
+    as_tried,
+    attained,
+    bracket,
+    next_point,
+    point_load,
+    verdict_on,
+)
+from ddtop.events import Search
 
 SCHEMA = 1
 LINK_WORDS = (
@@ -29,7 +40,9 @@ LINK_WORDS = (
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
     """What `ddtop bench` was asked. `requests` 0 = 8 for each stream; `rate` > 0 = open loop; `random_input` > 0 = that
-    many tokens of random words as prompt; `ramp` = find the knee up to `concurrency` streams; `keep_texts` = judge the
+    many tokens of random words as prompt; `ramp` = find the knee up to `concurrency` streams, or up to `rate`, at which
+    `share` of the requests meet `slo` (without one: at which the throughput grows no more), and measure it for
+    `confirm_s`; `keep_texts` = judge the
     answers too (one word repeated is garbage; off, because stand-in servers send just that)."""
 
     url: str
@@ -44,6 +57,8 @@ class BenchOptions:
     context: int = 0
     slo: Slo | None = None
     ramp: bool = False
+    share: float = 0.95
+    confirm_s: float = 60.0
     model: str = ""
     endpoint: str = ""
     engine: str = ""
@@ -114,41 +129,75 @@ def run_bench(options: BenchOptions) -> dict[str, Any]:
     """Measure; returns {schema, url, validity, reasons, details, metrics, client, …}; with `ramp` also {steps, knee}.
     Never raises for what the endpoint does; a wrong option is in `reasons` as wrong-spec."""
     if not options.ramp:
-        return _one(options, options.concurrency)
-    steps: list[Step] = []
+        return _one(options)
+    search = search_of(options)
+    steps: list[Tried] = []
     results: list[dict[str, Any]] = []
-    following = next_concurrency(steps, limit=options.concurrency)
-    while following is not None:
-        result = _one(options, following)
-        metrics = result["metrics"]
-        share = metrics.get("goodput_share") if options.slo is not None else None
-        steps.append(Step(following, metrics.get("output_tok_s"), share, result["validity"] != "INVALID"))
-        results.append(result)
-        following = next_concurrency(steps, limit=options.concurrency)
-    found = knee(steps)
-    best = next((r for s, r in zip(steps, results, strict=True) if s is found), results[-1])
+    seed = secrets.token_hex(8) if options.nonce else ""
+    while (point := next_point(steps, search)) is not None:
+        result = _one(options, point, point_load(search, point, steps, seed))
+        verdict = verdict_on(result["validity"], result["reasons"], result["metrics"], point, steps, search)
+        results.append({**result, "verdict": verdict or "failed"})
+        if verdict is None:  # spoiled: nothing that follows could be believed
+            break
+        steps.append(as_tried(point, verdict, result["metrics"], attained(result["metrics"], verdict)))
+    known = bracket(steps, search)
+    best = next((r for s, r in zip(steps, results, strict=False) if s.load == known.low), results[-1])
     return {
         **best,
-        "knee": found.concurrency if found is not None else None,
-        "steps": [
-            {
-                "concurrency": s.concurrency,
-                "output_tok_s": s.output_tok_s,
-                "goodput_share": s.good_share,
-                "validity": r["validity"],
-            }
-            for s, r in zip(steps, results, strict=True)
-        ],
+        "knee": (int(known.low) if search.by == "concurrency" else known.low) if known.low else None,
+        "knee_above": known.high is None and known.low is not None,
+        "search": {"by": search.by, "objective": search.limits, "confirmed": known.confirmed},
+        "steps": [_step_json(r) for r in results],
     }
 
 
-def _one(options: BenchOptions, concurrency: int) -> dict[str, Any]:
-    spec = load_spec_of(options, concurrency)
-    tell = options.progress
-    raw = run_cell(spec, None if tell is None else lambda more: tell({"concurrency": concurrency, **more}))
+def search_of(options: BenchOptions) -> Search:
+    """The search that `--ramp` is."""
+    limits = options.slo.limits if options.slo is not None else {}
+    most = options.rate if options.rate > 0 else float(options.concurrency)
+    return Search(
+        by="rate" if options.rate > 0 else "concurrency",
+        slo=limits,
+        share=options.share,
+        start=min(1.0, most),
+        most=most,
+        point_s=min(60.0, options.time_limit_s),
+        confirm_s=min(options.confirm_s, options.time_limit_s),
+    )
+
+
+def _step_json(result: Mapping[str, Any]) -> dict[str, Any]:
+    metrics = result["metrics"]
+    slo = metrics.get("slo") or {}
+    return {
+        "concurrency": result["concurrency"] if not result.get("rate") else None,
+        "rate": result.get("rate"),
+        "confirm": result["confirm"],
+        "verdict": result["verdict"],
+        "attained": slo.get("attained"),
+        "n": slo.get("n"),
+        "output_tok_s": metrics.get("output_tok_s"),
+        "goodput_share": metrics.get("goodput_share"),
+        "validity": result["validity"],
+    }
+
+
+def _one(
+    options: BenchOptions, point: Point | None = None, load: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """One measurement; `point` and `load`: of a search."""
+    spec = load_spec_of(options, options.concurrency) | dict(load or {})
+    if options.slo is None and spec.get("mode") == "closed":  # without limits a load is measured whole
+        spec["requests"] = options.requests or 8 * spec["concurrency"]
+    tell, words = options.progress, f"{point.load:g}" if point is not None else str(options.concurrency)
+    raw = run_cell(spec, None if tell is None else lambda more: tell({"load": words, **more}))
     lost = link_lost(raw)
     judged = judge_cell(raw, slo=options.slo, spec={"link_lost": lost} if lost else None)
-    return bench_json(options, spec, raw, judged)
+    if point is not None and not point.confirm:
+        judged = judgement({k: v for k, v in judged.details.items() if k not in EXPECTED}, judged.metrics)
+    out = bench_json(options, spec, raw, judged)
+    return out if point is None else {**out, "confirm": point.confirm}
 
 
 def link_lost(raw: Mapping[str, Any]) -> str:

@@ -304,7 +304,7 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
         kind="builtin",
         load={**asked, "prompts": list(load.workload.prompts), **limits},
         slo=plan.bench.slo,
-        time_limit_s=plan.bench.time_limit_s,
+        time_limit_s=_at_most_s(plan, load.point),
     )
     content = {**asked, "prompts": load.prompts}
     if load.point.search is not None:
@@ -323,13 +323,24 @@ def _how_much(plan: Plan, load: Load) -> dict[str, Any]:
     """Streams and requests of a closed loop, or the rate and requests of an open one; a search sets them by itself."""
     point = load.point
     if point.search is not None:
-        return {"mode": "closed" if point.search.by == "concurrency" else "open"}
+        return (
+            {"mode": "closed"} if point.search.by == "concurrency" else {"mode": "open", "seed": load.repeat}
+        )
     if point.rate is not None:
         # The same arrivals for every configuration, others in each repeat.
         requests = math.ceil(point.rate * point.duration_s)
         return {"mode": "open", "rate": point.rate, "seed": load.repeat, "requests": requests}
     requests = plan.bench.requests_per_stream * point.concurrency
     return {"mode": "closed", "concurrency": point.concurrency, "requests": requests}
+
+
+def _at_most_s(plan: Plan, point: LoadPoint) -> float:
+    """How long a cell may be measured: a search at each load of its doublings and halvings, and at the confirmation."""
+    search = point.search
+    if search is None:
+        return plan.bench.time_limit_s
+    loads = math.ceil(math.log2(search.most / search.start)) + 4
+    return loads * search.point_s + (plan.bench.time_limit_s if search.confirm_s else 0.0)
 
 
 def matches(rule: SkipRule, spec: CellSpec) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from ddtop.bench.figures.metrics import Slo
-from ddtop.bench.ramp import Step, knee, next_concurrency
 from ddtop.bench.render import acceptance_words, bench_text, selftest_text
 from ddtop.bench.selftest import SelftestOptions, run_selftest, selftest_problems
 from ddtop.bench.url_bench import (
@@ -100,24 +99,6 @@ def test_a_lost_link_is_not_the_servers_fault() -> None:
     assert link_lost({"network_included": True, "requests": [{"why": "connection refused"}]}) == ""
 
 
-def test_the_ramp_finds_the_knee() -> None:
-    def measured(n: int) -> Step:  # saturates at 40 streams, the objective breaks above 50
-        return Step(n, 10.0 * min(n, 40), 1.0 if n <= 50 else 0.5, True)
-
-    steps: list[Step] = []
-    while (following := next_concurrency(steps, limit=256)) is not None:
-        steps.append(measured(following))
-        assert len(steps) < 20
-    found = knee(steps)
-    assert found is not None and 38 <= found.concurrency <= 64
-    assert (
-        next_concurrency([Step(1, None, None, False)]) is None and knee([Step(1, None, None, False)]) is None
-    )
-    assert (
-        next_concurrency([], limit=1) == 1 and next_concurrency([Step(1, 5.0, None, True)], limit=1) is None
-    )
-
-
 def test_ramp_against_a_server(stamper: str) -> None:
     result = run_bench(
         BenchOptions(stamper, concurrency=4, requests=4, output_tokens=20, ramp=True, keep_texts=False)
@@ -125,6 +106,7 @@ def test_ramp_against_a_server(stamper: str) -> None:
     steps = [step["concurrency"] for step in result["steps"]]
     assert steps == [1, 2, 4][: len(steps)], "a busy machine is saturated sooner"
     assert result["knee"] in steps
+    assert {step["verdict"] for step in result["steps"]} <= {"met", "flat"}
     assert "knee" in bench_text(result)
 
 

@@ -186,6 +186,8 @@ def _of(info: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(info.values)
     if isinstance(info, insp.VarTupleType):
         return st.lists(_of(info.item_type), max_size=3).map(tuple)
+    if isinstance(info, insp.TupleType):
+        return st.tuples(*(_of(item) for item in info.item_types))
     if isinstance(info, insp.DictType):
         if isinstance(info.value_type, insp.AnyType):
             return _bodies

@@ -1,13 +1,15 @@
-"""`[matrix] load`: rates beside concurrencies."""
+"""`[matrix] load`: rates and searches beside concurrencies."""
 
 from __future__ import annotations
 
 import pytest
 
+from ddtop.events import Search
 from ddtop.journal.read.select import Column
 from ddtop.plan import expand, show
 from tests.plan.test_plan import SMALL, faults, small
 
+LIMITED = '{ search = "concurrency", slo = { ttft_ms = 500 } }'
 ONE = SMALL.replace("tp = [1, 2]", "tp = [1]").replace("[256, 1024]", "256")
 
 
@@ -61,6 +63,36 @@ def test_a_benchmark_of_ones_own_is_given_the_rate() -> None:
     assert any("does not use {rate}" in fault for fault in faults(without))
 
 
+def test_a_search_is_one_cell_that_names_no_load() -> None:
+    cells = [c for c in expand(small(with_load(LIMITED))) if c.spec.baseline]
+    (cell,) = cells
+    assert cell.spec.search == Search(by="concurrency", slo={"ttft_ms": 500.0})
+    assert cell.spec.label == "b16 fib@256 tp1 knee c ttft≤500" and cell.spec.concurrency == 0
+    load = cell.bench.load
+    assert load["mode"] == "closed" and not {"concurrency", "requests", "slo"} & load.keys()
+    assert cell.bench.time_limit_s == 12 * 60 + 600, "doublings, halvings and the confirmation"
+    assert "search for the knee up to 256 streams: 95% with TTFT ≤ 500 ms" in show(small(with_load(LIMITED)))
+
+
+def test_other_limits_are_another_cell() -> None:
+    loads = ["ttft_ms = 500", "ttft_ms = 400", "ttft_ms = 500, tpot_ms = 30"]
+    entries = [f'{{ search = "concurrency", slo = {{ {limits} }} }}' for limits in loads]
+    ids = {c.spec.id for entry in entries for c in expand(small(with_load(entry)))}
+    assert len(ids) == 3 * 3
+    assert len({Column.of(c.spec) for c in expand(small(with_load(", ".join(entries))))}) == 3
+
+
+def test_a_search_needs_ddtops_own_load_generator_and_times_that_exist() -> None:
+    command = '[bench]\nkind = "command"\nslo = { ttft_ms = 500 }\nargv = ["b", "-c", "{concurrency}", "{result}"]\n'
+    (fault,) = faults(with_load(LIMITED) + command)
+    assert fault.startswith("line 14: matrix.load[0].search: needs ddtop's own load generator"), fault
+    text = with_load('{ search = "rate", slo = { tpot_ms = 30 } }').replace(
+        "output_tokens = 256", "output_tokens = 1"
+    )
+    (fault,) = faults(text)
+    assert 'matrix.load[0].slo: limits tpot_ms, but workload "fib" asks for 1 output token' in fault
+
+
 WRONG = [
     (
         "{ rate = 0 }",
@@ -80,6 +112,39 @@ WRONG = [
         "matrix.load[0].duration: is not a key ddtop knows; did you mean `duration_s`?",
     ),
     ("5", "matrix.load[0]: found 5; allowed: a table"),
+    (
+        '{ search = "rate" }',
+        "line 14: matrix.load[0].slo: is missing; what the knee must meet, such as slo =",
+    ),
+    (
+        '{ search = "speed", slo = { ttft_ms = 5 } }',
+        'matrix.load[0].search: found "speed"; allowed: concurrency, rate',
+    ),
+    ('{ search = "rate", slo = {} }', "matrix.load[0].slo: has no limit; at least one"),
+    ('{ search = "rate", slo = { ttft_ms = 0 } }', "matrix.load[0].slo.ttft_ms: found 0"),
+    (
+        '{ search = "rate", slo = { ttft = 5 } }',
+        "matrix.load[0].slo.ttft: is not a key ddtop knows; did you mean",
+    ),
+    (
+        '{ search = "rate", slo = { ttft_ms = 500, e2e_ms = 100 } }',
+        "matrix.load[0].slo.e2e_ms: found 100.0; allowed: at least ttft_ms (500)",
+    ),
+    (LIMITED.replace("} }", "}, max = 0.5 }"), "matrix.load[0].max: found 0.5; allowed: a number from 1 to"),
+    (
+        LIMITED.replace("} }", "}, max = 8.5 }"),
+        "matrix.load[0].max: found 8.5; allowed: a whole number of streams",
+    ),
+    (
+        LIMITED.replace("} }", "}, start = 8, max = 4 }"),
+        "matrix.load[0].max: found 4.0; allowed: at least start (8)",
+    ),
+    (
+        LIMITED.replace("} }", "}, share = 1.0 }"),
+        "matrix.load[0].share: found 1.0; allowed: a number from 0.5 to 0.999",
+    ),
+    (LIMITED.replace("} }", "}, rate = 4 }"), "matrix.load[0]: has rate and search; exactly one of"),
+    (f"{LIMITED}, {LIMITED.replace('} }', '}, max = 8 }')}", "matrix.load[1]: is listed twice"),
 ]
 
 
@@ -88,3 +153,8 @@ def test_what_is_wrong_gets_a_sentence_with_its_place(load: str, said: str) -> N
     found = faults(with_load(load))
     assert any(said in fault for fault in found), found
     assert all("line 14: " in fault for fault in found if "matrix.load" in fault), found
+
+
+def test_the_limits_of_the_bench_are_those_of_a_search_without_its_own() -> None:
+    text = with_load('{ search = "rate" }') + "[bench]\nslo = { ttft_ms = 70 }\n"
+    assert {c.spec.search.slo["ttft_ms"] for c in expand(small(text)) if c.spec.search} == {70.0}

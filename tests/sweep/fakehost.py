@@ -366,10 +366,13 @@ class World:
             self._core_dies(serving, job, cell)
             return
         tokens = 0 if serving is None or cell in self.broken_cells else 32
-        speed = self.speeds.get(cell, 1.0)
-        job.results[cell] = result(cell, tokens, speed) if serving is not None else refused(cell)
+        job.results[cell] = self.measured(job, cell, tokens) if serving is not None else refused(cell)
         self.served.append(cell)
         self._next_cell(job)
+
+    def measured(self, job: Job, cell: str, tokens: int) -> dict[str, Any]:
+        """What the load generator gives for one cell of a job."""
+        return result(cell, tokens, self.speeds.get(cell, 1.0))
 
     def _core_dies(self, unit: Unit, job: Job, cell: str) -> None:
         """`kill -9` of the engine under load: errors inside HTTP 200, then 500s; the process ends seconds later."""

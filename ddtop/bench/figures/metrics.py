@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from ddtop.agent.loadgen.spec import LIMITS
 from ddtop.agent.loadgen.window.slo import meets
 from ddtop.bench.figures.requests import Request
 from ddtop.bench.figures.stats import summary, weighted_summary
@@ -21,6 +22,11 @@ class Slo:
     e2e_ms: float | None = None
     icl_ms: float | None = None
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits that are given, by name."""
+        return {name: limit for name in LIMITS if (limit := getattr(self, name)) is not None}
+
     def met(self, request: Request) -> bool:
         """Whether an ok request met it; a figure that is not known does not meet a limit."""
         figures = {
@@ -29,9 +35,8 @@ class Slo:
             "e2e_ms": request.e2e_s,
             "icl_ms": max(request.gaps) if request.gaps else None,
         }
-        limits = {name: limit for name in figures if (limit := getattr(self, name)) is not None}
         in_ms = {name: None if value is None else value * 1e3 for name, value in figures.items()}
-        return request.ok and meets(limits, in_ms)
+        return request.ok and meets(self.limits, in_ms)
 
 
 def cell_metrics(

@@ -114,6 +114,13 @@ TABLE: dict[str, Rule] = {
     "arguments-overridden": _doubt(
         "the engine overrode arguments", "this cell may repeat another configuration"
     ),
+    "slo-not-met": _doubt(
+        "no load met the service levels",
+        "looser limits, a lower start of the search, or a faster configuration",
+    ),
+    "knee-above-max": _doubt(
+        "the highest load that the search may try still met the service levels", "raise max of the search"
+    ),
     "few-samples": _doubt("fewer than 5 requests", "run more requests"),
     "clock-moved": _doubt("the wall clock was changed during the cell", "times may be wrong by that much"),
     "generator-waited": _doubt(

@@ -64,7 +64,8 @@ def _cell_started(state: State, event: ev.CellStarted) -> None:
     if cell is None:
         return
     attempt = _attempt(cell, event.attempt)
-    attempt.started_at_s, attempt.started_mono_s = event.at_s, event.mono_s
+    if attempt.started_at_s is None:  # each load that a search tries has a job of its own, in one attempt
+        attempt.started_at_s, attempt.started_mono_s = event.at_s, event.mono_s
     attempt.segment, attempt.job, attempt.generation = state.run.segment, event.job, event.generation
     cell.progress = None
     state.measuring = attempt
@@ -95,6 +96,16 @@ def _cell_progress(state: State, event: ev.CellProgress) -> None:
     cell = _cell(state, event.cell_id)
     if cell is not None:
         cell.progress = event
+
+
+def _search_step(state: State, event: ev.SearchStep) -> None:
+    cell = _cell(state, event.parent)
+    if cell is None:
+        return
+    if event.number == 0:
+        cell.ladder, cell.searched = [], False
+    cell.ladder.append(event)
+    cell.progress = None
 
 
 def _cell_measured(state: State, event: ev.CellMeasured) -> None:
@@ -144,6 +155,7 @@ def _cell_state(state: State, event: ev.CellStateSet) -> None:
         return
     cell.state, cell.reason, cell.cause = event.state, event.reason, event.cause
     cell.signature_id, cell.by, cell.state_at_s = event.signature_id, event.by, event.at_s
+    cell.searched = cell.searched or event.state == "done"
     if event.engine_version is not None:
         cell.engine_version = event.engine_version
     if event.state != "running":
@@ -255,6 +267,7 @@ HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.CellProgress: _cell_progress,
     ev.ServerFigures: _server_figures,
     ev.CellOutputs: _cell_outputs,
+    ev.SearchStep: _search_step,
     ev.CellMeasured: _cell_measured,
     ev.CellStateSet: _cell_state,
     ev.RaceRound: _race_round,

@@ -28,6 +28,7 @@ from ddtop.events import (
     Phase,
     PlanSource,
     RunEnded,
+    SearchStep,
     ServiceStatus,
     StageProgress,
     StartProvenance,
@@ -216,6 +217,10 @@ class CellView:
     generation: Generation | None = None
     outputs: CellOutputs | None = None
     """The answers of a baseline's cell, with which others are compared. Other cells' stay in the recording alone."""
+    ladder: list[SearchStep] = field(default_factory=list)
+    """The loads that its search has tried, the last one last."""
+    searched: bool = False
+    """The ladder is over and has given a result; the next step begins a new one."""
     progress: CellProgress | None = None
     """Of the attempt in flight; None once it was measured or ended."""
     hidden: bool = False
@@ -224,6 +229,11 @@ class CellView:
     @property
     def id(self) -> str:
         return self.spec.id
+
+    def has_result_of(self, job: str) -> bool:
+        """Whether the result of `job` is recorded; a search has one for each load it tried."""
+        measured = any(a.job == job and a.measured_at_s is not None for a in self.attempts)
+        return measured or any(step.job == job for step in self.ladder)
 
     @property
     def seconds(self) -> float | None:

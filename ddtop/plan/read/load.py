@@ -1,34 +1,47 @@
-"""`[matrix] load`: concurrencies and rates."""
+"""`[matrix] load`: concurrencies, rates, and searches for the knee under an objective."""
 
 from __future__ import annotations
 
-from ddtop.plan.model import LoadPoint
+from typing import Literal, cast
+
+from ddtop.events import Search, name_load
+from ddtop.plan.model import Bench, LoadPoint, Workload
+from ddtop.plan.problems import shown
+from ddtop.plan.read.bench import read_slo
 from ddtop.plan.read.fields import Fields
 
 MAX_CONCURRENCY = 100_000
 MIN_RATE, MAX_RATE = 0.001, 100_000.0
 MAX_REQUESTS = 1_000_000
 """Of one cell at a rate."""
-KINDS = ("concurrency", "rate")
-EXAMPLE = "{ rate = 4.0 }"
+KINDS = ("concurrency", "rate", "search")
+EXAMPLE = '{ search = "concurrency", slo = { ttft_ms = 500 }, share = 0.95, max = 256 }'
 
 
-def read_loads(tables: list[Fields], concurrency: tuple[int, ...]) -> tuple[LoadPoint, ...]:
+def read_loads(
+    tables: list[Fields], concurrency: tuple[int, ...], workloads: tuple[Workload, ...], bench: Bench
+) -> tuple[LoadPoint, ...]:
     """The entries of `load`. `concurrency`: those that `[matrix] concurrency` has already."""
     out: list[LoadPoint] = []
     for table in tables:
         faults = len(table.problems.faults)
-        point = _read(table)
+        point = _read(table, workloads, bench)
         if point is None or len(table.problems.faults) > faults:
             continue
-        if point in out or point.concurrency in concurrency:
+        name = name_of(point)
+        if point.concurrency in concurrency or name in {name_of(other) for other in out}:
             table.problems.fault(table.path, "is listed twice", "list each load once; to repeat: repeats = N")
         else:
             out.append(point)
     return tuple(out)
 
 
-def _read(fields: Fields) -> LoadPoint | None:
+def name_of(point: LoadPoint) -> str:
+    """What the cells of a load are told apart by."""
+    return name_load(point.concurrency, point.rate, point.search.short if point.search is not None else "")
+
+
+def _read(fields: Fields, workloads: tuple[Workload, ...], bench: Bench) -> LoadPoint | None:
     """One entry; None where it is none."""
     kinds = [kind for kind in KINDS if fields.has(kind)]
     if len(kinds) != 1:
@@ -39,7 +52,9 @@ def _read(fields: Fields) -> LoadPoint | None:
         streams = fields.whole("concurrency", 1, 1, MAX_CONCURRENCY)
         fields.done()
         return LoadPoint(concurrency=streams)
-    return _read_rate(fields)
+    if kinds == ["rate"]:
+        return _read_rate(fields)
+    return _read_search(fields, workloads, bench)
 
 
 def _read_rate(fields: Fields) -> LoadPoint:
@@ -49,3 +64,48 @@ def _read_rate(fields: Fields) -> LoadPoint:
     if rate * duration_s > MAX_REQUESTS:
         fields.fault("duration_s", duration_s, f"at most {MAX_REQUESTS:,} requests in all")
     return LoadPoint(rate=rate, duration_s=duration_s)
+
+
+def _read_search(fields: Fields, workloads: tuple[Workload, ...], bench: Bench) -> LoadPoint | None:
+    by = cast(Literal["concurrency", "rate"] | None, fields.choice("search", KINDS[:2], None))
+    slo = read_slo(fields) if fields.has("slo") else dict(bench.slo)
+    least, most = (1.0, float(MAX_CONCURRENCY)) if by != "rate" else (MIN_RATE, MAX_RATE)
+    start = fields.number("start", 1.0, least, most)
+    limit = fields.number("max", 256.0, least, most)
+    search = Search(
+        by=by or "concurrency",
+        slo=slo,
+        share=fields.number("share", 0.95, 0.5, 0.999),
+        start=start,
+        most=limit,
+        point_s=fields.number("point_s", 60.0, 1, 86_400, "s"),
+        confirm_s=fields.number("confirm_s", 60.0, 0, 86_400, "s"),
+    )
+    fields.done()
+    if bench.kind == "command":
+        fields.problems.fault(
+            (*fields.path, "search"),
+            'needs ddtop\'s own load generator, but bench.kind is "command"',
+            "give concurrencies or rates, or leave out bench.kind",
+        )
+    elif not slo and not fields.has("slo"):
+        fields.missing("slo", "what the knee must meet, such as slo = { ttft_ms = 500, tpot_ms = 30 }")
+    elif fields.data.get("slo") == {}:
+        fields.problems.fault(
+            (*fields.path, "slo"), "has no limit", "at least one, such as { ttft_ms = 500 }"
+        )
+    if by == "concurrency":
+        for key, value in (("start", start), ("max", limit)):
+            if value != int(value):
+                fields.fault(key, value, "a whole number of streams")
+    if limit < start:
+        fields.fault("max", limit, f"at least start ({start:g})")
+    short = next((w.name for w in workloads if 1 in w.output_tokens), None)
+    for name in ("tpot_ms", "icl_ms"):
+        if name in slo and short is not None:
+            fields.problems.fault(
+                (*fields.path, "slo"),
+                f"limits {name}, but workload {shown(short)} asks for 1 output token",
+                "a first token alone has no time per token: limit ttft_ms or e2e_ms",
+            )
+    return LoadPoint(search=search) if by is not None else None

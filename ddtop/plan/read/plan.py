@@ -142,7 +142,7 @@ def _read(fields: Fields, text: str, name: str, folder: Path | None) -> Plan:
         fields.tables("workload", '[[workload]] name = "fib"'), bench, problems, folder
     )
     table = fields.table("matrix") or Fields(problems, {}, ("matrix",))
-    matrix = read_matrix(table, configs, workloads)
+    matrix = read_matrix(table, configs, workloads, bench)
     check_bench_argv(bench, configs, problems)
     sampling_fields = fields.table("sampling")
     sampling = read_sampling(sampling_fields) if sampling_fields is not None else Sampling()

@@ -29,12 +29,14 @@ from ddtop.plan.read.starts import read_starts
 MAX_TP, MAX_TOKENS, MAX_REPEATS = 1024, 10_000_000, 1000
 
 
-def read_matrix(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Workload, ...]) -> Matrix:
+def read_matrix(
+    fields: Fields, configs: tuple[Config, ...], workloads: tuple[Workload, ...], bench: Bench
+) -> Matrix:
     """`[matrix]`. Without it: TP 1, one stream, no context, once."""
     tp = fields.wholes("tp", (1,), 1, MAX_TP)
     tables = fields.tables("load", "[{ concurrency = 8 }, { rate = 4.0 }]")
     concurrency = fields.wholes("concurrency", () if tables else (1,), 1, MAX_CONCURRENCY)
-    load = read_loads(tables, concurrency)
+    load = read_loads(tables, concurrency, workloads, bench)
     context = fields.wholes("context", (0,), 0, MAX_TOKENS)
     repeats = fields.whole("repeats", 1, 1, MAX_REPEATS)
     starts, rounds = read_starts(fields, configs)

@@ -16,8 +16,7 @@ def attempt_for(cell: CellView, job: str) -> AttemptView | None:
 
 def has_result(cell: CellView, job: str) -> bool:
     """Whether the result of `job` for this cell is recorded."""
-    attempt = attempt_for(cell, job)
-    return attempt is not None and attempt.measured_at_s is not None
+    return cell.has_result_of(job)
 
 
 def cells_with_result(state: State, job: str) -> list[str]:
@@ -62,10 +61,15 @@ def tried_before(cell: CellView, number: int, fault: str) -> int:
 
 
 def begin_cell(ctx: SweepContext, cell: CellView, job: str, generation: Generation | None) -> int:
-    """Records, once for each job, that the cell is being measured; returns the attempt's number."""
+    """Records, once for each job, that the cell is being measured; returns the attempt's number.
+
+    A search that goes on has one attempt for all its jobs.
+    """
     old = attempt_for(cell, job)
     generation = generation or generation_of(ctx.state, job, cell.spec.restart_key)
     number = old.number if old else max((a.number for a in cell.attempts), default=0) + 1
+    if old is None and cell.spec.search is not None and cell.state == "running" and cell.attempts:
+        number -= cell.attempts[-1].measured_at_s is None
     if old is None:
         ctx.emit(CellStarted, cell_id=cell.id, attempt=number, job=job, generation=generation)
     if cell.state != "running":
@@ -83,10 +87,7 @@ def _begun(state: State, job: str) -> list[CellView]:
     return [
         c
         for c in state.cells.values()
-        if c.state == "running"
-        and c.attempts
-        and c.attempts[-1].job == job
-        and c.attempts[-1].measured_at_s is None
+        if c.state == "running" and c.attempts and c.attempts[-1].job == job and not has_result(c, job)
     ]
 
 

@@ -177,6 +177,10 @@ class JobWatch:
             return
         begin_cell(self.ctx, cell, self.job, self.subject.generation if self.subject else None)
         done, total = item.get("done"), item.get("requests")
+        if (
+            cell.spec.search is not None
+        ):  # a load ends when it is decided: how many requests that takes is unknown
+            total = None
         pct = 100.0 * done / total if isinstance(done, int) and isinstance(total, int) and total else None
         self.ctx.emit(CellProgress, cell_id=cell.id, requests_done=done, requests_total=total, pct=pct)
 

@@ -5,21 +5,25 @@ The job does not notice a lost connection: it is watched again, or its results a
 
 from __future__ import annotations
 
+import itertools
 import re
 import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from ddtop.events import CellSpec
+from ddtop.bench.search import next_point, point_load
+from ddtop.events import CellSpec, CellStateSet, SearchStep
 from ddtop.hosts.base import Host
+from ddtop.journal.fold.views import CellView
 from ddtop.services.base import Launch
 from ddtop.sweep.cell.accuracy_guard import load_options
 from ddtop.sweep.cell.attempts import attempt_for, cells_with_result, interrupt_begun
 from ddtop.sweep.cell.ending import MeasureEnd, Subject
 from ddtop.sweep.cell.job_watch import JobWatch
 from ddtop.sweep.cell.life.silence import Silences
-from ddtop.sweep.cell.outcome import keep_without_verdict
+from ddtop.sweep.cell.outcome import Origin, keep_without_verdict
 from ddtop.sweep.cell.results import has_cut_requests, read_result, take_result
+from ddtop.sweep.cell.search import finish, following, steps_on, tried
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import JOB_SPARE_S
 from ddtop.sweep.shared.plan import Bench
@@ -44,8 +48,18 @@ class Measurer:
         """By restart key: how long the server was seen to be silent by itself."""
 
     async def run(self, host: Host, subject: Subject, cells: Sequence[CellSpec]) -> MeasureEnd:
-        """Measures `cells` on the running server by one job."""
+        """Measures the first of `cells` on the running server by one job: all up to the next search, or one load of a
+        search."""
         bench, job = self._bench, job_id(self.ctx.run_id, subject.launch)
+        search = cells[0].search
+        if search is not None:
+            cells = cells[:1]
+            view = self.ctx.state.cells[cells[0].id]
+            steps = steps_on(view, subject.generation)
+            if steps and following(search, steps) is None:
+                return self._finish(view, steps, subject)
+        else:
+            cells = list(itertools.takewhile(lambda cell: cell.search is None, cells))
         spec = self.job_spec(subject, cells)
         limit_s = sum(float(c.get("time_limit_s", bench.time_limit_s)) + JOB_SPARE_S for c in spec["cells"])
         await host.call(
@@ -66,9 +80,33 @@ class Measurer:
         """Follows a job to its end, or to what ends it."""
         key = subject.launch.key if subject is not None else ""
         silences = self._silences.setdefault(key, Silences())
-        return await JobWatch(
+        end = await JobWatch(
             self.ctx, self.requests, host, job, cell_ids, subject, silences=silences, size=self._prompt_tokens
         ).run()
+        self._pause_searches()
+        return end
+
+    def _finish(self, view: CellView, steps: Sequence[SearchStep], subject: Subject) -> MeasureEnd:
+        """The result of a search whose loads are all recorded: the runner ended before it was."""
+        launch = subject.launch
+        origin = Origin(
+            job=steps[-1].job,
+            generation=subject.generation,
+            engine=launch.engine,
+            engine_version=subject.engine_version,
+        )
+        finish(self.ctx, view, steps, {}, origin)
+        return MeasureEnd(kind="ended", cell_id=view.id, results=1)
+
+    def _pause_searches(self) -> None:
+        """A search between two loads does not run while the sweep is paused or ends."""
+        requests = self.requests
+        if requests.stopped_by is None and requests.paused_by is None and requests.restart_by is None:
+            return
+        for cell in self.ctx.state.plan_cells:
+            if cell.spec.search is not None and cell.state == "running":
+                number, why = cell.attempts[-1].number, "between two loads of its search"
+                self.ctx.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason=why, attempt=number)
 
     def _prompt_tokens(self, cell_id: str) -> float:
         """Tokens of one prompt of a cell as planned, its context included; 0.0 for a cell that the plan has no more."""
@@ -96,8 +134,17 @@ class Measurer:
         listed = []
         for cell in cells:
             load = bench.cells.get(cell.id, {})
-            listed.append({**load, **load_options({**defaults, **load}, cell), "id": cell.id})
+            listed.append({**load, **self._own_load({**defaults, **load}, cell, subject), "id": cell.id})
         return {"schema": 1, "run": self.ctx.run_id, "defaults": defaults, "cells": listed}
+
+    def _own_load(self, asked: dict[str, Any], cell: CellSpec, subject: Subject) -> dict[str, Any]:
+        """What a cell asks beyond its plan: the options of the accuracy guard, or the next load of its search."""
+        if cell.search is None:
+            return load_options(asked, cell)
+        steps = [tried(step) for step in steps_on(self.ctx.state.cells[cell.id], subject.generation)]
+        point = next_point(steps, cell.search)
+        assert point is not None
+        return point_load(cell.search, point, steps, str(asked.get("nonce") or ""))
 
     async def collect(self, host: Host, job: str, *, alive: bool) -> int:
         """Takes the results of an ended job that are not recorded yet. Returns how many there were.

@@ -16,6 +16,7 @@ from ddtop.services.base import Launch
 from ddtop.sweep.cell.attempts import attempt_for, generation_of, version_of
 from ddtop.sweep.cell.ending import Subject
 from ddtop.sweep.cell.outcome import Committed, Origin, commit
+from ddtop.sweep.cell.search import take_load
 from ddtop.sweep.shared.context import SweepContext
 
 CUT_REQUEST_CLASSES = ("refused", "truncated", "aborted")
@@ -90,6 +91,8 @@ def take_result(
     overridden = list(subject.overridden) if subject is not None else []
     known: dict[str, Any] = {"arguments_overridden": overridden} if overridden else {}
     known["gpu_wanted"] = launch is not None and _gpu_wanted(ctx, launch)
+    if cell is not None and cell.spec.search is not None:
+        return take_load(ctx, cell, raw, origin, known=known, answer_by_s=answer_by_s)
     return commit(ctx, cell_id, raw, origin, known=known, answer_by_s=answer_by_s)
 
 

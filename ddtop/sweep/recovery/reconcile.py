@@ -181,18 +181,12 @@ def _job_steps(state: State, jobs: list[Mapping[str, Any]]) -> list[Step]:
     return steps
 
 
-def _attempts_of(state: State, job: str) -> list[tuple[str, bool]]:
-    return [
-        (c.id, a.measured_at_s is not None) for c in state.cells.values() for a in c.attempts if a.job == job
-    ]
-
-
 def _measures(state: State, job: str) -> bool:
-    return bool(_attempts_of(state, job))
+    return any(attempt.job == job for cell in state.cells.values() for attempt in cell.attempts)
 
 
 def _collected(state: State, job: str) -> int:
-    return sum(measured for _, measured in _attempts_of(state, job))
+    return sum(cell.has_result_of(job) for cell in state.cells.values())
 
 
 def _override_steps(probe: Mapping[str, Any], run_id: str, sweep: Sweep) -> list[Step]:

@@ -50,7 +50,6 @@ def launch_from(spec: LaunchSpec, own: Collection[str] = ()) -> Launch:
 def sweep_from(plan: Plan) -> Sweep:
     """The whole plan: cells in running order, launches by restart key, and how each cell is measured."""
     planned = expand(plan)
-    first = planned[0].bench if planned else None
     command = plan.bench.kind == "command"
     bench = Bench(
         kind="command" if command else "loadgen",
@@ -58,7 +57,7 @@ def sweep_from(plan: Plan) -> Sweep:
         commands={c.spec.id: c.bench.argv for c in planned} if command else {},
         format=plan.bench.format,
         metrics=plan.bench.metrics,
-        time_limit_s=first.time_limit_s if first else plan.bench.time_limit_s,
+        time_limit_s=plan.bench.time_limit_s,
         env=plan.bench.env,
         slo=plan.bench.slo,
     )

@@ -1,0 +1,214 @@
+"""A search as a cell of a sweep, on a SIMULATED host in virtual time: found, killed after any event, and gone on with."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pytest
+
+from ddtop import events as ev
+from ddtop.agent.loadgen.chance import clopper_pearson
+from ddtop.journal.fold.views import CellView
+from tests.sweep.fakehost import Job, World, result
+from tests.sweep.test_controller import Dead, Rig
+
+SEARCH = ev.Search(by="concurrency", slo={"ttft_ms": 50.0}, most=64)
+KNEE = 11
+
+
+class Slots(World):
+    """A server that answers in time up to `knee` requests at once; what it is asked is kept."""
+
+    def __init__(self, knee: float = KNEE, **more: Any) -> None:
+        super().__init__(**more)
+        self.knee = knee
+        self.asked: list[tuple[float, bool]] = []
+        self.spoil: set[float] = set()
+        """Loads at which most requests fail."""
+
+    def measured(self, job: Job, cell: str, tokens: int) -> dict[str, Any]:
+        (spec,) = (c for c in job.spec["cells"] if c["id"] == cell)
+        load = spec.get("concurrency") or spec.get("rate")
+        if load is None:
+            return result(cell, tokens)
+        self.asked.append((load, "slo" not in spec))
+        out = result(cell, tokens)
+        slow = load > self.knee
+        for request in out["requests"]:
+            if slow and tokens:
+                request["t"][0] += 60_000_000
+                request["last_event"] += 60_000_000
+                request["end"] += 60_000_000
+            if load in self.spoil:
+                request |= {"class": "http 503", "http": 503, "tokens": 0, "chunks": 0, "t": []}
+        out["spec"] = {key: value for key, value in spec.items() if key != "prompts"}
+        if "slo" in spec:
+            n, attained = (16, 0) if slow else (104, 104)
+            low, high = clopper_pearson(attained, n)
+            verdict = "missed" if slow else "met"
+            out["slo"] = {"verdict": verdict, "attained": attained, "n": n, "low": low, "high": high}
+            out["window"]["stopped"] = "slo"
+        return out
+
+
+def rig_with(world: World, search: ev.Search = SEARCH, **policy: Any) -> Rig:
+    """The rig's sweep, whose second cell of the first configuration is a search."""
+    rig = Rig(world, **policy)
+    cells = [
+        msgspec.structs.replace(c, search=search, concurrency=0) if c.id == "a1" else c
+        for c in rig.sweep.cells
+    ]
+    loads = {**rig.sweep.bench.cells, "a1": {"nonce": "n", "mode": "closed"}}
+    bench = dataclasses.replace(rig.sweep.bench, cells=loads)
+    rig.sweep = dataclasses.replace(rig.sweep, cells=tuple(cells), bench=bench)
+    return rig
+
+
+def searched(rig: Rig) -> CellView:
+    return rig.state.cells["a1"]
+
+
+LADDER = [(1, False), (2, False), (4, False), (8, False), (16, False), (12, False), (10, False), (11, False)]
+
+
+def test_a_search_is_one_cell_with_a_result_at_its_knee() -> None:
+    world = Slots()
+    rig = rig_with(world)
+    assert rig.run().word == "done"
+    assert world.asked == [*LADDER, (11, True)]
+    cell = searched(rig)
+    assert (cell.state, cell.metrics["knee"]) == ("done", 11.0)
+    assert (cell.validity, cell.reasons) == (rig.state.cells["a0"].validity, rig.state.cells["a0"].reasons)
+    about = cell.metrics["search"]
+    assert (about["low"], about["high"], about["confirmed"], about["loads"]) == (11.0, 12.0, True, 9)
+    assert cell.metrics["output_tok_s"] > 0 and cell.metrics["goodput_share"] == 1.0
+    assert [s.number for s in cell.ladder] == list(range(9))
+    assert [s.next for s in cell.ladder] == [2, 4, 8, 16, 12, 10, 11, 11, None]
+    assert cell.ladder[4].verdict == "missed" and cell.ladder[-1].confirm
+    assert len(cell.attempts) == 1 and cell.seconds is not None
+    assert len(world.starts) == 3, "all its loads on one start, with the other cells of its configuration"
+    assert rig.world.served.count("a0") == 1 and rig.alerts() == []
+
+
+def test_killed_after_any_event_it_goes_on_with_the_same_loads() -> None:
+    whole = rig_with(Slots())
+    whole.run()
+    own = [
+        n
+        for n, e in enumerate(whole.events, 1)
+        if "a1" in (getattr(e, "cell_id", ""), getattr(e, "parent", ""))
+    ]
+    for place in range(own[0], own[-1] + 1):
+        world = Slots()
+        rig = rig_with(world)
+        rig.die_after = place
+        with pytest.raises(Dead):
+            rig.run()
+        assert rig.run().word == "done", place
+        cell = searched(rig)
+        assert (cell.state, cell.metrics["knee"], cell.metrics["search"]["confirmed"]) == ("done", 11.0, True)
+        steps = [(s.tried, s.confirm) for s in cell.ladder]
+        assert steps == [*LADDER, (11, True)], (place, steps)
+        assert len(world.asked) <= len(LADDER) + 2, (place, "at most one load is measured twice", world.asked)
+        recorded = [e for e in rig.events if isinstance(e, ev.SearchStep)]
+        assert len(recorded) == len(LADDER) + 1, place
+
+
+def test_a_cut_link_costs_no_load() -> None:
+    world = Slots()
+    rig = rig_with(world)
+    cut: list[int] = []
+
+    def on_event(event: ev.Event, _controller: Any) -> None:
+        if isinstance(event, ev.CellProgress) and event.cell_id == "a1" and len(cut) < 3:
+            cut.append(1)
+            world.drop("cut")
+
+    rig.on_event = on_event
+    assert rig.run().word == "done"
+    assert world.asked == [*LADDER, (11, True)] and len(cut) == 3
+
+
+def test_on_another_start_of_the_server_it_begins_anew() -> None:
+    world = Slots()
+    rig = rig_with(world)
+    done: list[int] = []
+
+    def on_event(event: ev.Event, _controller: Any) -> None:
+        if isinstance(event, ev.SearchStep) and event.tried == 8 and not done:
+            done.append(1)
+            world.reboot()
+
+    rig.on_event = on_event
+    assert rig.run().word == "done"
+    assert [load for load, _ in world.asked].count(1) == 2
+    assert [(s.tried, s.confirm) for s in searched(rig).ladder] == [*LADDER, (11, True)]
+    assert len({s.generation.id for s in searched(rig).ladder if s.generation}) == 1
+
+
+def test_a_load_under_which_most_requests_fail_is_missed_not_spoiled() -> None:
+    world = Slots(knee=64)
+    world.spoil = {16.0, 12.0}
+    rig = rig_with(world)
+    assert rig.run().word == "done"
+    verdicts = {s.tried: s.verdict for s in searched(rig).ladder}
+    assert verdicts[16.0] == verdicts[12.0] == "failed" and searched(rig).metrics["knee"] == 11.0
+    assert rig.alerts() == []
+
+
+def test_a_first_load_that_gives_nothing_is_the_servers_failure() -> None:
+    world = Slots()
+    world.spoil = {1.0}
+    rig = rig_with(world)
+    assert rig.run().word == "some-failed"
+    assert searched(rig).state == "broken"
+    assert rig.alerts() == [("no-tokens", "zero-tokens")]
+
+
+def test_no_load_meets_the_levels() -> None:
+    world = Slots(knee=0.5)
+    rig = rig_with(world)
+    rig.run()
+    cell = searched(rig)
+    assert world.asked == [(1, False)]
+    assert (cell.state, cell.validity, cell.reasons) == ("done", "SUSPECT", ("slo-not-met",))
+    assert "knee" not in cell.metrics and "output_tok_s" not in cell.metrics
+
+
+def test_a_knee_above_the_highest_load_is_said_to_be_there() -> None:
+    rig = rig_with(Slots(knee=1000))
+    rig.run()
+    cell = searched(rig)
+    assert cell.metrics["knee"] == 64.0 and cell.metrics["search"]["high"] is None
+    assert "knee-above-max" in cell.reasons and cell.validity == "SUSPECT"
+
+
+def test_a_rate_is_searched_below_one_too() -> None:
+    search = ev.Search(by="rate", slo={"ttft_ms": 50.0}, most=64.0, confirm_s=0)
+    world = Slots(knee=0.3)
+    rig = rig_with(world, search)
+    rig.run()
+    assert [load for load, _ in world.asked] == [1.0, 0.5, 0.25, 0.375, 0.3125, 0.28125]
+    assert searched(rig).metrics["knee"] == 0.28125
+    first = rig.world.jobs[searched(rig).ladder[0].job].spec["cells"][0]
+    assert (first["rate"], first["requests"], first["time_limit_s"]) == (1.0, 60, 120.0)
+
+
+def test_paused_between_two_loads_it_does_not_run() -> None:
+    world = Slots()
+    rig = rig_with(world)
+    seen: list[str] = []
+
+    def on_event(event: ev.Event, _controller: Any) -> None:
+        if isinstance(event, ev.CellProgress) and event.cell_id == "a1" and not seen:
+            seen.append("asked")
+            rig.give(ev.Pause)
+        elif isinstance(event, ev.CellStateSet) and event.state == "interrupted" and len(seen) == 1:
+            seen.append(rig.state.cells["a1"].state)
+            rig.give(ev.GoOn)
+
+    rig.on_event = on_event
+    assert rig.run().word == "done"
+    assert seen == ["asked", "interrupted"] and world.asked == [*LADDER, (11, True)]
