@@ -13,6 +13,7 @@ from ddtop.hosts.ssh.error_texts import speaks_of_ssh
 from ddtop.hosts.ssh.probe_frame import read_frame
 from ddtop.inspect.inputs import is_ssh_config, text_of
 from ddtop.inspect.listing import TREE_DRAWING, is_checksums, parse_listing
+from ddtop.inspect.model import DOWNLOAD_BAR
 from ddtop.services.unit.container_table import read_table
 from ddtop.sources.gpu.diagnosis import diagnose_gpu
 
@@ -33,6 +34,7 @@ _SSE = re.compile(
     r"\A(?:HTTP/\d|:?\s{0,2}(?:ping|keep-?alive)?\s{0,4}(?:data|event|id|retry):|(?:data|event): ?[\{\[])",
     re.I,
 )
+_CHUNK = re.compile(r"^data: ?(?:\{.{0,400}?\"(?:choices|text|content|token)\"|\[DONE\])", re.M)
 _RESULT_KEYS = {
     "request_throughput",
     "output_throughput",
@@ -112,6 +114,8 @@ def guess_text(data: bytes) -> str | None:
         return "sse"
     if re.search(r"^< HTTP/[\d.]{1,4} \d{3}|^curl: \(\d+\) ", text, re.M):
         return "sse"  # what `curl -v` printed around a response
+    if len(_CHUNK.findall(text)) > 1 and re.search(r"^\S{0,80}[$#%>] ?curl |^curl ", text, re.M):
+        return "sse"  # a terminal: the command, and the stream
     if len(_SHOW.findall(text)) >= 2 or read_table(text[:20_000]) is not None:
         return "unit"
     if text[0] in "{[":
@@ -125,7 +129,10 @@ def guess_text(data: bytes) -> str | None:
     if is_ssh_config(text):
         return "ssh"
     rows = [line for line in text.splitlines()[:200] if line.strip() and not line.startswith("#")]
-    if rows and len(parse_listing("\n".join(rows))) * 2 > len(rows) and not _UNIT_WORDS.search(text):
+    listed = rows and len(parse_listing("\n".join(rows))) * 2 > len(rows)
+    if listed and _OF_MODELS.search(text) and not _UNIT_WORDS.search(text):
+        return "model"
+    if rows and sum(1 for row in rows if DOWNLOAD_BAR.match(row)) * 2 > len(rows):
         return "model"
     if _MODEL_NAMES.search(text) and sum(1 for row in rows if TREE_DRAWING.match(row)) * 2 > len(rows):
         return "model"  # what `tree` prints, of which a unit's processes have no such name
@@ -160,6 +167,11 @@ def guess_text(data: bytes) -> str | None:
 _MODEL_NAMES = re.compile(
     r"\b(?:config\.json|tokenizer\w*\.json|blobs|snapshots)\s*$|\.(?:safetensors|gguf)\b", re.M
 )
+_OF_MODELS = re.compile(
+    r"model|safetensors|\.gguf|tokenizer|config\.json|blobs|snapshots|sha256[-:]|\.bin\b|\.pth?\b|incomplete|/shm|weights|\bhub\b",
+    re.I,
+)
+"""In a listing: a word of a model's files or folders. Other listings are no models without weights."""
 _SYSTEMD_SAID = re.compile(r"systemd(?:-\w+)?\[\d+\]: |\.service: ")
 _DATED = re.compile(r"\S{0,3}\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d")
 _KERNEL = re.compile(r"\[ *\d+\.\d{6}\] |\S.{0,60} kernel: ")
@@ -229,7 +241,7 @@ def _value_kind(value: Any) -> str | None:
     keys = set(value) | set(value["metrics"] if isinstance(value.get("metrics"), dict) else ())
     if keys & {"MESSAGE", "__CURSOR", "_SYSTEMD_UNIT"}:
         return "unit" if value.get("SYSLOG_IDENTIFIER") == "systemd" or "JOB_RESULT" in keys else "log"
-    if keys & {"choices", "timings"} or {"model", "created_at", "done"} <= keys:
+    if keys & {"choices", "timings"} or ({"model", "created_at"} <= keys and keys & {"message", "response"}):
         return "sse"  # the last: ollama's own stream
     if keys <= _ERROR_KEYS and (keys & {"error", "detail"} or value.get("object") == "error"):
         return "sse"  # the body of a response that is an error

@@ -52,6 +52,8 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
         return _from_probe(probe)
     if not any(is_weight(e.path) for e in entries) and (named := _of_names(texts)) is not None:
         return named
+    if not entries and (bars := [m for t in texts.values() for m in DOWNLOAD_BAR.finditer(t)]):
+        return _of_bars(bars)
     if not entries and not any(_ENOSPC.search(t) for t in texts.values()):
         raise NotJudgedError("it holds no listing, no model file and no probe output")
     index = next((i for n, d in files.items() if n.endswith(".index.json") and (i := read_index(d))), None)
@@ -96,6 +98,27 @@ def diagnose_model(source: Mapping[str, bytes] | str | Path) -> dict[str, Any]:
         )
     got["evidence"] = [*got["evidence"], *proof]
     return _shape(got)
+
+
+DOWNLOAD_BAR = re.compile(
+    r"^[ \t]*(?:\S{1,200}?(?:safetensors|gguf|bin|pth?|json|model|txt|\((?:\u2026|\.\.\.)\))|Fetching \d+ files|Downloading[^\n:|]{0,80}): +(?P<pct>\d{1,3})%\|[^\n]*?\d",
+    re.M,
+)
+"""A progress bar of `hf download`: a file, or all of them."""
+
+
+def _of_bars(bars: list[re.Match[str]]) -> dict[str, Any]:
+    """What a terminal showed of a download, without a listing: how far it is, not whether the files are whole."""
+    lowest = min(int(bar["pct"]) for bar in bars)
+    return result(
+        "model",
+        "staging",
+        "copy-in-progress",
+        "info",
+        "A download is shown, and not its end. When it has ended, give the listing: `ls -l FOLDER`, or `ddtop inspect model FOLDER`.",
+        [evidence(bar[0].strip()) for bar in bars[-2:]],
+        percent=lowest if lowest < 100 else None,
+    )
 
 
 _OLLAMA = re.compile(r"(?:^|/)sha256[-:][0-9a-f]{64}(?P<part>-partial(?:-\d+)?)?$")

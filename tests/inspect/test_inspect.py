@@ -246,3 +246,25 @@ def test_reads_of_one_stream_follow_each_other_by_number() -> None:
         "meta.toml": b"",
         "input.log": b"part 1;part 2;part 10;",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            'event: progress\ndata: {"file":"m.gguf","percent":40}\n\nevent: complete\ndata: {"percent":100}\n\n',
+            "another interface",
+        ),
+        (
+            "total 56K\ndrwx------ 2 u u 4.0K Jan 13 05:13 .\n-rw------- 1 u u  411 Jan 13 05:13 id_ed25519\n",
+            "",
+        ),
+    ],
+)
+def test_what_only_has_the_form_of_a_kind_is_not_judged_as_it(text: str, why: str) -> None:
+    try:
+        got = inspect_files(None, {"x.txt": text.encode()})
+    except NotJudgedError as error:
+        assert why in str(error)
+    else:
+        assert got["verdict"] == "unknown"

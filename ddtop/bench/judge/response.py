@@ -6,6 +6,7 @@ A field that the recording does not determine is absent from the result, never z
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ddtop.agent.loadgen.http.http1 import HttpError, ResponseReader
@@ -46,6 +47,12 @@ HTTP_ADVICE = {
     "http-503": "the server is loading or overloaded: wait until /health gives 200, then ask again",
     "http-504": "the proxy's time limit is shorter than the response takes: raise it, or ask the server directly",
 }
+
+
+_SPEAKS = re.compile(
+    rb'"(?:choices|content|text|tokens?|response|message|output|output_ids|meta_info|usage|delta|timings|generated_text|error|detail)"'
+)
+"""A key of a part of a generation, in any of the interfaces that are read."""
 
 
 def diagnose_sse(
@@ -111,6 +118,14 @@ def diagnose_sse(
         and not parser.comments
     ):
         account.error = "these bytes are neither HTTP nor an event stream"
+    if (
+        parser.comments == 0
+        and account.events
+        and not account.done_seen
+        and not account.error
+        and not _SPEAKS.search(body)
+    ):
+        raise ValueError("its events are of another interface: none of them is a part of a generation")
     name, why = request_class(account, status=known_status, ended=ended, asked=requested_tokens)
     told_ended = told.ended if told is not None else None
     verdict, cause, severity = _verdict(

@@ -36,6 +36,13 @@ _OUTER = (
     re.compile(
         r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:std(?:out|err) [FP] )?"
     ),
+    # Python's logging as programs set it: `2024-08-05 05:40:52,191 - lmdeploy - WARNING - text`, around another's line too
+    re.compile(
+        r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) - (?P<unit>[\w.\-]{1,60}) - (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) - "
+        r"(?:[\w./\-]{1,80}\.py:\d+ - )?"
+    ),
+    # Docker Desktop's window: the time, and the line as it is
+    re.compile(r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?=time=\S|[a-z]\w{2,40}: |  Device \d|\[|\()"),
     # dmesg and journalctl -o short-monotonic
     re.compile(r"\[ *\d+\.\d{6}\] (?:[\w.\-]+ (?P<unit>[^\s\[\]:]+)(?:\[(?P<pid>\d+)\])?: )?"),
 )
@@ -124,6 +131,7 @@ def split_prefix(text: str) -> Line:
                 told = match.groupdict()
                 time = told.get("time") or time
                 unit = told.get("unit") or unit
+                level = told.get("level") or level if unit == "lmdeploy" else level
                 pid = int(told["pid"]) if told.get("pid") else pid
                 rest = rest[match.end() :]
                 break

@@ -12,7 +12,7 @@ from ddtop.engines.log.line_prefix import Line
 
 _PROC = re.compile(r"^(?:APIServer|ApiServer|EngineCore|Worker|VllmWorker|DPCoordinator|DP\d|Ray)")
 _MESSAGE = re.compile(
-    r"^(?:llama_\w+|ggml_\w+|load_(?:tensors|model|backend|hparams)|print_info|llm_load_\w+|common_(?:init|param|chat|spec|perf)\w*|system_info|"
+    r"^(?:llama_(?:model|context|kv|new|init|perf|memory|params|load|adapter|prepare|server|sampler|decode|graph|backend|output|print|set|build_(?:and|graph))\w*|ggml_\w+|load_(?:tensors|model|backend|hparams)|print_info|llm_load_\w+|common_(?:init|param|chat|spec|perf)\w*|system_info|"
     r"gguf_init\w*|clip_(?:init|model)\w*|set_warmup|init_from_params)\s?:"
     r"|^(?:srv|slot|que|cmn) +\w+: |^slot +\w+: id|^build(?:: \d+ \(|_info: )|^system info: n_threads"
     r"|^main: (?:loading|binding|server|HTTP|model|exiting|setting|chat|initializ|n_parallel)"
@@ -29,6 +29,8 @@ def is_own(line: Line) -> bool:
     """Whether a record (prefixes off) has the form of an engine's own: vLLM's process or level, SGLang's rank, llama.cpp's
     functions, TensorRT-LLM's, ollama's and TGI's tags, or the title of their progress bars."""
     if line.proc and _PROC.match(line.proc):
+        return True
+    if line.unit == "lmdeploy" and line.level:
         return True
     if line.level and line.time and line.prefixed and not line.rank.startswith("rank"):
         return True  # `[rank0]:[W…]` is of any program that uses torch

@@ -27,8 +27,9 @@ def read_frame(text: str) -> Frame | None:
     """
     for begin in _BEGIN.finditer(text[:2_000_000]):
         mark, word = begin["mark"], begin["word"]
-        if not re.search(r"[_\-:.].*\w{3,}|__", mark) or "libc_start" in mark:
-            continue  # a word of a sentence, or the first function of a native stack
+        around = text[begin.start() - 1 : begin.start()] + text[begin.end() : begin.end() + 1]
+        if not re.search(r"[_\-:.].*\w{3,}|__", mark) or "libc_start" in mark or set(around) & set("|<{'\"`"):
+            continue  # a word of a sentence or of a chat template, or the first function of a native stack
         ends = {"BEGIN": "END", "START": "END", "begin": "end", "start": "end", "ready": "done"}
         stop = mark.replace(word, ends[word])
         at = text.find(stop, begin.end())

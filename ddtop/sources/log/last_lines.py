@@ -10,7 +10,7 @@ from ddtop.engines.log.line_prefix import split_prefix
 from ddtop.sources.log.scan_snapshot import ScanSnapshot
 
 _NO_WORD = re.compile(
-    r"^\s*$|resource_tracker|^\s+warnings\.warn|^(?:See|For more information|Open an issue|Possible solutions)\b|Consumed .{0,40}CPU time|"
+    r"^\s*$|resource_tracker|^\s+warnings\.warn|^(?:If the issue persists|We are sorry for the inconvenience)\b|^(?:See|For more information|Open an issue|Possible solutions)\b|Consumed .{0,40}CPU time|"
     r"^\s*[\^~]+\s*$|^(?:Set|Hint|note|Note|help):? |^[#=\-*]{5,}\s*$|^\s+(?:at |in |from )|\b(?:exiting|shutting down|cleaning up|bye|goodbye)\b",
     re.IGNORECASE,
 )

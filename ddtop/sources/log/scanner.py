@@ -223,7 +223,12 @@ class LogScanner:
             return fact.kind != "stats" or bool(fact.values.get("gen_tps"))
         elif fact.kind == "progress":
             return self._spans.take_bar(fact, entry)
-        elif fact.kind != "spec":
+        elif fact.kind == "spec":
+            if fact.values.get("accepted") and fact.engine == "vllm" and self._ready is None:
+                if not self._counts.get("stats"):
+                    self._alive += times
+                self._spans.enter("run", entry)
+        else:
             if fact.phase == "init" and fact.time:
                 self._take_init(fact)
             self._spans.mark(fact, entry)
