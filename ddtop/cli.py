@@ -386,7 +386,11 @@ def export(
     recording: Annotated[Path, typer.Argument(metavar="FILE", help="A recording (.ddtop).")],
     fmt: Annotated[
         str,
-        typer.Option("--format", help="sglang or vllm.", autocompletion=completion.one_of("sglang", "vllm")),
+        typer.Option(
+            "--format",
+            help="sglang, vllm or inferencex.",
+            autocompletion=completion.one_of("sglang", "vllm", "inferencex"),
+        ),
     ],
 ) -> None:
     """Print a recording's results in another tool's format."""

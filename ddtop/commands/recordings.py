@@ -132,7 +132,7 @@ def export_run(run: str, target: Path) -> str:
 
 
 def export_results(recording: Path, form: str) -> str:
-    """The measured cells as another tool's result file: SGLang's JSON lines, or vLLM's objects, one a line."""
+    """The measured cells as another tool's result file, one a line: SGLang's, vLLM's, or rows of InferenceX."""
     from msgspec.structs import replace
 
     from ddtop.bench.exporters import to_sglang, to_vllm
@@ -140,12 +140,16 @@ def export_results(recording: Path, form: str) -> str:
     from ddtop.journal.read.reader import JournalReader
     from ddtop.journal.read.runs import resolve_run
     from ddtop.report import load
+    from ddtop.report.tables.inferencex import inferencex_row
 
     writers = {"sglang": to_sglang, "vllm": to_vllm}
-    if form not in writers:
-        raise UsageError(f"export: unknown format `{form}`", do="--format sglang or --format vllm")
+    if form not in (*writers, "inferencex"):
+        raise UsageError(
+            f"export: unknown format `{form}`", do="--format sglang, --format vllm or --format inferencex"
+        )
     path = resolve_run(str(recording)).path
-    specs = {cell.spec.id: cell.spec for cell in load(path).state.plan_cells}
+    state = load(path).state
+    specs = {cell.spec.id: cell.spec for cell in state.plan_cells}
     latest: dict[str, CellMeasured] = {}
     with JournalReader(path) as reader:
         for _, event in reader.kinds(("cell-measured",)):
@@ -160,7 +164,11 @@ def export_results(recording: Path, form: str) -> str:
                 latest[event.cell_id] = replace(event, raw=before.raw)
     rows = [
         {
-            **writers[form](event.raw, _judged(event)),
+            **(
+                inferencex_row(state, specs[cell], event)
+                if form == "inferencex"
+                else writers[form](event.raw, _judged(event))
+            ),
             "ddtop_config": specs[cell].config,
             "ddtop_tp": specs[cell].tp,
         }

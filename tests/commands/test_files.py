@@ -105,6 +105,15 @@ def test_other_tools_results_go_out_and_come_in(ddtop: Cli, recording: Path, tmp
         back = ddtop("import", path)
         assert back.rc == 0, back
         assert "output" in back.out
+    rows = [
+        json.loads(line) for line in ddtop("export", recording, "--format", "inferencex").out.splitlines()
+    ]
+    assert {(r["framework"], r["tp"], r["conc"], r["osl"]) for r in rows} == {
+        ("sglang", 1, 1, 24),
+        ("sglang", 1, 1, 48),
+    }
+    assert {r["spec_decoding"] for r in rows} == {"none", "dflash", "ddtree"}
+    assert {r["hw"] for r in rows} == {"rtx-pro-6000-blackwell"}
     assert ddtop("export", recording, "--format", "other").rc == 2
     assert ddtop("import", tmp_path / "nothing.json").rc == 2
 

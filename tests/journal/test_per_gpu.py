@@ -12,7 +12,7 @@ from ddtop import events as ev
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.read import per_gpu as module
-from ddtop.journal.read.per_gpu import GpuPoint, per_gpu, unknown_configs, with_fronts
+from ddtop.journal.read.per_gpu import GpuPoint, held_by, per_gpu, unknown_configs, with_fronts
 from ddtop.journal.read.select import Column
 from tests.journal.made import NEW, Clock, restart, spec
 
@@ -115,3 +115,10 @@ def test_workloads_have_fronts_of_their_own_and_a_point_without_tpot_is_on_none(
 
 def test_doctests() -> None:
     assert doctest.testmod(module).failed == 0
+
+
+def test_the_gpus_of_a_start_are_found_by_its_generation() -> None:
+    state = swept({"auto": (2, 3), "b15": None}, {("auto", 1): (100.0, 10.0)})
+    assert held_by(state, NEW) == (2, 3)
+    assert held_by(state, ev.Generation(boot="boot-1", id="another")) is None
+    assert held_by(state, None) is None

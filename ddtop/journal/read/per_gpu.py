@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ddtop.events import Generation
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import MatrixCell, matrix
 from ddtop.journal.read.select import DEFAULT_METRIC, Column, tps
@@ -46,6 +47,16 @@ def held_gpus(state: State, config: str, tp: int) -> int | None:
         if (restart.config, restart.tp) == (config, tp) and found is not None and found.gpus:
             return len(found.gpus)
     return None
+
+
+def held_by(state: State, generation: Generation | None) -> tuple[int, ...] | None:
+    """Indices of the GPUs that one start of a server held; None: not known, or none."""
+    if generation is None:
+        return None
+    starts = [r for r in state.restarts if r.generation is not None and r.generation.id == generation.id]
+    return next(
+        (r.provenance.gpus for r in reversed(starts) if r.provenance is not None and r.provenance.gpus), None
+    )
 
 
 def gpus_unknown(state: State, config: str, tp: int) -> str:

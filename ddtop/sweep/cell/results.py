@@ -12,6 +12,7 @@ import msgspec
 from ddtop.agent.loadgen.records import unpack
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
+from ddtop.journal.read.per_gpu import held_by
 from ddtop.services.base import Launch
 from ddtop.sweep.cell.attempts import attempt_for, generation_of, version_of
 from ddtop.sweep.cell.ending import Subject
@@ -91,6 +92,8 @@ def take_result(
     overridden = list(subject.overridden) if subject is not None else []
     known: dict[str, Any] = {"arguments_overridden": overridden} if overridden else {}
     known["gpu_wanted"] = launch is not None and _gpu_wanted(ctx, launch)
+    if (held := held_by(ctx.state, generation)) is not None:
+        known["gpus"] = held  # what the host's other GPUs drew is not this server's
     if cell is not None and cell.spec.search is not None:
         return take_load(ctx, cell, raw, origin, known=known, answer_by_s=answer_by_s)
     return commit(ctx, cell_id, raw, origin, known=known, answer_by_s=answer_by_s)
