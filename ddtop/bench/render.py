@@ -55,6 +55,18 @@ def acceptance_words(metrics: Mapping[str, Any]) -> str:
     return words
 
 
+def burst_words(burst: Mapping[str, Any]) -> str:
+    """The requests before a window's zero, and how it was found."""
+    ends = {
+        "settled": "then the load had settled",
+        "requests": "not settled by then",
+        "time": "not settled within a quarter of the time limit",
+    }
+    ttft = burst.get("ttft_ms") or {}
+    times = f", TTFT p50 {figure(ttft['p50'])}, max {figure(ttft['max'])} ms" if ttft else ""
+    return f"{many(burst['requests'], 'request')} in {burst['seconds']:.1f} s{times}; {ends.get(burst['by'], 'cut')}"
+
+
 def bench_text(result: Mapping[str, Any]) -> str:
     """The report of `ddtop bench`."""
     metrics, client = result["metrics"], result.get("client") or {}
@@ -98,6 +110,8 @@ def bench_text(result: Mapping[str, Any]) -> str:
             + f"{stats['n']:>9,.0f}"
             for name, stats in table
         ]
+    if metrics.get("burst"):
+        lines.append(f"burst           {burst_words(metrics['burst'])}")
     if client:
         lag = (client.get("lag_ms") or {}).get("p99")
         where = ", network included" if client.get("network_included") else ""

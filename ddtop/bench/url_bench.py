@@ -42,7 +42,7 @@ class BenchOptions:
     """What `ddtop bench` was asked. `requests` 0 = 8 for each stream; `rate` > 0 = open loop; `random_input` > 0 = that
     many tokens of random words as prompt; `ramp` = find the knee up to `concurrency` streams, or up to `rate`, at which
     `share` of the requests meet `slo` (without one: at which the throughput grows no more), and measure it for
-    `confirm_s`; `keep_texts` = judge the
+    `confirm_s`; `min_window_s` holds unless `requests` are named, or in a ramp; `keep_texts` = judge the
     answers too (one word repeated is garbage; off, because stand-in servers send just that)."""
 
     url: str
@@ -67,7 +67,8 @@ class BenchOptions:
     tls_verify: bool = True
     connections: str = "keep-alive"
     nonce: bool = True
-    warmup: int = 1
+    warmup: int | str = "handover"
+    min_window_s: float = 10.0
     request_timeout_s: float = 600.0
     time_limit_s: float = 600.0
     keep_texts: bool = False
@@ -106,6 +107,7 @@ def load_spec_of(options: BenchOptions, concurrency: int) -> dict[str, Any]:
         "exact_tokens": options.exact_tokens,
         "connections": options.connections,
         "warmup": options.warmup,
+        "min_window_s": 0.0 if options.requests or options.ramp else options.min_window_s,
         "request_timeout_s": options.request_timeout_s,
         "time_limit_s": options.time_limit_s,
         "keep_texts": options.keep_texts,

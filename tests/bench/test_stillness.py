@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent.loadgen.records import _without_chunks, token_bins
+from ddtop.agent.loadgen.records import slim, token_bins
 from ddtop.bench.figures.requests import read_request
 from ddtop.bench.judge.cell import judge_cell
 from ddtop.bench.judge.stillness import stood_still
@@ -91,8 +91,8 @@ def test_chunk_times_that_were_let_go_are_no_silence() -> None:
          "t": [(n * 62 + 1) * 10**9] + [10**8] * 599}
         for n in range(3)
     ]  # fmt: skip
-    slim = [whole[0], _without_chunks(whole[1]), whole[2]]
+    thin = [whole[0], slim(whole[1]), whole[2]]
     assert still({**made(186.0, *whole), "bins": token_bins(whole)}) == ""
-    assert still({**made(186.0, *slim), "bins": token_bins(whole)}) == ""
+    assert still({**made(186.0, *thin), "bins": token_bins(whole)}) == ""
     counted = token_bins([{**one, "k": 1} for one in whole])
-    assert still({**made(186.0, *slim), "bins": counted}) == "", "the bins show them"
+    assert still({**made(186.0, *thin), "bins": counted}) == "", "the bins show them"

@@ -51,14 +51,18 @@ def test_urls_as_people_type_them(typed: str, base: str, endpoint: str) -> None:
 
 def test_bench_of_an_endpoint(stamper: str) -> None:
     options = BenchOptions(
-        stamper, concurrency=3, output_tokens=40, keep_texts=False, slo=Slo(ttft_ms=10_000)
+        stamper, concurrency=3, requests=24, output_tokens=40, keep_texts=False, slo=Slo(ttft_ms=10_000)
     )
     result = run_bench(options)
     assert result["validity"] in ("VALID", "SUSPECT"), result
-    assert set(result["reasons"]) <= {"generator-waited", "cpu-stolen", "cpu-pressure", "under-delivery"}
+    assert set(result["reasons"]) <= {
+        *("generator-waited", "cpu-stolen", "cpu-pressure", "under-delivery", "not-settled")
+    }
     metrics = result["metrics"]
     assert (
-        metrics["requests_ok"] == 24 and metrics["output_tokens"] == 960 and metrics["goodput_share"] == 1.0
+        metrics["requests_ok"] == 24
+        and 800 < metrics["output_tokens"] < 1100
+        and metrics["goodput_share"] == 1.0
     )
     # The server's own pace; a busy machine adds to both. How exactly they are measured: benchmarks/.
     assert 20 <= metrics["ttft_ms"]["p50"] < 2000 and 4 <= metrics["tpot_ms"]["p50"] < 500
@@ -66,6 +70,7 @@ def test_bench_of_an_endpoint(stamper: str) -> None:
     json.dumps(result, allow_nan=False)
     text = bench_text(result)
     assert result["validity"] in text and "TTFT" in text and "24 ok" in text
+    assert "\nburst           " in text and " requests in " in text
     assert exit_code(result) == (0 if result["validity"] == "VALID" else 10)
 
 

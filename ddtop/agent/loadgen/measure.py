@@ -14,7 +14,7 @@ from .context_text import corpus, fit_context, random_words
 from .engine_calls import METRICS_PATH, AskError, ask, count_tokens, flush_cache, read_counters
 from .machine import pressure
 from .machine.gpu import GpuSampler
-from .records import token_bins
+from .records import served, slim, token_bins
 from .request_builder import RequestBuilder
 from .spec import SCHEMA, LoadSpec, SpecError, load_spec
 from .warm_up import open_only, small_spec, warm_up
@@ -84,7 +84,7 @@ def _measure(spec: LoadSpec, result: dict[str, Any], tell: Tell) -> None:
         text, result["context"] = _context(spec, base, headers, key, tell)
     builder = RequestBuilder(spec, text, key)
     raise_file_limit()
-    if spec.warmup:
+    if spec.warmup:  # with a hand-over one request, to learn what the server refuses
         tell({"phase": "warming up"})
         result["warmup"], builder = warm_up(spec, builder, text, key, tell)
     result["usage_asked"] = builder.usage
@@ -93,7 +93,8 @@ def _measure(spec: LoadSpec, result: dict[str, Any], tell: Tell) -> None:
     path = METRICS_PATH.get(spec.engine, "") if spec.metrics_url == "auto" else spec.metrics_url
     counters: dict[str, Any] = {}
     if path:
-        counters["before"] = read_counters(base, path, headers, spec.tls_verify)
+        first = "start" if spec.warmup == "handover" else "before"
+        counters[first] = read_counters(base, path, headers, spec.tls_verify)
     _window(spec, builder, result, tell, (base, path, headers), counters)
     if counters:
         result["counters"] = counters
@@ -134,16 +135,26 @@ def _window(
     pids = pressure.descendants(spec.server_pids)
     marks: dict[str, Any] = {}
 
+    asking: list[threading.Thread] = []
+    at_zero: list[dict[str, Any]] = []
+
+    def counted() -> dict[str, Any]:
+        return read_counters(engine[0], engine[1], engine[2], spec.tls_verify)
+
     def at_start() -> None:
         marks["energy0"], marks["energy0_ns"] = sampler.energy_mj(), time.monotonic_ns()
         marks["before"] = pressure.snapshot(pids)
+        if "start" in counters:  # the load runs already, and a busy server may take its time
+            asking.append(threading.Thread(target=lambda: at_zero.append(counted()), daemon=True))
+            asking[0].start()
 
-    def at_end() -> None:
+    def at_close() -> None:
         marks["energy1"], marks["energy1_ns"] = sampler.energy_mj(), time.monotonic_ns()
         marks["after"] = pressure.snapshot(pids)
+
+    def at_end() -> None:
         if engine[1]:
-            ask = lambda: read_counters(engine[0], engine[1], engine[2], spec.tls_verify)  # noqa: E731
-            counters["after"] = beside(ask, sampler)
+            counters["after"] = beside(counted, sampler)
 
     processes = process_count(spec, os.cpu_count() or 1)
     sampler.start()
@@ -156,16 +167,26 @@ def _window(
             processes=processes,
             on_progress=lambda one: tell(dict(one)),
             on_start=at_start,
+            on_close=at_close,
             on_end=at_end,
             extra={sampler.fd: sampler.readable} if sampler.fd >= 0 else {},
         )
     finally:
         sampler.stop()
+    for thread in asking:
+        thread.join(1.0)
+    if at_zero or "start" in counters:  # a window that never began has the counters of the start
+        counters["before"] = at_zero[0] if at_zero else counters["start"]
     zero = out["zero_ns"]
-    wall_s = (out["end_ns"] - zero) / 1e9
+    wall_s = (out["close_ns"] - zero) / 1e9
     result["window"] = {"zero_mono_ns": zero, "wall_s": wall_s, "stopped": out["stopped"]}
     result["requests"] = out["requests"]
-    result["bins"] = token_bins(out["requests"])
+    result["bins"] = token_bins([*out["burst"], *out["requests"]])
+    if out["handover"]:
+        result["window"]["drained_s"] = (out["end_ns"] - zero) / 1e9
+        result["window"].update(served([*out["burst"], *out["requests"]], out["close_ns"] - zero))
+        result["handover"] = out["handover"]
+        result["burst"] = [slim(record) for record in out["burst"]]
     if spec.keep_texts:
         result["texts"] = out["texts"]
     result["clients"] = out["clients"]

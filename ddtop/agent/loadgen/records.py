@@ -17,7 +17,7 @@ CHUNKS_MAX = (
 )
 TEXTS_MAX = 200_000
 BIN_NS = 10_000_000
-PACKED = ("requests", "texts", "texts_again", "bins", "gpu_samples")
+PACKED = ("requests", "burst", "texts", "texts_again", "bins", "gpu_samples")
 
 
 def pack_value(value: Any) -> str:
@@ -78,32 +78,63 @@ def _fit_requests(requests: list[dict[str, Any]], size: int) -> tuple[str, int]:
     step = max(2, -(-size // CHUNKS_MAX))
     while True:
         kept = 0
-        slim: list[dict[str, Any]] = []
+        thinned: list[dict[str, Any]] = []
         for place, record in enumerate(requests):
             if "t" not in record:
-                slim.append(record)
+                thinned.append(record)
             elif place % step == 0:
                 kept += 1
-                slim.append(record)
+                thinned.append(record)
             else:
-                slim.append(_without_chunks(record))
-        packed = pack_value(slim)
+                thinned.append(slim(record))
+        packed = pack_value(thinned)
         if len(packed) <= CHUNKS_MAX or step > len(requests):
             return packed, kept
         step *= 2
 
 
-def _without_chunks(record: dict[str, Any]) -> dict[str, Any]:
+def slim(record: dict[str, Any]) -> dict[str, Any]:
     """The record with first, second and last chunk in place of all chunk times."""
+    if "t" not in record:
+        return record
     times, counts = record["t"], record.get("k")
-    slim = {key: value for key, value in record.items() if key not in ("t", "k", "shared_at")}
-    slim["first"], slim["last"] = times[0], sum(times)
+    out = {key: value for key, value in record.items() if key not in ("t", "k", "shared_at")}
+    out["first"], out["last"] = times[0], sum(times)
     if len(times) > 1:
-        slim["second"] = times[0] + times[1]
-        slim["gap_max"] = max(times[1:])
+        out["second"] = times[0] + times[1]
+        out["gap_max"] = max(times[1:])
     if counts is not None:
-        slim["k_first"] = counts if isinstance(counts, int) else counts[0]
-    return slim
+        out["k_first"] = counts if isinstance(counts, int) else counts[0]
+    return out
+
+
+def served(requests: list[dict[str, Any]], close_ns: int) -> dict[str, Any]:
+    """What came in a window from 0 to `close_ns`, of requests of any beginning: {"ended": requests that ended well in it,
+    "tokens": output tokens that arrived in it}. Where a chunk's tokens are not known, a request's are spread evenly over
+    its chunks; where it had none, they count at its end. `tokens` is absent if a server did not count."""
+    ended, tokens, known = 0, 0.0, True
+    for record in requests:
+        if record["class"] not in ("ok", "unfinished"):
+            continue
+        end = record.get("end", 0)
+        ended += record["class"] == "ok" and 0 < end <= close_ns
+        total = record.get("tokens")
+        if total is None:
+            known = known and record["class"] != "ok"
+            continue
+        times, counts = record.get("t") or [end], record.get("k")
+        at, counted = 0, 0.0
+        for place, gap in enumerate(times):
+            at += gap
+            one = (
+                total / len(times) if counts is None else counts if isinstance(counts, int) else counts[place]
+            )
+            counted += one
+            if 0 < at <= close_ns:
+                tokens += one
+        if 0 < at <= close_ns:
+            tokens += total - counted  # counted by the server, and shown in no chunk
+    return {"ended": ended, "tokens": round(tokens)} if known else {"ended": ended}
 
 
 def _fit_texts(texts: dict[str, Any], size: int) -> tuple[str, int]:
@@ -113,7 +144,7 @@ def _fit_texts(texts: dict[str, Any], size: int) -> tuple[str, int]:
 
 
 def token_bins(requests: list[dict[str, Any]]) -> dict[str, Any]:
-    """Tokens by time over all requests: {"bin_ns", "start" (index of the first bin), "tokens": [...]}.
+    """Tokens by time from the window's zero on, over all requests: {"bin_ns", "start" (index of the first bin), "tokens"}.
 
     Only requests whose chunks carry trusted counts are in it; `left_out` counts the others that brought text.
     """
@@ -130,6 +161,8 @@ def token_bins(requests: list[dict[str, Any]]) -> dict[str, Any]:
         at = 0
         for place, gap in enumerate(times):
             at += gap
+            if at < 0:
+                continue  # before the window
             number = at // BIN_NS
             bins[number] = bins.get(number, 0) + (counts if isinstance(counts, int) else counts[place])
     if not bins:

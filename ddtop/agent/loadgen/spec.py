@@ -29,8 +29,10 @@ class LoadSpec:
     streams, `requests` in all) or open (`rate` per second, `arrival` poisson or constant, `seed`);
     `connections` keep-alive, fresh (a new one each, opened before the clock), cold (a new one each, connect
     inside TTFT) or cold-start (so for the first request of a stream, then keep-alive); `request_timeout_s`,
-    `time_limit_s` of the window, `give_up_after` requests that all gave 0 tokens (0 = `concurrency`), `warmup`
-    requests before (apart), `processes` (0 = by the load). Around it: `engine`, `flush_cache`, `metrics_url`
+    `time_limit_s` of the window and its warm-up, `give_up_after` requests that all gave 0 tokens (0 = `concurrency`),
+    `warmup` requests before (apart), or "handover": the load runs before the window and is handed over to it when it has
+    settled (`settle_pct` % between two blocks of requests); `min_window_s`: more requests are sent where `requests` take
+    less; `processes` (0 = by the load). Around it: `engine`, `flush_cache`, `metrics_url`
     ("auto" = /metrics where the engine is known, "" = none), `server_pids`, `gpus` ("auto", "none" or a list of
     indices), `keep_texts`, `usage` (each, final, none), `again` (with keep_texts: after the window so many of
     its first requests are asked once more, apart from the result: how far the server agrees with itself). `slo` with
@@ -68,7 +70,9 @@ class LoadSpec:
     request_timeout_s: float = 600.0
     time_limit_s: float = 600.0
     give_up_after: int = 0
-    warmup: int = 0
+    warmup: Any = 0
+    min_window_s: float = 0.0
+    settle_pct: float = 5.0
     processes: int = 0
     flush_cache: bool = False
     metrics_url: str = "auto"
@@ -141,7 +145,7 @@ _AT_LEAST = {
     "requests": 1,
     "output_tokens": 1,
     "context": 0,
-    "warmup": 0,
+    "min_window_s": 0,
     "processes": 0,
     "give_up_after": 0,
     "again": 0,
@@ -186,6 +190,11 @@ def load_spec(data: dict[str, Any]) -> LoadSpec:
         raise SpecError("rate: %r; an open loop needs requests per second above 0" % spec.rate)
     if not spec.request_timeout_s > 0 or not spec.time_limit_s > 0:
         raise SpecError("request_timeout_s and time_limit_s must be above 0")
+    whole = isinstance(spec.warmup, int) and not isinstance(spec.warmup, bool)
+    if spec.warmup != "handover" and not (whole and spec.warmup >= 0):
+        raise SpecError('warmup: %r; wanted "handover", or a number of requests' % (spec.warmup,))
+    if not 0 < spec.settle_pct <= 100:
+        raise SpecError("settle_pct: %r; wanted above 0, at most 100" % spec.settle_pct)
     _slo(spec)
     if not spec.prompts:
         spec.prompts = ["Write a Python program that prints the first 50 Fibonacci numbers."]
@@ -219,7 +228,7 @@ def _types(spec: LoadSpec, fields: dict[str, Any]) -> None:
         value = getattr(spec, name)
         if name == "url":
             default = ""
-        if default is None or name == "gpus":
+        if default is None or name in ("gpus", "warmup"):
             continue
         good = isinstance(value, type(default))
         if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):

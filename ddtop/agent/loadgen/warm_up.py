@@ -19,6 +19,8 @@ def small_spec(spec: LoadSpec, **changes: Any) -> LoadSpec:
         gpus="none",
         slo={},
         share=0.0,
+        warmup=0,
+        min_window_s=0.0,
         **changes,
     )
     return LoadSpec(**fields)
@@ -43,16 +45,15 @@ def warm_up(
     it: stream_options, ignore_eos, max_tokens. What was given up is said."""
     given_up: list[str] = []
     usage = builder.usage
+    count = 1 if spec.warmup == "handover" else spec.warmup
     while True:
-        small = small_spec(
-            spec, requests=spec.warmup, concurrency=min(spec.concurrency, spec.warmup), usage=usage
-        )
+        small = small_spec(spec, requests=count, concurrency=min(spec.concurrency, count), usage=usage)
         if spec.nonce:
             small.nonce = spec.nonce + "/warm-up"
         out = run_shards(
             small,
             RequestBuilder(small, text, key, usage),
-            list(range(spec.warmup)),
+            list(range(count)),
             on_progress=open_only(tell),
         )
         refused = [one for one in out["requests"] if one["class"] in ("http 400", "http 422")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,20 +46,24 @@ def cell_metrics(
     concurrency: int = 0,
     bins: dict[str, Any] | None = None,
     slo: Slo | None = None,
+    burst: Sequence[Request] = (),
+    window: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """All metrics that the requests alone give. `bins`: tokens by time for cells whose chunk times were thinned."""
+    """All metrics that the requests alone give. `bins`: tokens by time for cells whose chunk times were thinned. `burst`
+    and `window` (wall_s, tokens, ended) of a cell whose load was handed over: the requests before its zero, of which some
+    end in it, and what came between its zero and its close."""
     ok = [request for request in requests if request.ok]
     out: dict[str, Any] = counts(requests)
     if not requests:
         return out
-    in_flight = in_flight_over_time(requests)
+    in_flight = in_flight_over_time([*burst, *requests])
     if in_flight:
         out["in_flight_max"] = max(count for _, count in in_flight)
     if not ok:
         return out  # no successful request: no measurement, never zeros
     out.update(_latencies(ok))
-    out.update(_throughput(requests, ok))
-    out.update(_over_time(requests, in_flight, concurrency, bins))
+    out.update(_throughput(requests, ok, window))
+    out.update(_over_time(requests, in_flight, concurrency, bins, window))
     if slo is not None and "wall_s" in out:
         good = sum(slo.met(request) for request in ok)
         judged = sum(request.cls != "unfinished" for request in requests)
@@ -134,19 +139,38 @@ def itl_ms(requests: list[Request]) -> dict[str, float]:
     return weighted_summary(pairs)
 
 
-def _throughput(requests: list[Request], ok: list[Request]) -> dict[str, Any]:
+def burst_metrics(burst: Sequence[Request], about: Mapping[str, Any]) -> dict[str, Any]:
+    """What the requests before the window's zero felt: a true figure, of a herd. `about`: {by, requests, seconds}."""
+    ok = [request for request in burst if request.ok]
+    out = {**about, "requests_failed": sum(request.failed for request in burst)}
+    for name, values in (
+        ("ttft_ms", [r.ttft_s for r in ok if r.streamed]),
+        ("e2e_ms", [r.e2e_s for r in ok]),
+    ):
+        if figures := _ms(values):
+            out[name] = figures
+    return out
+
+
+def _throughput(
+    requests: list[Request], ok: list[Request], window: Mapping[str, Any] | None
+) -> dict[str, Any]:
     out: dict[str, Any] = {}
     # Requests that the time limit cut were served too: their tokens and their time count, their latencies do not.
     served = [request for request in requests if request.ok or request.cls == "unfinished"]
     ends = [end for request in served if (end := request.end_s or request.last_event_s) is not None]
     wall_s = max(ends, default=0.0) - min(request.start_s for request in served)
+    if window is not None:
+        wall_s = float(window["wall_s"])
     if wall_s <= 0:
         return out
     out["wall_s"] = wall_s
-    out["requests_s"] = len(ok) / wall_s
-    if all(request.tokens is not None for request in ok):
+    out["requests_s"] = (len(ok) if window is None else window["ended"]) / wall_s
+    if all(request.tokens is not None for request in ok) and (window is None or "tokens" in window):
         output = sum(request.tokens or 0 for request in ok)
         cut = sum(request.tokens or 0 for request in served if not request.ok)
+        if window is not None:  # of whichever requests they are
+            output, cut = int(window["tokens"]), 0
         out["output_tokens"] = output
         if cut:
             out["output_tokens_unfinished"] = cut
@@ -228,22 +252,33 @@ def peak_tok_s(events: list[tuple[float, int]], width_s: float = 1.0) -> float |
 
 
 def _over_time(
-    requests: list[Request], in_flight: list[tuple[float, int]], concurrency: int, bins: dict[str, Any] | None
+    requests: list[Request],
+    in_flight: list[tuple[float, int]],
+    concurrency: int,
+    bins: dict[str, Any] | None,
+    window: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    events = token_events(requests)
+    # the bins hold the tokens of the burst's last requests too
+    events = token_events(requests) if window is None else None
     if events is None and bins and bins.get("tokens") and not bins.get("left_out"):
         width = bins["bin_ns"] / 1e9
         events = [((bins["start"] + place) * width, n) for place, n in enumerate(bins["tokens"]) if n]
     if events and (peak := peak_tok_s(events)) is not None:
         out["peak_tok_s"] = peak
     streams = min(concurrency, len(requests)) if concurrency else 0
+    if window is not None and window["wall_s"] > 0:  # it is the steady state, by the way it was chosen
+        out["in_flight_mean"] = _mean_in_flight(in_flight, 0.0, window["wall_s"])
+        out["steady_s"] = window["wall_s"]
+        if "tokens" in window:
+            out["steady_tok_s"] = window["tokens"] / window["wall_s"]
+        return out
     if not streams:
         return out
-    window = steady_window(in_flight, streams)
-    if window is None:
+    steady = steady_window(in_flight, streams)
+    if steady is None:
         return out
-    begin, end = window
+    begin, end = steady
     out["steady_s"] = end - begin
     out["in_flight_mean"] = _mean_in_flight(in_flight, begin, end)
     if events:

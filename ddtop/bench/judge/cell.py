@@ -9,12 +9,13 @@ from typing import Any
 from ddtop.agent.loadgen.records import unpack
 from ddtop.bench.figures.acceptance import Acceptance, acceptance, counter_deltas, drafted_share, total
 from ddtop.bench.figures.energy import CAP_SHARE, CellEnergy, cell_energy
-from ddtop.bench.figures.metrics import Slo, cell_metrics
+from ddtop.bench.figures.metrics import Slo, burst_metrics, cell_metrics
 from ddtop.bench.figures.requests import Request, read_request
 from ddtop.bench.figures.stats import percentile
 from ddtop.bench.judge.accuracy import garbage_share
-from ddtop.bench.judge.foreign import foreign_load
+from ddtop.bench.judge.foreign import foreign_load, whole_run
 from ddtop.bench.judge.sanity import Figures, acceptance_problems, found
+from ddtop.bench.judge.steadiness import not_settled
 from ddtop.bench.judge.stillness import stood_still
 from ddtop.bench.judge.validity import Fault, State, judge_reasons
 
@@ -49,7 +50,18 @@ def judge_cell(
     requests = [read_request(record) for record in result.get("requests") or []]
     open_loop = asked.get("mode") == "open"
     concurrency = 0 if open_loop else int(asked.get("concurrency") or 1)
-    metrics = cell_metrics(requests, concurrency=concurrency, bins=result.get("bins"), slo=slo)
+    handed, window = result.get("handover"), result.get("window") or {}
+    burst = [read_request(record) for record in result.get("burst") or []]
+    metrics = cell_metrics(
+        requests,
+        concurrency=concurrency,
+        bins=result.get("bins"),
+        slo=slo,
+        burst=burst,
+        window=window if handed else None,
+    )
+    if handed:
+        metrics["burst"] = burst_metrics(burst, handed)
     accepted = acceptance(result, log=known.get("acceptance_log") or ())
     if accepted is not None:
         accepted = replace(accepted, problems=acceptance_problems(accepted.length, known.get("draft_tokens")))
@@ -68,9 +80,11 @@ def judge_cell(
     _client(result, metrics, asked, details)
     _server(result, metrics, known, accepted, details)
     _possible(result, metrics, details)
-    still = stood_still(requests, result.get("bins"), (result.get("window") or {}).get("wall_s") or 0.0)
+    still = stood_still(requests, result.get("bins"), window.get("wall_s") or 0.0)
     if still:
         details["server-stood-still"] = still
+    if metrics["requests_ok"] and (moving := not_settled(result, requests)):
+        details["not-settled"] = moving
     _gpu(energy, details, known, bool(metrics["requests_ok"]))
     return judgement(details, metrics)
 
@@ -247,7 +261,7 @@ def _server(
         metrics["retractions"] = lost
         details["retractions"] = f"{lost:.0f}"
     counted = total(
-        deltas,
+        counter_deltas(whole_run(result)),
         "sglang:generation_tokens_total",
         "vllm:generation_tokens_total",
         "llamacpp:tokens_predicted_total",
@@ -263,7 +277,7 @@ def _server(
     all_ok = not metrics["requests_failed"] and not metrics["requests_unfinished"]
     figures = Figures(
         ok=metrics["requests_ok"],
-        output_tokens=metrics.get("output_tokens"),
+        output_tokens=_tokens_of_all(result, metrics),
         output_tok_s=metrics.get("output_tok_s"),
         server_tokens=counted if all_ok and not others else None,
         server_tok_s=known.get("server_tok_s"),
@@ -282,6 +296,18 @@ def _server(
             "far-off-neighbours",
         )
     )
+
+
+def _tokens_of_all(result: Mapping[str, Any], metrics: Mapping[str, Any]) -> float | None:
+    """Output tokens that the server's counters are compared with: those of the burst too, where its load was handed over;
+    None unless every request of both ended well."""
+    if not result.get("handover"):
+        tokens: float | None = metrics.get("output_tokens")
+        return tokens
+    records = [*(result.get("burst") or ()), *(result.get("requests") or ())]
+    if any(one["class"] != "ok" or one.get("tokens") is None for one in records):
+        return None
+    return float(sum(one["tokens"] for one in records))
 
 
 def _nothing_cached(result: Mapping[str, Any], metrics: Mapping[str, Any]) -> bool:
@@ -309,7 +335,10 @@ def _nothing_cached(result: Mapping[str, Any], metrics: Mapping[str, Any]) -> bo
 def _possible(result: Mapping[str, Any], metrics: Mapping[str, Any], details: dict[str, str]) -> None:
     """Times and rates that cannot be. Rates are over the span of the requests; no time is longer than the generator's
     own clock says, which may know better."""
-    spans = [span for span in (metrics.get("wall_s"), (result.get("window") or {}).get("wall_s")) if span]
+    window = result.get("window") or {}
+    # a handed-over window closes while its last requests are under way
+    known = (window["drained_s"],) if "drained_s" in window else (metrics.get("wall_s"), window.get("wall_s"))
+    spans = [span for span in known if span]
     tokens = metrics.get("output_tokens")
     times = {
         name: {stat: value for stat, value in found_ms.items() if stat not in ("n", "sd")}

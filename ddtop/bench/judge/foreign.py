@@ -44,7 +44,7 @@ class Load:
 def ours_at_most(result: Mapping[str, Any]) -> Load:
     """The most that our own requests can have made the server count during the window of an unpacked result."""
     spec = result.get("spec") or {}
-    records = result.get("requests") or []
+    records = _all_requests(result)
     choices = max(1, _whole((spec.get("extra_body") or {}).get("n")))
     asked = _whole(spec.get("output_tokens")) or 128
     left = _left_over(result)
@@ -65,9 +65,22 @@ def ours_at_most(result: Mapping[str, Any]) -> Load:
     )
 
 
+def whole_run(result: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The counters around all of our requests, where nothing of ours was under way: those of the window's zero stand amid
+    the burst's, if its load was handed over."""
+    counters = result.get("counters")
+    if counters and "start" in counters:
+        return {**counters, "before": counters["start"]}
+    return counters
+
+
+def _all_requests(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [*(result.get("burst") or ()), *(result.get("requests") or ())]
+
+
 def counted(result: Mapping[str, Any]) -> Load:
     """What the server counted meanwhile; None each where the engine has no such counter, or was restarted."""
-    deltas = counter_deltas(result.get("counters"))
+    deltas = counter_deltas(whole_run(result))
     again = total(deltas, *AGAIN)
     return Load(
         requests=total(deltas, *REQUESTS),
@@ -82,7 +95,7 @@ def foreign_load(result: Mapping[str, Any]) -> str:
         return ""
     theirs, ours = counted(result), ours_at_most(result)
     words = []
-    slack = max(SLACK_TOKENS * len(result["requests"]), SLACK_SHARE * (ours.output_tokens or 0.0))
+    slack = max(SLACK_TOKENS * len(_all_requests(result)), SLACK_SHARE * (ours.output_tokens or 0.0))
     for what, seen, most, more in (
         ("requests", theirs.requests, ours.requests, 0.0),
         ("prompt tokens", theirs.prompt_tokens, ours.prompt_tokens, 0.0),

@@ -85,6 +85,10 @@ TABLE: dict[str, Rule] = {
         "read the kernel's line; measure again before you use the result",
     ),
     "some-failed": _doubt("some requests failed", "check the failures by class"),
+    "not-settled": _doubt(
+        "the load had not settled: its figures still moved",
+        "measure longer (requests_per_stream, min_window_s); find what still changes: clocks, caches, compiling",
+    ),
     "time-limit": _doubt("the time limit ended the cell", "set a longer limit, or fewer requests"),
     "under-delivery": _doubt("fewer requests were in flight than planned", "check the client's figures"),
     "no-usage": _doubt(

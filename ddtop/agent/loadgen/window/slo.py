@@ -61,7 +61,7 @@ class SloWatch:
     def __init__(self, spec: LoadSpec, streams: int) -> None:
         self.limits, self.share = spec.slo, spec.share
         self.least_to_meet = max(FIRST_LOOK, 0 if spec.mode == "open" else streams)
-        self.n = self.attained = 0
+        self.n = self.attained = self.seen = 0
         self.verdict = ""
         self.in_flight: list[int] = []
         self.ttft_ms: list[float] = []
@@ -71,13 +71,16 @@ class SloWatch:
         """An open loop's request goes out beside so many."""
         self.in_flight.append(in_flight)
 
-    def add(self, exchange: Exchange, name: str) -> None:
-        """A parsed exchange of class `name`. One that was cut by us is not judged, nor what ends after the verdict."""
+    def add(self, exchange: Exchange, name: str, counts: bool = True) -> None:
+        """A parsed exchange of class `name`. One that was cut by us is not judged, nor what ends after the verdict; one of
+        the burst does not count, but its TTFT tells whether a queue grows."""
         if name == "unfinished" or self.verdict:
             return
         figures = figures_ms(exchange)
-        self.n += 1
-        self.attained += name == "ok" and meets(self.limits, figures)
+        if counts:
+            self.n += 1
+            self.attained += name == "ok" and meets(self.limits, figures)
+        self.seen += 1
         ttft = figures.get("ttft_ms")
         if ttft is not None:
             self.ttft_ms.append(ttft)
@@ -88,10 +91,12 @@ class SloWatch:
 
     def decide(self) -> str:
         """`verdict`, set if there is one now, else ""; asked after every request, it looks now and then."""
-        if self.verdict or self.n < self._look_at:
+        if self.verdict or self.seen < self._look_at:
             return self.verdict
-        self._look_at = max(self.n + 1, int(self.n * LOOK_AGAIN))
+        self._look_at = max(self.seen + 1, int(self.seen * LOOK_AGAIN))
         verdict = "over-saturated" if self.over_saturated() else verdict_of(self.attained, self.n, self.share)
+        if verdict == "missed" and self.n < FIRST_LOOK:
+            return ""
         if verdict != "undecided" and (verdict != "met" or self.n >= self.least_to_meet):
             self.verdict = verdict
         return self.verdict

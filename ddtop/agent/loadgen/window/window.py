@@ -3,7 +3,9 @@
 Nothing is parsed while the clock runs beyond finding the end of a response, unless more bytes pile up than may be
 held. Connections stand before the clock starts. Closed loop: `concurrency` streams, each sends its next request the
 moment its last ended. Open loop: requests go out at their scheduled times whether or not earlier ones came back; the
-scheduled time is kept, so that a client that falls behind shows it.
+scheduled time is kept, so that a client that falls behind shows it. With the hand-over warm-up all of that runs before
+the clock starts: the window's zero is set under way (`handover`), and its end is the moment at which the first stream finds
+nothing more to send.
 """
 
 from __future__ import annotations
@@ -14,14 +16,13 @@ import time
 from collections import deque
 from typing import Any, Callable
 
-from ..machine.pressure import own_wait_ns
 from ..request_builder import RequestBuilder, arrival_times
 from ..response.exchange import Exchange
 from ..spec import LoadSpec
-from .clock import suspended_ns
 from .connection import CONNECTING, HANDSHAKE, IDLE, READING, SENDING, Connection
+from .handover import HandOver
 from .poller import READ, WRITE
-from .quality import clock_kind, max_rss_mib, thin
+from .quality import Meter
 from .slo import SloWatch
 from .traffic import COLD, Traffic
 
@@ -32,6 +33,7 @@ SETTLE_NS = 50_000_000  # the kernel turns receive stamps on some ms after the f
 CONNECT_S = 10.0
 LAZY_FROM = 16  # streams
 LAZY_S = 0.0002
+MOST_MORE = 4000  # requests beyond those asked for, to fill `min_window_s`: a result has to stay below 1 MiB
 Progress = Callable[[int, int, int], None]
 
 
@@ -49,6 +51,8 @@ class Window:
         concurrency: int,
         progress: Progress | None = None,
         start_at_ns: int = 0,
+        processes: int = 1,
+        control: int = -1,
     ) -> None:
         self.spec, self.builder = spec, builder
         self.queue = deque(indices)
@@ -57,22 +61,27 @@ class Window:
         self.open_loop = spec.mode == "open"
         self.progress = progress
         self.start_at_ns = start_at_ns
-        self.on_start: Callable[[], None] | None = None
+        self.processes = processes
+        self.next_index = indices[-1] + processes
+        self.more = MOST_MORE // processes if spec.min_window_s else 0
+        nothing: Callable[[], None] = lambda: None  # noqa: E731
+        self.on_start = self.on_ready = self.on_close = nothing
         self.traffic = Traffic(spec, self)
         self.exchanges: list[Exchange] = []
         self.in_flight = 0
-        self.zero_ns = self.end_ns = 0
+        self.begun_ns = self.zero_ns = self.until_ns = self.close_ns = self.end_ns = 0
         self.schedule: list[tuple[int, int]] = []
         self.waiting: deque[tuple[int, int]] = deque()  # due, but over max_in_flight
         self.stopping = ""
         self.zeros = 0
         self.seen_token = False
-        self.polls = 0
-        self.start_lags: list[int] = []
-        self.cpu_s = 0.0
-        self.wait_ns: int | None = None
-        self.suspended_ns = 0
+        self.meter = Meter(self.traffic)
         self.watch = SloWatch(spec, concurrency) if spec.slo else None
+        self.before: HandOver | None = None
+        if spec.warmup == "handover":
+            self.before = HandOver(spec, min(concurrency, self.total), processes, control, self._may_begin)
+        self.opening = self.before is not None
+        self.zero_at_ns = 0
 
     # ---- the run
 
@@ -83,24 +92,23 @@ class Window:
         frozen = gc.isenabled()
         gc.collect()
         gc.disable()
-        slept, cpu = suspended_ns(), time.process_time()
         try:
             if self.start_at_ns:
                 while now() < self.start_at_ns:
                     time.sleep(min(0.01, max(0.0, (self.start_at_ns - now()) / 1e9)))
             traffic.clock.refresh()
-            if self.on_start is not None:
-                self.on_start()
-            waited = own_wait_ns()
-            self.zero_ns = now()
-            self._loop(self.zero_ns + int(spec.time_limit_s * 1e9))
+            if self.before is None:
+                self._zero()
+                self.begun_ns = self.zero_ns
+            else:
+                self.begun_ns = self.before.begun_ns = now()
+            self._loop(self.begun_ns + int(spec.time_limit_s * 1e9))
             self.end_ns = now()
-            waited_after = own_wait_ns()
-            if waited is not None and waited_after is not None:
-                self.wait_ns = waited_after - waited
+            self.meter.end()
+            if self.before is not None and (self.opening or not self.exchanges):
+                self._never_began(self.before)
+            self.close_ns = self.close_ns or self.end_ns
         finally:
-            self.cpu_s = time.process_time() - cpu
-            self.suspended_ns = suspended_ns() - slept
             if frozen:
                 gc.enable()
             for conn in list(traffic.conns.values()):
@@ -133,16 +141,16 @@ class Window:
             time.sleep(rest / 1e9)
 
     def _loop(self, limit_ns: int) -> None:
-        spec, traffic = self.spec, self.traffic
+        traffic = self.traffic
         if self.open_loop:
-            times = arrival_times(spec.requests, spec.rate, spec.arrival, spec.seed)
-            self.schedule = [(self.zero_ns + times[index], index) for index in self.queue]
-            heapq.heapify(self.schedule)
-            self.queue.clear()
+            if self.before is None:
+                self._arrivals(self.zero_ns)
+            else:
+                self.schedule = [(self.begun_ns, self.before.index())]
         else:
             for _ in range(min(self.concurrency, self.total)):
                 self._next()
-        tick = self.zero_ns + TICK_NS
+        tick = self.begun_ns + TICK_NS
         poll, conns, event = traffic.poller.poll, traffic.conns, traffic.event
         readable = traffic.readable
         while self.in_flight or ((self.schedule or self.waiting or self.queue) and not self.stopping):
@@ -154,6 +162,11 @@ class Window:
                     self._stop("time-limit")
                     break
             due = min(tick, limit_ns)
+            if self.zero_at_ns:
+                if moment >= self.zero_at_ns:
+                    self._zero()
+                else:
+                    due = min(due, self.zero_at_ns)
             if self.schedule:
                 due = min(due, self.schedule[0][0])
                 if self.schedule[0][0] <= moment:
@@ -162,7 +175,7 @@ class Window:
             wait = due - moment
             # epoll waits in whole milliseconds and rounds up: sleep short of the due time, then look without waiting
             timeout = 0.0 if wait < 1_100_000 and self.schedule else max(0.0, (wait - 600_000) / 1e9)
-            self.polls += 1
+            self.meter.polls += 1
             ready = poll(timeout)
             if (
                 ready
@@ -202,11 +215,74 @@ class Window:
             elif conn.state in (CONNECTING, HANDSHAKE) and moment - conn.begun_ns > CONNECT_S * 1e9:
                 traffic.lost(conn, "no connection within %.0f s" % CONNECT_S)
         if self.progress is not None:
-            self.progress(len(self.exchanges) - self.in_flight, self.in_flight, traffic.reads)
+            done = max(0, min(self.total, len(self.exchanges) - self.in_flight))
+            self.progress(done, self.in_flight, traffic.reads)
+        if self.opening and self.before is not None:
+            told = self.before.tick(moment)
+            self.zero_at_ns = told or self.zero_at_ns
+
+    # ---- the window's zero and its close
+
+    def _may_begin(self) -> None:
+        """The load has settled, or will not: alone the window begins now (an open loop's with the next arrival)."""
+        if self.before is not None and self.before.control >= 0:
+            self.on_ready()
+        elif self.open_loop:
+            self.zero_at_ns = self.schedule[0][0] if self.schedule else now()
+        else:
+            self._zero()
+
+    def _zero(self) -> None:
+        """The clock starts: what has begun before is the burst's."""
+        self.zero_at_ns = 0
+        self.on_start()
+        self.meter.begin()
+        self.zero_ns = now()
+        self.until_ns = self.zero_ns + int(self.spec.min_window_s * 1e9)
+        if self.opening and self.open_loop:
+            self._arrivals(self.zero_ns)
+        self.opening = False
+
+    def _arrivals(self, zero_ns: int) -> None:
+        """Open loop: all requests of the window with their times."""
+        spec, count = self.spec, self.spec.requests
+        times = arrival_times(count + self.more * self.processes, spec.rate, spec.arrival, spec.seed)
+        while count < len(times) and times[count] < spec.min_window_s * 1e9:
+            count += 1
+        first = self.queue[0] % self.processes
+        self.schedule = [(zero_ns + times[i], i) for i in range(first, count, self.processes)]
+        self.total = len(self.schedule)
+        heapq.heapify(self.schedule)
+        self.queue.clear()
+
+    def _take(self) -> int | None:
+        """Closed loop: index of the next request; None if there is no more work."""
+        if self.queue:
+            return self.queue.popleft()
+        if self.more and not self.close_ns and now() < self.until_ns:
+            self.more -= 1
+            self.next_index += self.processes
+            return self.next_index - self.processes
+        if self.before is not None and not self.close_ns and not self.stopping:
+            self._close()
+        return None
+
+    def _close(self) -> None:
+        self.close_ns = now()
+        self.on_close()
+
+    def _never_began(self, before: HandOver) -> None:
+        """The burst was cut (no request gave a token, or none ended in time): it is all there is to judge."""
+        self.exchanges, before.burst = before.burst, []
+        for place, exchange in enumerate(self.exchanges):
+            exchange.index = place
+        self.zero_ns = self.begun_ns
 
     def _send_no_more(self, why: str) -> None:
         """What is under way may end; nothing new is sent."""
         self.stopping = self.stopping or why
+        if self.before is not None and not self.opening and not self.close_ns:
+            self._close()
         self.queue.clear()
         self.schedule = []
         self.waiting.clear()
@@ -223,12 +299,17 @@ class Window:
 
     def _next(self) -> None:
         """Closed loop: the next request of a stream."""
-        if self.queue and not self.stopping:
-            self._begin(self.queue.popleft(), 0)
+        if self.stopping:
+            return
+        index = self.before.index() if self.opening and self.before is not None else self._take()
+        if index is not None:
+            self._begin(index, 0)
 
     def _due(self, moment: int) -> None:
         while self.schedule and self.schedule[0][0] <= moment:
             due, index = heapq.heappop(self.schedule)
+            if self.opening and self.before is not None and self.open_loop:
+                heapq.heappush(self.schedule, (due + self.before.gap_ns(), index - 1))
             if self.in_flight >= self.spec.max_in_flight:
                 self.waiting.append((due, index))
             else:
@@ -237,11 +318,22 @@ class Window:
     def _begin(self, index: int, sched_ns: int) -> None:
         asked = self.builder.asked(index) if self.spec.exact_tokens else None
         exchange = Exchange(index, asked, sched_ns, self.spec.keep_texts)
-        self.exchanges.append(exchange)
         self.in_flight += 1
-        if self.watch is not None and self.open_loop:
-            self.watch.started(self.in_flight)
+        if index < 0 and self.before is not None:
+            self.before.burst.append(exchange)
+        else:
+            self.exchanges.append(exchange)
+        if self.open_loop:
+            self._arrived(index)
         self.carry(exchange)
+
+    def _arrived(self, index: int) -> None:
+        if self.watch is not None:
+            self.watch.started(self.in_flight)
+        if index < 0 and self.before is not None:
+            self.before.arrived(self.in_flight)
+        elif self.before is not None and not self.schedule and not self.close_ns:
+            self._close()
 
     def carry(self, exchange: Exchange) -> None:
         """Send the exchange on a standing connection, or on a new one as soon as that stands."""
@@ -266,7 +358,7 @@ class Window:
         if not exchange.start_ns:
             exchange.start_ns = moment
             if exchange.sched_ns:
-                self.start_lags.append(moment - exchange.sched_ns)
+                self.meter.start_lags.append(moment - exchange.sched_ns)
         conn.used += 1
         try:
             if conn.send(head, tail):
@@ -292,6 +384,8 @@ class Window:
         self.traffic.backlog.append(exchange)
         if not self.seen_token and not self.stopping:
             self._look_for_tokens(exchange)
+        if self.opening and self.before is not None:
+            self.before.ended(exchange, self._parse(exchange) == "ok")
         if not self.stopping:
             self._follow(how)
         if self.watch is not None:
@@ -303,9 +397,11 @@ class Window:
             if self.waiting:
                 due, index = self.waiting.popleft()
                 self._begin(index, due)
-        elif how == "refused" and self.queue:
+        elif how == "refused":
             # no hot loop against a dead server: the stream's next try waits a moment
-            heapq.heappush(self.schedule, (now() + 50_000_000, self.queue.popleft()))
+            again = self.before.index() if self.opening and self.before is not None else self._take()
+            if again is not None:
+                heapq.heappush(self.schedule, (now() + 50_000_000, again))
         else:
             self._next()
 
@@ -313,9 +409,11 @@ class Window:
         """With service levels: parse the response at once (the next request is out already) and see whether the point is
         decided. A queue that grows without end is cut; else what is under way may end."""
         watch = self.watch
-        if watch is None or watch.verdict:
+        if watch is None or watch.verdict or self.stopping:
             return
-        watch.add(exchange, self._parse(exchange))
+        watch.add(exchange, self._parse(exchange), counts=exchange.index >= 0)
+        if now() < self.until_ns:
+            return
         verdict = watch.decide()
         if verdict == "over-saturated":
             self._stop("slo")
@@ -339,26 +437,5 @@ class Window:
             self._stop("no-tokens")
 
     def quality(self) -> dict[str, Any]:
-        """How well the client did: clock, share of reads with a kernel stamp, lag of reads, utilisation, waiting.
-
-        Lists are sorted and thinned, in ns; `utilisation` and `wait_share` are shares of the window's wall time.
-        """
-        traffic = self.traffic
-        wall_s = max(1e-9, (self.end_ns - self.zero_ns) / 1e9)
-        share = traffic.stamped / traffic.reads if traffic.reads else None
-        return {
-            "clock": clock_kind(share),
-            "stamped_share": share,
-            "reads": traffic.reads,
-            "polls": self.polls,
-            "cpu_s": self.cpu_s,
-            "wall_s": wall_s,
-            "utilisation": self.cpu_s / wall_s,
-            "lags_ns": thin(traffic.lags),
-            "start_lags_ns": thin(self.start_lags),
-            "connects_ns": thin(traffic.connects),
-            "clock_moved_ns": traffic.clock.moved_ns,
-            "suspended_ns": self.suspended_ns,
-            "wait_share": None if self.wait_ns is None else self.wait_ns / 1e9 / wall_s,
-            "max_rss_mib": max_rss_mib(),
-        }
+        """How well the client did over the window: see `Meter`."""
+        return self.meter.figures(max(1e-9, (self.end_ns - self.zero_ns) / 1e9))

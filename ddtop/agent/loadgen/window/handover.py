@@ -1,0 +1,91 @@
+"""The burst before a window's zero: requests of its own, and the moment at which the load is handed over to the window.
+
+With several processes each says when its streams have settled, and the parent names one zero for all (`shards`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from typing import Any, Callable, Iterator
+
+from ..response.exchange import Exchange
+from ..spec import LoadSpec
+from .settling import LIMIT_SHARE, ClosedLoop, OpenLoop
+
+ZERO = struct.Struct("<q")
+
+
+class HandOver:
+    """What is sent before the window's zero. `ready` is called once, when the window may begin.
+
+    Its requests have the indices -1, -2, …: prompts and nonces of their own, so that the window's requests are the same
+    for every configuration, however long the burst was. `by` says what ended it: settled, requests or time.
+    """
+
+    def __init__(
+        self, spec: LoadSpec, streams: int, processes: int, control: int, ready: Callable[[], None]
+    ) -> None:
+        self.streams = streams
+        self.closed = ClosedLoop(streams, spec.settle_pct)
+        self.open = OpenLoop(spec.settle_pct)
+        self.open_loop = spec.mode == "open"
+        self.limit_ns = int(spec.time_limit_s * LIMIT_SHARE * 1e9)
+        self.burst: list[Exchange] = []
+        self.begun_ns = 0
+        self.by = ""
+        self.control = control  # the parent's end says the common zero; -1: one process decides alone
+        self._ready = ready
+        self._gaps = _gaps(spec, processes)
+        self._index = 0
+
+    def index(self) -> int:
+        """Index of the next request."""
+        self._index -= 1
+        return self._index
+
+    def gap_ns(self) -> int:
+        """Open loop: time from one arrival to the next."""
+        return next(self._gaps)
+
+    def ended(self, exchange: Exchange, good: bool) -> None:
+        """A request of the burst has ended and been parsed."""
+        self.open.ended += 1
+        if self.open_loop or self.by:
+            return
+        if self.closed.add(exchange.index >= -self.streams, good, exchange):
+            self._over("settled" if self.closed.settled else "requests")
+
+    def arrived(self, in_flight: int) -> None:
+        """Open loop: a request went out beside so many."""
+        if not self.by and self.open.arrived(in_flight):
+            self._over("settled" if self.open.settled else "requests")
+
+    def tick(self, moment: int) -> int:
+        """Now and then: the time limit, and the parent's word. Returns the common zero if it has come, else 0."""
+        if not self.by and moment - self.begun_ns > self.limit_ns:
+            self._over("time")
+        if self.by and self.control >= 0:
+            try:
+                data = os.read(self.control, ZERO.size)
+            except BlockingIOError:
+                return 0
+            return int(ZERO.unpack(data)[0]) if len(data) == ZERO.size else moment
+        return 0
+
+    def _over(self, by: str) -> None:
+        self.by = by
+        self._ready()
+
+    def about(self, zero_ns: int) -> dict[str, Any]:
+        """{by, requests, seconds}: what the result says of it."""
+        return {"by": self.by, "requests": len(self.burst), "seconds": (zero_ns - self.begun_ns) / 1e9}
+
+
+def _gaps(spec: LoadSpec, processes: int) -> Iterator[int]:
+    """Other arrivals than the window's, at the same rate."""
+    source = random.Random("%d/burst" % spec.seed)
+    rate = spec.rate / processes
+    while True:
+        yield int((source.expovariate(rate) if spec.arrival == "poisson" else 1.0 / rate) * 1e9)
