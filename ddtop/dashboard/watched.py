@@ -24,6 +24,7 @@ from ddtop.events import (
     RestartStarted,
     RunEnded,
     RunStarted,
+    SearchStep,
     StepsPlanned,
 )
 from ddtop.journal.fold.apply import apply
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ddtop.journal.read.session import Batch, Session
 
 
-CELL_EVENTS = (CellsPlanned, CellStarted, CellProgress, CellMeasured, CellStateSet, RunStarted)
+CELL_EVENTS = (CellsPlanned, CellStarted, CellProgress, SearchStep, CellMeasured, CellStateSet, RunStarted)
 """Events that can change the matrix."""
 
 

@@ -17,6 +17,7 @@ from ddtop.report.recording import NOT_REAL, Recording, iso
 from ddtop.report.rows import ROUNDS, has_metric, round_rows
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.starts import start_rows
+from ddtop.report.tables.ladder import ladders
 from ddtop.report.tables.per_gpu import TITLE as PER_GPU
 from ddtop.report.tables.per_gpu import gpu_charts, gpu_notes, gpu_rows
 from ddtop.report.tables.server import TITLE, server_rows
@@ -32,6 +33,7 @@ METRICS = (
         "Share of the tokens from steps with a draft (what the acceptance length is about)",
     ),
     ("j_per_token", "Energy (J/token)"),
+    ("knee", "Knee (the highest load that meets the service levels)"),
 )
 """Tables of the report, each shown where there is such a number."""
 
@@ -65,6 +67,7 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
             tables.append(
                 {"title": f"{title} · tp{tp}", "rows": rows, "notes": legend(state, [tp], metric, baseline)}
             )
+    tables += [{"title": title, "rows": rows, "notes": ""} for title, rows in ladders(state)]
     usd = recording.usd_per_gpu_hour
     if gpus := gpu_rows(state, usd):
         tables.append({"title": PER_GPU, "rows": gpus, "notes": gpu_notes(state, usd)})

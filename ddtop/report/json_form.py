@@ -15,6 +15,7 @@ import msgspec
 from ddtop.events import RaceRound
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, AttemptView, CellView, RestartView, StepView
+from ddtop.journal.read.ladder import as_values
 from ddtop.journal.read.server_figures import load_of
 from ddtop.journal.read.starts import StartClass, StartTime, start_classes, start_times
 from ddtop.report.baseline import against_baseline
@@ -121,6 +122,8 @@ def _cell(cell: CellView, against: dict[str, Any] | None) -> dict[str, Any]:
         "against_baseline": against,
         "attempts": [_attempt(a) for a in cell.attempts],
     }
+    if spec.search is not None:
+        out["ladder"] = as_values(cell)
     if cell.hidden:
         out["no_longer_planned"] = True
     return out

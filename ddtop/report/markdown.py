@@ -12,6 +12,7 @@ from ddtop.report.rows import ROUNDS, round_rows
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.starts import TITLE as STARTS
 from ddtop.report.starts import start_rows
+from ddtop.report.tables.ladder import ladders
 from ddtop.report.tables.per_gpu import TITLE as PER_GPU
 from ddtop.report.tables.per_gpu import gpu_notes, gpu_rows
 from ddtop.report.tables.server import TITLE, server_rows
@@ -63,6 +64,8 @@ def _recording(recording: Recording, baseline: str | None) -> list[str]:
         notes = legend(state, [tp], view.metric, baseline)
         if notes:
             parts.append(escape(notes).replace("\n", "  \n"))
+    for title, rows in ladders(state):
+        parts += [f"## {escape(title)}", _table(rows)]
     if rounds := round_rows(state):
         parts += [f"## {ROUNDS}", _table(rounds, numbers=False)]
     if gpus := gpu_rows(state, recording.usd_per_gpu_hour):

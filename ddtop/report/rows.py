@@ -42,6 +42,7 @@ KEYS = (
     "measured",
 )
 FIRST = (
+    "knee",
     "output_tok_s",
     "decode_tok_s.p50",
     "ttft_ms.p50",

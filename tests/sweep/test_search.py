@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +13,20 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.agent.loadgen.chance import clopper_pearson
+from ddtop.dashboard.draw.ladder import ladder_lines
+from ddtop.dashboard.panels.sweep import Cursor, detail_line, field_line
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.ladder import trying, words
+from ddtop.journal.read.matrix import matrix
+from ddtop.report.html import report_html
+from ddtop.report.json_form import report_json
+from ddtop.report.markdown import report_markdown
+from ddtop.report.recording import Recording
+from ddtop.report.rows import report_csv
+from ddtop.report.tables.ladder import ladders
+from ddtop.sweep.tell.event_lines import event_line
 from tests.sweep.fakehost import Job, World, result
 from tests.sweep.test_controller import Dead, Rig
 
@@ -212,3 +228,65 @@ def test_paused_between_two_loads_it_does_not_run() -> None:
     rig.on_event = on_event
     assert rig.run().word == "done"
     assert seen == ["asked", "interrupted"] and world.asked == [*LADDER, (11, True)]
+
+
+# --------------------------------------------------------------------------- what is shown of it
+
+
+def state_after(steps: int) -> State:
+    """The state of a whole run, as it was right after so many loads."""
+    rig = rig_with(Slots())
+    rig.run()
+    place = [n for n, e in enumerate(rig.events, 1) if isinstance(e, ev.SearchStep)][steps - 1]
+    return fold(rig.events[:place])
+
+
+def text_of(lines: Sequence[Any]) -> str:
+    return "\n".join("".join(span.text for span in line) for line in lines)
+
+
+def test_while_it_runs_the_screen_shows_the_loads_tried_and_the_next() -> None:
+    state = state_after(5)
+    cell = state.cells["a1"]
+    assert trying(cell) == "c12" and words(cell) == "at least c8, below c16"
+    shown = text_of(ladder_lines(cell, 100))
+    assert "95% with TTFT ≤ 50 ms" in shown and "✓ met" in shown and "104 of 104" in shown
+    assert "✗ missed" in shown and "0 of 16" in shown and "c12   ▶ running" in shown
+    view = matrix(state)
+    fields = [field for field in view.rows[0].cells if field is not None and field.trying]
+    assert [field.trying for field in fields] == ["c12"]
+    column = view.rows[0].cells.index(fields[0])
+    assert "c12" in text_of([field_line(fields[0], True, 20, 0.0, "t")])
+    assert "at least c8, below c16" in text_of([detail_line(view, Cursor(0, column))])
+
+
+def test_at_the_end_every_form_of_report_has_the_ladder() -> None:
+    state = state_after(9)
+    cell = state.cells["a1"]
+    assert trying(cell) == "" and words(cell) == "knee c11: c12 is too much"
+    ((title, rows),) = ladders(state)
+    assert title == "Search · a w@32 tp1 knee c ttft≤50 #1 (95% with TTFT ≤ 50 ms): knee c11: c12 is too much"
+    assert rows[1][:4] == ["c1", "met", "104 of 104", "95.0–100.0 %"] and rows[-1][:2] == ["c11", "confirmed"]
+    report = report_json([state])
+    (entry,) = (c for c in report["cells"] if c["id"] == "a1")
+    assert entry["search"]["most"] == 64.0 and entry["concurrency"] is None
+    assert [step["load"] for step in entry["ladder"]] == [*(load for load, _ in LADDER), 11]
+    assert entry["ladder"][0]["slo"]["n"] == 104 and entry["ladder"][-1]["next"] is None
+    recording = Recording("r", state)
+    assert "knee c11" in report_markdown([recording]) and "knee c11" in report_html([recording])
+
+
+def test_the_csv_has_the_knee() -> None:
+    rig = rig_with(Slots())
+    rig.run()
+    rows = list(csv.DictReader(io.StringIO(report_csv([Recording("r", rig.state)]))))
+    row = next(row for row in rows if row["id"] == "a1")
+    assert (row["knee"], row["search.low"], row["search.high"], row["search.loads"]) == (
+        "11",
+        "11",
+        "12",
+        "9",
+    )
+    assert row["search"] == "knee c ttft≤50" and row["concurrency"] == ""
+    lines = [line for e in rig.events if (line := event_line(e, rig.state)) is not None]
+    assert any("knee c11: c12 is too much" in line for line in lines)

@@ -48,8 +48,10 @@ J_TOKEN = Metric(("j_per_token", "energy_j_per_token"), "J/token", "J", 2, lower
 POWER = Metric(("power_w", "power_mean_w", "power_avg_w"), "power", "W", 0)
 DECODE = Metric(("decode_tok_s.p50", "decode_tok_s"), "decode/req", "tok/s")
 
-SHOWN: tuple[Metric, ...] = (TOK_S, DECODE, TTFT, ITL, ACCEPT, J_TOKEN)
+KNEE = Metric(("knee",), "knee", "load", 1)
+
+SHOWN: tuple[Metric, ...] = (TOK_S, DECODE, TTFT, ITL, ACCEPT, J_TOKEN, KNEE)
 """The metrics that `m` goes through in the matrix."""
 
-COLUMNS: tuple[Metric, ...] = (TOK_S, TTFT, ITL, ACCEPT, J_TOKEN, DECODE, TPOT, POWER)
+COLUMNS: tuple[Metric, ...] = (TOK_S, TTFT, ITL, ACCEPT, J_TOKEN, DECODE, TPOT, POWER, KNEE)
 """The columns of the results list, the most asked for first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ddtop.dashboard.draw.ladder import ladder_lines
 from ddtop.dashboard.draw.metrics import COLUMNS
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, bar, clock, duration, sparkline, whole
@@ -61,6 +62,7 @@ def cell_lines(state: State, cell: CellView, shown: Matrix, width: int) -> list[
     out = [_state_line(cell)]
     out.extend(_reason_lines(cell, width))
     out.extend(_workload_lines(state, cell))
+    out.extend(ladder_lines(cell, width))
     if cell.metrics:
         out.extend([(), *_result_lines(state, cell, shown)])
         out.extend(_distribution_lines(cell.metrics, width))

@@ -187,7 +187,7 @@ def field_line(cell: MatrixCell | None, baseline: bool, width: int, now_s: float
     parts: Line
     if cell.state == "running":
         turn = SPINNER[int(now_s * 2) % len(SPINNER)]
-        done = f"{cell.progress_pct:.0f} %" if cell.progress_pct is not None else "running"
+        done = f"{cell.progress_pct:.0f} %" if cell.progress_pct is not None else cell.trying or "running"
         parts = line((f"{turn} {done}", "run"))
     elif cell.state == "done" and cell.value is not None:
         parts = _result(cell, baseline)
@@ -233,7 +233,7 @@ def detail_line(matrix: Matrix, cursor: Cursor) -> Line:
             else f"{many(cell.n, 'repeat')}, one start only"
         )
         spread = f" ±{(cell.high - cell.low) / 2:.1f} ({of})"
-    why = cell.reason or ", ".join(cell.reasons)
+    why = " · ".join(word for word in (cell.knee, cell.reason or ", ".join(cell.reasons)) if word)
     state_word = cell.validity if cell.state == "done" and cell.validity else cell.state
     role = CELL_ROLE[cell.state] if cell.validity != "SUSPECT" else "warn"
     glyph = "" if cell.state in ("done", "planned") else CELL_GLYPH[cell.state] + " "

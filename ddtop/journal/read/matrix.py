@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ddtop.events import CellState, Validity
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.ladder import trying, words
 from ddtop.journal.read.select import DEFAULT_METRIC, Column, metric_value, tps
 from ddtop.stats.differ import FLOOR, Comparison, differences
 from ddtop.stats.spread import Basis, Spread, Starts, pooled, value_of
@@ -46,6 +47,10 @@ class MatrixCell:
     reason: str = ""
     """Why it is broken, failed or skipped."""
     progress_pct: float | None = None
+    trying: str = ""
+    """The load that its search measures now."""
+    knee: str = ""
+    """Where the knee of its search is, in words."""
 
     @property
     def speedup(self) -> float | None:
@@ -199,6 +204,8 @@ def _field(
         progress_pct=_progress_pct(running.pct, running.requests_done, running.requests_total)
         if running
         else None,
+        trying=next((load for c in cells if (load := trying(c))), ""),
+        knee=words(shown),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ddtop import events as ev
 from ddtop.journal.fold.state import State
+from ddtop.journal.read.ladder import rungs, words
 from ddtop.journal.read.select import counts
 
 SPOILS_RESULTS = ("throttled", "power-capped", "wedged-collective")
@@ -80,6 +81,8 @@ def event_line(event: ev.Event, state: State) -> str | None:
             return f"decided: {event.what} ({event.by})"
         case ev.AlertResolved():
             return f"alert resolved: {event.how} ({event.by})"
+        case ev.SearchStep():
+            return _search_line(state, event)
         case ev.CellMeasured():
             speed = event.metrics.get("output_tok_s")
             length = event.metrics.get("acceptance_length")
@@ -118,3 +121,14 @@ def event_line(event: ev.Event, state: State) -> str | None:
         case ev.Note():
             return f"{event.level}: {event.text}" if event.level != "info" else event.text
     return None
+
+
+def _search_line(state: State, event: ev.SearchStep) -> str | None:
+    """A load that a search tried, as the fold has it: the event is applied already."""
+    cell = state.cells.get(event.parent)
+    tried = rungs(cell) if cell is not None else []
+    if cell is None or not tried:
+        return None
+    rung = tried[-1]
+    share = f", {rung.attained} of {rung.n} within the limits" if rung.n else ""
+    return f"  {cell.spec.config} {rung.load}: {rung.verdict}{share}; {words(cell)}"
