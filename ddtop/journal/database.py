@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import tempfile
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import quote
@@ -17,11 +19,35 @@ BUSY_S = 5.0
 """How long a reader or viewer waits for another process's lock."""
 
 
+PROBE_B = 1 << 16
+
+
+def no_room(folder: Path) -> str | None:
+    """Why nothing more can be written to `folder`, in words; None where there is room, or it fails for another reason."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(PROBE_B))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return FULL_WORDS.get(error.errno or 0)
+    return None
+
+
+FULL_WORDS = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "your quota on the disk is used up"}
+
+
 def fail(path: Path, error: Exception, doing: str = "read") -> NoReturn:
     """Raise the JournalError that says what `error` means for the recording at `path`."""
     text = str(error)
     low = text.lower()
     code = getattr(error, "sqlite_errorname", "") or ""
+    if doing == "write" and ("IOERR" in code or "i/o error" in low) and (why := no_room(path.parent)):
+        raise DiskFullError(  # SQLite knows ENOSPC alone: what a quota refuses is an I/O error to it
+            f"{why}: {path} cannot be written",
+            means="nothing that was committed is lost; nothing can be recorded until there is room",
+            do=f"free space on the disk of {path.parent}, then resume: the run goes on where it was",
+        ) from error
     if "FULL" in code or "disk is full" in low or getattr(error, "errno", None) == 28 or "SHMSIZE" in code:
         raise DiskFullError(
             f"the disk is full: {path} cannot be written",

@@ -59,8 +59,16 @@ class Lock:
                 # Its holder took it away between our open and our lock.
                 os.close(descriptor)
                 continue
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, body, 0)
+            try:
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, body, 0)
+            except OSError as error:
+                os.close(descriptor)
+                raise JournalError(
+                    f"{path} cannot be written: {error.strerror}",
+                    means="nothing can be recorded there, and nothing was begun",
+                    do=f"free space on the disk of {path.parent}, or record elsewhere: --record FILE",
+                ) from error
             return cls(path, descriptor)
         raise _held(path)
 

@@ -24,7 +24,7 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "kill-runner": Kind(3, (0.0, 15.0)),
+    "kill-runner": Kind(3, (0.0, 15.0), frozenset({"interrupted"})),
     "kill-dashboard": Kind(2, (1.0, 4.0)),
     "kill-agent": Kind(3, explains=LINK),
     "kill-generator": Kind(2, explains=frozenset({"measuring-failed"})),
@@ -32,8 +32,8 @@ KINDS: Mapping[str, Kind] = {
     "stop-server": Kind(1, explains=ENDED),
     "restart-server": Kind(1, explains=ENDED | {"old-server"}),
     "daemon-reload": Kind(1),
-    "reboot": Kind(3, (0.5, 8.0), POWER, not_with=("host-disk-full",)),
-    "power-loss": Kind(2, (0.5, 8.0), POWER, not_with=("host-disk-full",)),
+    "reboot": Kind(3, (0.5, 8.0), POWER, not_with=("host-disk-full", "host-clock")),
+    "power-loss": Kind(2, (0.5, 8.0), POWER, not_with=("host-disk-full", "host-clock")),
     "cut": Kind(4, (1.0, 120.0), LINK),
     "delay": Kind(2, (5.0, 30.0), LINK),
     "kill-sshd": Kind(2, (1.0, 3.0), LINK),

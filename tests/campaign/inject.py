@@ -183,6 +183,8 @@ class Injector:
 
     def _client_disk_full(self, fault: Fault) -> None:
         """The recording's disk is a small one of its own (trial.py)."""
+        if not self.runner().recording.exists():
+            raise VoidError("client-disk-full: there is no recording yet")
         filler = self.runner().recording.parent / "filler"
         with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
             while True:

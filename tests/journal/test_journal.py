@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -9,16 +10,18 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddtop import events as ev
-from ddtop.errors import JournalError, RefusedError
+from ddtop.errors import DiskFullError, JournalError, RefusedError
 from ddtop.journal.commands import append_command
-from ddtop.journal.database import tidy
+from ddtop.journal.database import fail, tidy
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.locks import Lock, host_lock, is_live, live_recording
 from ddtop.journal.read.export import export
@@ -296,6 +299,41 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
     journal.flush()
     journal.close()
     assert read(path) == [sweep()[0], sample, big]
+
+
+def refused(number: int) -> Callable[..., NoReturn]:
+    def write(*_: object, **__: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("number", "full"), [(errno.EDQUOT, True), (errno.ENOSPC, True), (errno.EIO, False), (0, False)]
+)
+def test_a_quota_that_is_used_up_is_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, full: bool
+) -> None:
+    """SQLite calls whatever but ENOSPC an I/O error: what a write of ours is refused with decides."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_WRITE"  # type: ignore[misc]
+    if number:
+        monkeypatch.setattr("ddtop.journal.database.tempfile.TemporaryFile", refused(number))
+    with pytest.raises(JournalError) as caught:
+        fail(tmp_path / "a.ddtop", error, "write")
+    assert isinstance(caught.value, DiskFullError) is full
+    assert ("free space" in str(caught.value)) is full and "a.ddtop" in str(caught.value)
+
+
+def test_a_disk_that_is_full_before_the_run_begins_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ddtop.journal.locks.os.pwrite", refused(errno.ENOSPC))
+    with pytest.raises(JournalError, match="No space left") as caught:
+        JournalWriter.open(tmp_path / "a.ddtop", host="h")
+    assert "nothing was begun" in str(caught.value) and "free space" in str(caught.value)
+    monkeypatch.undo()
+    JournalWriter.open(tmp_path / "a.ddtop", host="h").close()
 
 
 _FULL = """
