@@ -113,6 +113,43 @@ def test_each_refusal(change: dict, part: str, state: str) -> None:
     assert result[part].evidence.text  # type: ignore[index]
 
 
+LOG_NOWHERE: dict = {"mark": None, "log_unreadable": "its output goes to /dev/null"}
+
+
+@pytest.mark.parametrize(
+    ("what", "change", "part"),
+    [
+        ("a first token that compiles for a minute, no log", {**LOG_NOWHERE, "token": None}, None),
+        ("the link was cut before it was asked, no log", {**LOG_NOWHERE, "args": None, "token": None}, None),
+        ("it still loads, no log", {**LOG_NOWHERE, "listeners": (), "args": None, "token": None}, None),
+        ("no log alone", LOG_NOWHERE, None),
+        (
+            "whose the port is cannot be seen",
+            {"listeners": (replace(MINE, owned=None),), "args": None, "token": None},
+            "listener",
+        ),
+        (
+            "the same without a log",
+            {**LOG_NOWHERE, "listeners": (replace(MINE, owned=None),), "token": None},
+            "listener",
+        ),
+        (
+            "the arguments cannot be read",
+            {"args": ArgsReading(at=1.0, source="x", unknown=("x",))},
+            "arguments",
+        ),
+        (
+            "no count of tokens",
+            {"token": TokenReading(at=1.0, tokens=None, generation=NEW, status=200)},
+            "token",
+        ),
+    ],
+)
+def test_what_can_never_be_proven_and_what_may_still_come(what: str, change: dict, part: str | None) -> None:
+    found = gate(replace(READY, **change)).unproven
+    assert (found.part if found is not None else None) == part, what
+
+
 def test_a_listener_is_not_doubted_where_the_unit_cannot_be_read() -> None:
     assert gate(replace(READY, unit=replace(UNIT, active=None)))["listener"].state == "ok"
     assert gate(replace(READY, unit=None))["listener"].state == "ok"

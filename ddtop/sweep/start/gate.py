@@ -102,6 +102,13 @@ class Gate:
             p.state == "ok" or (p.part == "mark" and p.state == "unknown") for p in self.parts
         )
 
+    @property
+    def unproven(self) -> GatePart | None:
+        """The part that keeps the gate shut because it cannot be known: all before it are proven. Never the mark, which the
+        others prove; what is only pending, such as a first token that compiles kernels, may still come."""
+        first = next((p for p in self.parts if p.part != "mark" and p.state != "ok"), None)
+        return first if first is not None and first.state == "unknown" else None
+
     def __getitem__(self, name: GatePartName) -> GatePart:
         return self.parts[ORDER.index(name)]
 

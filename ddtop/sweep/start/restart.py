@@ -34,7 +34,7 @@ from ddtop.sweep.shared.tasks import alongside
 from ddtop.sweep.shared.verdict import Judgement
 from ddtop.sweep.start.attempt import Attempt
 from ddtop.sweep.start.calls import end_running_scripts, make_calls
-from ddtop.sweep.start.gate import Gate
+from ddtop.sweep.start.gate import GatePart
 from ddtop.sweep.start.gate_reads import GateReader
 from ddtop.sweep.start.reading_tasks import ask_server, read_activity, read_output, read_port
 from ddtop.sweep.start.result import Cancelled, NotStarted, Started
@@ -168,9 +168,14 @@ class Restarter:
                 continue
             if verdict.alarm:
                 verdict = await self._confirm(host, a)
-            unproven_since = (unproven_since or ctx.mono()) if _is_unproven(result) else None
-            if unproven_since is not None and ctx.mono() - unproven_since > UNPROVEN_S and not verdict.alarm:
-                verdict = _unproven(result, a.launch)
+            part = result.unproven
+            unproven_since = (unproven_since or ctx.mono()) if part is not None else None
+            late = unproven_since is not None and ctx.mono() - unproven_since > UNPROVEN_S
+            if part is not None and late and not verdict.alarm:
+                ctx.take_reading(
+                    await a.feed.service.read(host)
+                )  # a host that is just lost says nothing either
+                verdict = _unproven(part, a.launch)
             if verdict.alarm:
                 return self._failed(a, verdict)
             if self.cancelled(a.launch):
@@ -269,15 +274,8 @@ class Restarter:
         return NotStarted(attempt_id=a.id, judgement=j, fault_seen_s=None if seen is None else round(seen, 3))
 
 
-def _is_unproven(result: Gate) -> bool:
-    """Whether all that keeps the gate shut are parts that cannot be known."""
-    states = [p.state for p in result.parts]
-    return "unknown" in states and "ok" in states and "no" not in states
-
-
-def _unproven(result: Gate, launch: Launch) -> Judgement:
+def _unproven(part: GatePart, launch: Launch) -> Judgement:
     """The gate refuses because something cannot be known with this login's rights."""
-    part = next(p for p in result.parts if p.state == "unknown")
     return Judgement(
         verdict="refused",
         cause="not-permitted",
