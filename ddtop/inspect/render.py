@@ -94,6 +94,8 @@ def _head(result: Mapping[str, Any]) -> str:
     why = str(result.get("meaning") or cause.replace("-", " ")).rstrip(".")
     urgency = _URGENCY.get(str(result["severity"]), "")
     head = f"{_WHAT.get(kind, 'it')} {phrase}: {why}."
+    if verdict == "failed" and result["severity"] == "info":  # stopped by its owner: nothing failed
+        head = f"{why}."
     said = textwrap.fill(head[:1].upper() + head[1:], WIDTH, break_on_hyphens=False)
     return f"{said}\n[{verdict} · {cause} · {result['severity']}{': ' + urgency if urgency else ''}]"
 

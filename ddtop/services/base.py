@@ -66,6 +66,8 @@ class CallResult:
     by_script: bool = False
     """The user's reconfigure script returned it."""
     timed_out: bool = False
+    refused: str | None = None
+    """The cause, where what the plan asks for cannot be run at all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,6 +22,11 @@ from ddtop.services.readings import UnitReading
 START_WAIT_S = 0.2
 STOP_S = 30
 """For a process to end by SIGTERM; then comes SIGKILL."""
+REFUSED = {
+    "correct `command` in the plan": "exec-not-found",
+    "correct `cwd` in the plan": "working-directory-missing",
+}
+"""What the agent says to do about a program that it cannot run → the cause."""
 GONE_S = 45.0
 """How long a stop may take: `STOP_S` for the process, the rest for its supervisor."""
 
@@ -152,7 +157,8 @@ class ProcessService:
                 stop_s=STOP_S,
             )
         except AgentError as error:
-            return CallResult(rc=1, error=error.what, what=words)
+            cause = REFUSED.get(error.do) if error.code == "bad-request" else None
+            return CallResult(rc=1, error=error.what, what=words, do=error.do, refused=cause)
         self._log = answer.get("log") or self._log
         return CallResult(rc=0, what=words)
 

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,21 @@ async def test_a_process_that_stands_still_takes_the_stop_too(tmp_path: Path) ->
                 await asyncio.sleep(0.02)
         assert ended.exit_code == "exited/0"
         assert (await service.drain(host, None))[-1].text == "stopped in order"
+
+
+@pytest.mark.parametrize(
+    ("argv", "cwd", "cause", "says"),
+    [
+        (("/opt/nope/bin/python", "-m", "x"), None, "exec-not-found", "/opt/nope/bin/python: No such file"),
+        (("./plan.txt",), None, "exec-not-found", "plan.txt: Permission denied"),
+        (("sleep", "60"), "/opt/nowhere", "working-directory-missing", "/opt/nowhere: No such file"),
+    ],
+)
+async def test_what_cannot_be_run_is_refused_with_its_cause(
+    tmp_path: Path, argv: tuple[str, ...], cwd: str | None, cause: str, says: str
+) -> None:
+    async with local(tmp_path) as host, asyncio.timeout(HANG_S):
+        (tmp_path / "plan.txt").write_text("no program")
+        argv = tuple(word.replace("./", f"{tmp_path}/") for word in argv)
+        called = await ProcessService("srv").start(host, replace(launch(""), argv=argv, cwd=cwd), "j")
+    assert called.refused == cause and says in called.error and "in the plan" in called.do

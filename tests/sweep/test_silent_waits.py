@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ddtop import events as ev
@@ -104,6 +105,17 @@ def test_a_path_that_staging_cannot_repair_is_started_once() -> None:
     assert len(mine) == 1, "the plan's own model is whole: the same path fails again"
     (alert,) = raised(rig)
     assert alert.cause == "model-path-missing" and "again" not in (alert.policy or "")
+
+
+def test_a_missing_path_of_a_plan_without_a_model_is_a_fault_of_the_configuration() -> None:
+    rig = Rig()
+    rig.sweep = replace(rig.sweep, model=None)
+    rig.world.faults = {"--port": "nopath"}
+    assert rig.run().word == "some-failed"
+    assert len(rig.world.starts) == len(set(map(tuple, rig.world.starts))), (
+        "each configuration is started once"
+    )
+    assert {(a.cause, a.kind) for a in raised(rig)} == {("model-path-missing", "config")}
 
 
 def test_a_path_that_staging_can_repair_is_started_again() -> None:

@@ -59,6 +59,7 @@ PORT = CauseReading(
 )
 SCRIPT = CallReading(asked_at=0.0, returned_at=2.0, rc=0, by_script=True, what="reconfig_ddtree.sh")
 STILL_OLD = replace(BASE, unit=replace(OLD_UNIT, at=6.0), seen_new=False)
+STOPPED = replace(UNIT, active="inactive", sub="dead", main_pid=None, result="success", exit_code="exited/0")
 GONE = replace(BASE, unit=replace(OLD_UNIT, active="inactive", sub="dead", main_pid=None), seen_new=False)
 
 ALARMS = [
@@ -68,6 +69,31 @@ ALARMS = [
         10.0,
         "failed",
         "oom-loading-weights",
+    ),
+    (
+        "its owner stops it",
+        replace(BASE, unit=STOPPED, last_lines=("Stopping sge.service - SGLang...", "Stopped sge.service.")),
+        10.0,
+        "failed",
+        "stopped-by-request",
+    ),
+    ("it ends by itself, with 0", replace(BASE, unit=STOPPED), 10.0, "failed", "main-process-exited"),
+    (
+        "its program is missing",
+        replace(
+            BASE,
+            unit=replace(UNIT, generation=None, active="failed", sub="dead", main_pid=None),
+            call=CallReading(
+                asked_at=0.0,
+                returned_at=0.1,
+                rc=1,
+                error="/opt/nope/python: No such file or directory",
+                refused="exec-not-found",
+            ),
+        ),
+        1.0,
+        "refused",
+        "exec-not-found",
     ),
     ("crash without one", replace(BASE, unit=FAILED), 10.0, "failed", "main-process-killed"),
     (

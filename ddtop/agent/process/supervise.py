@@ -135,7 +135,8 @@ class Supervisor:
         except OSError as error:
             text = "%s: %s" % (error.filename or self._spec["argv"][0], error.strerror)
             self._log.write(("ddtop: could not start: %s\n" % text).encode())
-            self._write(active=False, exit={"error": text}, ended_at_s=time.time())
+            key = "cwd" if error.filename == self._spec.get("cwd") else "command"
+            self._write(active=False, exit={"error": text, "key": key}, ended_at_s=time.time())
             return 1
         ticks = start_ticks(child.pid)
         self._write(active=True, pid=child.pid, start_ticks=ticks, generation="%d@%s" % (child.pid, ticks))

@@ -95,7 +95,8 @@ async def proc_start(context: Context, args: Dict[str, Any]) -> Dict[str, Any]:
         state = read_json(os.path.join(folder, "state.json"))
         if state is not None and "active" in state:
             if "error" in (state.get("exit") or {}):
-                raise OpError("failed", state["exit"]["error"])
+                key = state["exit"].get("key", "command")
+                raise OpError("bad-request", state["exit"]["error"], "correct `%s` in the plan" % key)
             found = show(folder)
             return {"pid": state["pid"], "generation": found["generation"], "log": state["log"]}
         await asyncio.sleep(0.02)

@@ -55,8 +55,6 @@ class FailedStarts:
         self.waited_from: dict[str, float] = {}
         """Attempt id → moment (monotonic) from which a viewer's `wait` makes its quiet limit count anew."""
         self._past: dict[str, list[PastFailure]] = {}
-        self._nothing_to_stage = False
-        """What the last failed start misses is not what the plan's model stages: another try would fail the same."""
 
     def forget(self, launch: Launch) -> None:
         """A start of `launch` became ready: its earlier failures no longer count, its alerts are resolved."""
@@ -67,10 +65,11 @@ class FailedStarts:
         """Raises the alert, waits for a decision, and does what it asks of the host. Raises StopSweepError."""
         failed = self._with_kernel_cause(launch, failed)
         failed = await self._with_holder(host, launch, failed)
+        if failed.judgement.cause in RESTAGE_CAUSES and not await self.waits.may_be_staged(
+            host, failed.judgement.cause
+        ):  # what it misses is not what the plan's model stages: another try would fail the same
+            failed = replace(failed, judgement=replace(failed.judgement, kind="config"))
         j = failed.judgement
-        self._nothing_to_stage = j.cause in RESTAGE_CAUSES and not await self.waits.may_be_staged(
-            host, j.cause
-        )
         decision, by = await self._decide(launch, failed)
         if decision.act == "wait":
             return "wait"
@@ -84,9 +83,7 @@ class FailedStarts:
         ctx, requests, j = self.ctx, self.requests, failed.judgement
         assert j.verdict is not None
         past = self._past.get(launch.key) or self._recorded(launch)
-        kind = "config" if self._nothing_to_stage else j.kind
-        tried = [PastFailure(kind="config", cause=j.cause, act="restage")] if self._nothing_to_stage else []
-        decision = decide(ctx.policy, j.verdict, kind, j.cause, [*past, *tried], launch.config)
+        decision = decide(ctx.policy, j.verdict, j.kind, j.cause, past, launch.config)
         ident = self._alert_id(launch, j.cause)
         answer_by = requests.answer_by_s(ctx.wall(), ctx.policy.answer_s)
         raise_alert(

@@ -27,7 +27,7 @@ AGAIN: tuple[Act, ...] = ("retry", "restage", "wait-clean", "wait-foreign")
 RESTAGE_CAUSES = frozenset(
     {"model-path-missing", "model-weights-missing", "model-weights-damaged", "model-missing"}
 )
-"""Causes that copying the model again removes."""
+"""Causes that copying the model again removes; of kind `config` where the plan's model is not what is missing."""
 
 _COUNTS = {"once": 1, "twice": 2}
 _WAIT = re.compile(r"wait-(\d+)min-then-stop\Z")
@@ -123,7 +123,7 @@ def decide(
     """What to do about a start of configuration `what` that failed for `cause`. `past`: its earlier failures."""
     if kind == "slow":
         return Decision(act="wait", words="wait: it is slow, but moving")
-    if cause in RESTAGE_CAUSES and not any(p.act == "restage" for p in past):
+    if cause in RESTAGE_CAUSES and kind != "config" and not any(p.act == "restage" for p in past):
         return Decision(act="restage", words=f"re-stage the model, then start {what} again")
     if verdict == "foreign" or cause == "port-in-use":
         return _foreign(policy, past, what)

@@ -132,6 +132,7 @@ class Attempt:
             by_script=called.by_script,
             timed_out=called.timed_out,
             do=called.do,
+            refused=called.refused,
         )
         self.ctx.wake()
 

@@ -21,6 +21,18 @@ _OPEN = ("main-process-exited", "main-process-killed", "unit-failed")
 """Causes that say only that it ended: the log may know more, so their kind is not decided here."""
 
 
+STOPPED = "stopped-by-request"
+STOP_LINES = ("Stopping ", "Stopped ")
+"""How systemd's own lines on a stop begin: it writes them where it was asked for one, never where a process ends."""
+
+
+def stopped_by_request(u: UnitReading, lines: Sequence[str]) -> bool:
+    """Whether it was stopped in order, by its owner: a start or a cell of ours was under way."""
+    if u.active != "inactive" or u.result != "success":
+        return False
+    return u.exit_code == "killed/15" or any(line.startswith(STOP_LINES) for line in lines)
+
+
 def exit_state(u: UnitReading, lines: Sequence[str] = ()) -> UnitState:
     """How the unit's last start ended. lines: the newest log lines, systemd's own among them."""
     code, _, number = (u.exit_code or "").partition("/")
@@ -34,6 +46,8 @@ def exit_state(u: UnitReading, lines: Sequence[str] = ()) -> UnitState:
         main_pid=u.main_pid,
         n_restarts=u.n_restarts,
     )
+    if stopped_by_request(u, lines):
+        return UnitState(STOPPED, advice="it is started again; to keep it down, stop the run: ddtop stop")
     state = exit_slug(props, lines)
     if u.result == "timeout" and state.slug == "stop-timeout-killed":
         return UnitState("start-timeout", state.why)  # asked only of a start
@@ -43,6 +57,8 @@ def exit_state(u: UnitReading, lines: Sequence[str] = ()) -> UnitState:
 def exit_words(u: UnitReading, lines: Sequence[str] = ()) -> str:
     """What follows the unit's name in a sentence: `was killed by signal 4 (SIGILL): …`."""
     state = exit_state(u, lines)
+    if state.slug == STOPPED:
+        return "was stopped on request, and not by this run"
     if state.says and not state.says.startswith("The main process "):
         return f"failed: {state.says.rstrip('.')}"
     if u.result == "timeout":
@@ -57,6 +73,8 @@ def exit_words(u: UnitReading, lines: Sequence[str] = ()) -> str:
 def exit_kind(slug: str) -> CauseKind:
     """Whose fault it is, by the table of causes; unknown for those that say only that it ended."""
     row = load_causes().by_slug.get(slug)
+    if slug == STOPPED:
+        return "transient"  # nothing is wrong with the configuration
     kinds: dict[str, CauseKind] = {"config": "config", "bug": "bug", "host": "host", "transient": "transient"}
     return "unknown" if row is None or slug in _OPEN else kinds.get(row.kind, "unknown")
 

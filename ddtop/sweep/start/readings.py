@@ -26,6 +26,7 @@ class CallReading:
     what: str = "the restart"
     by_script: bool = False
     timed_out: bool = False
+    refused: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

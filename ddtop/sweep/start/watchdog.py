@@ -113,6 +113,15 @@ def _call_failed(r: StartReadings, now: float) -> Judgement | None:
     why = Evidence(
         source="job" if c.by_script else _told_by(r), text=f"exit code {c.rc}: {c.error.strip()[-300:]}"
     )
+    if c.refused is not None:
+        return Judgement(
+            verdict="refused",
+            cause=c.refused,
+            kind="config",
+            text=f"{r.unit_name} was not started: {text}",
+            advice=c.do,
+            evidence=(why,),
+        )
     low = c.error.lower()
     if any(word in low for word in ("access denied", "authentication", "permission denied", "not permitted")):
         first = c.error.strip().splitlines()[0][:300]
