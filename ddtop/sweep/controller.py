@@ -26,6 +26,7 @@ from ddtop.sweep.configuration.waits import HostWaits
 from ddtop.sweep.host.lease import HostLease
 from ddtop.sweep.host.leaving import Leaving
 from ddtop.sweep.host.link import Link
+from ddtop.sweep.host.troubles import Troubles
 from ddtop.sweep.recovery.probe import is_outside_systemd, probe
 from ddtop.sweep.recovery.reconcile import Server, consequences, last_ready, reconcile
 from ddtop.sweep.recovery.restore import note_originals
@@ -38,10 +39,6 @@ from ddtop.sweep.tell.alerts import AlertText, alert_id, interrupted_alert, rebo
 from ddtop.sweep.tell.raise_alert import is_open, raise_alert
 
 POLL_S = 0.1
-AGAIN_AFTER_S = (5.0, 15.0, 45.0)
-"""Pauses before the host is looked at anew after its agent failed; counted anew once a cell has a result."""
-PASSING = ("timeout", "failed", "internal", "cancelled", "disk")
-"""Codes of an agent's failures that may pass: a `systemctl show` that took too long under load ends no night."""
 EXPECT_VIEWER_S = 10.0
 """A run started by a dashboard counts as attended so long before that dashboard's first sign of life."""
 MAX_JOBS_WITHOUT_RESULT = 3
@@ -64,6 +61,7 @@ class Controller:
         self.lease = HostLease(ctx, self.requests, lambda: self.link.host)
         self.leaving = Leaving(ctx, self.link, self.requests, self.lease)
         self.command_handler = CommandHandler(ctx, self.requests, self.link.reconnect_now)
+        self.troubles = Troubles(ctx, self.requests)
         self.waits = HostWaits(ctx, self.requests)
         self.configuration = ConfigurationRunner(ctx, self.requests, self.waits)
         self.failed_cells = FailedCells(ctx, self.requests, self.waits)
@@ -75,8 +73,6 @@ class Controller:
         """Restart keys whose server must be started anew before anything is measured on it."""
         self._subject: Subject | None = None
         self._jobs_without_result: dict[str, int] = {}
-        self._troubles = (0, 0)
-        """(results so far, failures of the agent since then)."""
         self._first = True
 
     async def run(self, *, attended: bool = False) -> Outcome:
@@ -94,6 +90,7 @@ class Controller:
         while True:
             self.command_handler.take(self._poll())
             resolve_stale_alerts(self.ctx)
+            self.troubles.settle()
             await asyncio.sleep(POLL_S)
 
     # ---- the work
@@ -109,7 +106,8 @@ class Controller:
                     self._subject = None
                     await asyncio.sleep(0.05)  # the link notices in the same moment
                 except AgentError as error:
-                    await self._pause_after(error)
+                    self._subject = None
+                    await self.troubles.pause_after(error)
             outcome = Outcome(word=self._word())
         except StopSweepError as stop:
             outcome = Outcome(word=stop.outcome, reason=stop.reason)
@@ -119,19 +117,6 @@ class Controller:
             outcome = Outcome(word="some-failed", reason=str(error))
         resolve_stale_alerts(self.ctx)
         return await self.leaving.leave(outcome)
-
-    async def _pause_after(self, error: AgentError) -> None:
-        """Before the host is probed and reconciled anew, as after a cut. Raises `error` where that helps no more."""
-        ctx = self.ctx
-        results = sum(a.measured_at_s is not None for c in ctx.state.plan_cells for a in c.attempts)
-        before, tries = self._troubles
-        tries = tries if results == before else 0
-        if error.code not in PASSING or tries >= len(AGAIN_AFTER_S):
-            raise error
-        self._troubles, self._subject = (results, tries + 1), None
-        pause_s = AGAIN_AFTER_S[tries]
-        ctx.note("warn", f"{error.what}; {ctx.host_name} is looked at anew in {pause_s:.0f} s")
-        await ctx.wait_until(lambda: self.requests.stopped_by is not None, pause_s)
 
     def _word(self) -> str:
         bad = any(c.state in ("failed", "broken") for c in self.ctx.state.plan_cells)

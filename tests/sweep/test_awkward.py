@@ -337,6 +337,39 @@ def test_an_agent_that_goes_on_failing_ends_the_run_in_order(
     assert outcome.left_behind == ()
 
 
+@pytest.mark.parametrize(
+    ("code", "failures", "titles", "word"),
+    [
+        ("disk", 1, ["HOST DISK FULL"], "done"),
+        ("disk", 8, ["HOST DISK FULL"], "done"),
+        ("disk", 10_000, ["HOST DISK FULL"], "some-failed"),
+        ("failed", 1, [], "done"),
+        ("failed", 3, ["HOST IN TROUBLE"], "done"),
+        ("failed", 4, ["HOST IN TROUBLE"], "some-failed"),
+    ],
+)
+def test_what_keeps_the_sweep_from_its_work_is_an_alert(
+    monkeypatch: pytest.MonkeyPatch, code: str, failures: int, titles: list[str], word: str
+) -> None:
+    """A full disk of the host is waited for as long as a lost host."""
+    real, calls = FakeHost.op_job_start, 0
+
+    def start(self: FakeHost, *args: object, **kw: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls <= failures:
+            raise AgentError("No space left on device: jobs/x", code=code)
+        return real(self, *args, **kw)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FakeHost, "op_job_start", start)
+    rig = Rig()
+    assert rig.run().word == word
+    raised = [e for e in rig.events if isinstance(e, ev.AlertRaised)]
+    assert list(dict.fromkeys(e.title for e in raised)) == titles
+    assert all("No space left" in e.cause_text and e.policy and e.advice for e in raised)
+    assert bool(rig.state.open_alerts) is (word != "done")
+
+
 @pytest.mark.parametrize("op", ["override_remove", "unit_show", "unit_action"])
 def test_an_agent_that_fails_once_while_the_host_is_put_back_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, op: str

@@ -214,6 +214,25 @@ def disk_full_alert(path: Path, what: str) -> AlertText:
     )
 
 
+def trouble_alert(host: str, what: str, do: str, *, full: bool) -> AlertText:
+    """The alert for an agent that cannot do its work on the host now."""
+    return AlertText(
+        title="HOST DISK FULL" if full else "HOST IN TROUBLE",
+        verdict="unknown",
+        cause="disk-full" if full else "agent-failed",
+        kind="host",
+        cause_text=f"{host}: {what}",
+        advice=do
+        or (
+            "free space there (`df -h`); the run goes on by itself"
+            if full
+            else "look at the host: its load, its disks, `dmesg`"
+        ),
+        evidence=(Evidence(source="agent", text=what),),
+        actions=(),
+    )
+
+
 def host_alert(host: str, units: Sequence[str], fault: Fault) -> AlertText:
     """The alert for a fault of the host itself: an Xid, an OOM kill, a GPU that asks for a reset."""
     serves = f" (served there: {', '.join(u.removesuffix('.service') for u in units)})" if units else ""
