@@ -19,6 +19,18 @@ def as_chunks(body: bytes) -> bytes | None:
     if _TYPED.search(body):
         messages = [_json(line[5:]) for line in lines if line.startswith(b"data:")]
         return _joined([_typed(m) for m in messages if m is not None])
+    whole = _json(body) if body.lstrip()[:1] == b"{" else None
+    if (
+        whole is not None
+        and {"model", "created_at"} <= whole.keys()
+        and whole.keys() & {"message", "response"}
+    ):
+        if not whole.get("done"):
+            return _joined([_ollama(whole)])
+        ended = next(item for item in _ollama(whole) if isinstance(item, dict))
+        if "error" not in ended:
+            ended["choices"][0]["message"] = ended["choices"][0].pop("delta")
+        return json.dumps(ended).encode()  # the answer to a request that asked for no stream
     if len(lines) > 1 and all(line.startswith(b"{") for line in lines):
         found = [_json(line) for line in lines]
         if any(m is not None and "done" in m and ("message" in m or "response" in m) for m in found):

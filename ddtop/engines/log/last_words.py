@@ -29,6 +29,7 @@ _ENDED = re.compile(
     r"|Illegal instruction|\bpanic(?:ked at|:)|terminate called|Fatal Python error"
     r"|\bexit(?:ed|ing|s)?\b.{0,30}?\b(?:with |code|status|rc)\D{0,12}-?[1-9]\d{0,4}\b|\b(?:exit|return(?:ed)?) (?:code|status)\D{0,4}-?[1-9]"
     r"|[Ee]xiting due to|\bdied\b|terminated by signal|killed by signal|\bsignal: \w+|code=(?:exited|killed|dumped), status=[1-9]"
+    r"|[Aa]ssertion .{0,300}?failed|\w*ASSERT(?:ION)?\b.{0,300}?(?:failed|FAILED|false$)|assertion failed"
     r"|[Nn]on-zero exit|stopped unexpectedly|process (?:has )?(?:crashed|ended|terminated|exited)",
 )
 _TIMED_OUT = re.compile(

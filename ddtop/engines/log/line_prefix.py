@@ -42,7 +42,7 @@ _OUTER = (
         r"(?:[\w./\-]{1,80}\.py:\d+ - )?"
     ),
     # Docker Desktop's window: the time, and the line as it is
-    re.compile(r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?=time=\S|[a-z]\w{2,40}: |  Device \d|\[|\()"),
+    re.compile(r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?=\s\s|[A-Za-z.\[(<*=\"])"),
     # dmesg and journalctl -o short-monotonic
     re.compile(r"\[ *\d+\.\d{6}\] (?:[\w.\-]+ (?P<unit>[^\s\[\]:]+)(?:\[(?P<pid>\d+)\])?: )?"),
 )

@@ -183,7 +183,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ("refused-by-port", r"Connection refused|Unable to connect to port \d+ on"),
         (
             "connect-timeout",
-            r"Connection timed out|Operation timed out|timed out during banner exchange|Connection timeout",
+            r"Connection timed out|Operation timed out|timed out during banner exchange|(?<!clearing )Connection timeout",
         ),
         (
             "host-unreachable",

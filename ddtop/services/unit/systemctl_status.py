@@ -19,9 +19,17 @@ _HEAD = re.compile(
 )
 
 
+_BULLET = re.compile(
+    r"^[^\S\n]*[●○×✗*↻][^\S\n]+(?P<id>[\w@.\\:\-]+\.(?:service|scope))\b.{0,300}\n[^\S\n]*Active: ",
+    re.MULTILINE,
+)
+"""The head of a status of which somebody left lines out."""
+
+
 def looks_like_status(text: str) -> bool:
     """Whether text is what `systemctl status` prints."""
-    return bool(_LOADED.search(text[:20_000]) and _ACTIVE.search(text[:20_000]))
+    head = text[:20_000]
+    return bool(_ACTIVE.search(head) and (_LOADED.search(head) or _BULLET.search(head)))
 
 
 def parse_status(text: str) -> UnitProps:
@@ -29,6 +37,8 @@ def parse_status(text: str) -> UnitProps:
     raw: dict[str, str] = {}
     if head := _HEAD.search(text):
         raw["Id"] = head["id"]
+    elif bullet := _BULLET.search(text):
+        raw["Id"] = bullet["id"]
     if loaded := _LOADED.search(text):
         raw["LoadState"] = loaded["l"]
     if active := _ACTIVE.search(text):

@@ -39,7 +39,7 @@ _RUNS = ("decode", "prefill", "stats", "spec", "timing")
 _MAY_BE_BAD = re.compile(
     r"rror|RROR|ERR\b|[Ff]atal|FATAL|[Pp]anic|PANIC|CRIT|xception|[Tt]imed|TIMED|imeout|IMEOUT|[Ff]ail|FAIL|efused|[Kk]illed|[Aa]bort|"
     r"egmentation|SIG[A-Z]|dump|[Ee]xit|died|crash|signal|annot|an't|ould n|ouldn|nable to|enied|o such|ot found|nvalid|reset by|issing|"
-    r"corrupt|ut of memory| 5\d\d |gave up|giving up|nreachable|terminate|level=e|\[E\]|: E"
+    r"corrupt|ut of memory| 5\d\d |gave up|giving up|nreachable|terminate|level=e|\[E\]|: E|ssertion|ASSERT"
 )
 _ARGPARSE = re.compile(r"^(?P<prog>[\w./\-]{1,80}(?: [\w\-]{1,30}){0,3}): error: (?P<words>\S.*)")
 _ARGPARSE_WORDS = re.compile(
