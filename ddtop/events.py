@@ -149,6 +149,8 @@ class CellSpec(Value, frozen=True, kw_only=True):
     """Round in which it is measured: every round starts each configuration's server once."""
     sentinel: bool = False
     """The first load of a start measured again as its last: it shows drift, and is in no average."""
+    refines: tuple[int, int] | None = None
+    """Measured only because a speed-up crosses 1 between these two concurrencies."""
     aa: bool = False
     """The baseline once more, under another name: what it differs by is what cannot be told from nothing."""
     baseline: bool = False
@@ -330,7 +332,7 @@ class PlanSource(Event, frozen=True, kw_only=True, tag="plan-source"):
 
 
 class CellsPlanned(Event, frozen=True, kw_only=True, tag="cells-planned"):
-    """The plan as cells, in the order in which they will run. Sent again when the plan was edited."""
+    """The plan as cells, in the order in which they will run. Sent again when the plan was edited, or refined."""
 
     cells: tuple[CellSpec, ...]
     baseline: str | None = None

@@ -47,6 +47,7 @@ from ddtop.journal.read.reader import JournalReader, read_state
 from ddtop.journal.read.runs import check_continues, find_run, new_path
 from ddtop.journal.write.writer import JournalWriter
 from ddtop.plan import Plan, parse_plan, recorded_plan
+from ddtop.sweep.configuration.refine import planned_now
 from ddtop.sweep.controller import Controller
 from ddtop.sweep.crash import crashed
 from ddtop.sweep.host.lease import HostLease
@@ -196,7 +197,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     if sweep is not None:
         if sweep.plan_files or sweep.plan_env:
             ctx.emit(PlanSource, files=dict(sweep.plan_files), env=dict(sweep.plan_env))
-        ctx.emit(CellsPlanned, cells=sweep.cells, baseline=sweep.baseline)
+        ctx.emit(CellsPlanned, cells=planned_now(sweep, state), baseline=sweep.baseline)
         recall(ctx, sweep)
     main = (
         Controller(ctx, connector, recorder.pending_commands)

@@ -128,6 +128,8 @@ class Matrix(Part, frozen=True, kw_only=True):
     """When configurations are started no more before that; None: all are started `starts` times."""
     aa: bool = False
     """The baseline is started once more in every round, under the name of `AA`."""
+    refine: str | None = None
+    """`break-even`: further concurrencies are measured around a crossing (plan/refine.py)."""
     baseline: str
     skip: tuple[SkipRule, ...] = ()
     order: str = "restart-cheapest"

@@ -9,6 +9,7 @@ from ddtop.events import CellSpec
 from ddtop.plan.cells import expand
 from ddtop.plan.launch import PlannedCell
 from ddtop.plan.model import Plan
+from ddtop.plan.refine import gaps
 from ddtop.stats.spread import Spread
 from ddtop.words import many
 
@@ -38,6 +39,7 @@ def show(plan: Plan, history: Estimate | None = None) -> str:
         f"  baseline {plan.matrix.baseline}" + (", measured against itself too" if plan.matrix.aa else ""),
         f"  time: {_time(to_run, history)}",
         *_rounds(plan, to_run, history),
+        *_refined(plan),
         "",
     ]
     first = [c for c in cells if not c.spec.start]
@@ -47,6 +49,18 @@ def show(plan: Plan, history: Estimate | None = None) -> str:
         mine = {c.spec.restart_key: f"{c.spec.config} tp{c.spec.tp}" for c in to_run if c.spec.start == start}
         lines.append(f"start {start + 1}: {', '.join(mine.values())}")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _refined(plan: Plan) -> list[str]:
+    """What may be measured beside the cells listed."""
+    if plan.matrix.refine is None:
+        return []
+    where = " · ".join(
+        f"c {low}–{high}: {', '.join(str(c) for c in steps)}"
+        for (low, high), steps in gaps(plan.matrix).items()
+    )
+    base = "; the baseline then starts once more" if plan.matrix.starts == 1 else ""
+    return [f"  refined where a speed-up crosses 1: {where}{base}"]
 
 
 def _group(number: int, group: Sequence[PlannedCell]) -> list[str]:

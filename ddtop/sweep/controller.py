@@ -20,6 +20,7 @@ from ddtop.sweep.cell.measure import Measurer
 from ddtop.sweep.commands import CommandHandler
 from ddtop.sweep.configuration.bring_up import ConfigurationRunner
 from ddtop.sweep.configuration.failed_cell import FailedCells
+from ddtop.sweep.configuration.refine import settle_refinement
 from ddtop.sweep.configuration.rounds import settle_rounds
 from ddtop.sweep.configuration.steps import StepTaker
 from ddtop.sweep.configuration.waits import HostWaits
@@ -148,6 +149,7 @@ class Controller:
                 await self._follow_live_job(host)
                 continue
             settle_rounds(self.ctx)
+            settle_refinement(self.ctx)
             todo = open_cells([(c.spec, c.state) for c in self.ctx.state.plan_cells])
             if not todo:
                 return
@@ -271,6 +273,7 @@ class Controller:
             self._check_rights(host)
         await self.lease.take(host)
         settle_rounds(ctx)
+        settle_refinement(ctx)
         plain = [ctx.feed(u).service for u in self.sweep.units if is_outside_systemd(self.sweep, u)]
         found = await probe(host, self.sweep, plain)
         for unit in self.sweep.units:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from ddtop.bench.worth.break_even import Point, break_even, falling, ratio_at, refinement
+from ddtop.bench.worth.break_even import Point, break_even, crossed, falling, ratio_at
 from ddtop.stats.differ import differences
 from ddtop.stats.spread import pooled
 
@@ -70,13 +70,12 @@ def test_points_that_contradict_each_other_show_nothing() -> None:
     assert (found.lo, found.hi) == (None, None) and found.verdict == "not known"
 
 
-def test_refinement_lies_between_the_measured_neighbours() -> None:
+def test_the_crossing_lies_between_measured_neighbours() -> None:
     found = break_even([near(1, 2.0), near(4, 1.25), near(16, 0.8)])
-    assert refinement(found, [1, 4, 16]) == (6, 8, 11)
-    assert refinement(found, [1, 4, 8, 16]) == (10, 11, 13)
-    close = break_even([near(1, 1.5), near(2, 1.1), near(3, 0.9)])
-    assert refinement(close, [1, 2, 3]) == ()
-    assert refinement(break_even([near(1, 1.8), near(8, 1.5)]), [1, 8]) == ()
+    assert crossed(found, [1, 4, 16]) == (4, 16)
+    assert crossed(found, [1, 4, 8, 16]) == (8, 16)  # it crosses at 8.0
+    assert crossed(break_even([near(1, 1.8), near(8, 1.5)]), [1, 8]) is None
+    assert crossed(break_even([near(1, 0.8), near(8, 0.5)]), [1, 8]) is None
 
 
 CURVES = (

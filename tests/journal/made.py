@@ -194,6 +194,8 @@ def _of(info: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(st.text(max_size=6), _of(info.value_type), max_size=3)
     if isinstance(info, insp.UnionType):
         return st.one_of([_of(t) for t in info.types])
+    if isinstance(info, insp.TupleType):
+        return st.tuples(*(_of(t) for t in info.item_types))
     raise AssertionError(f"no strategy for {info}")
 
 

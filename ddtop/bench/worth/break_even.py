@@ -119,18 +119,11 @@ def ratio_at(fit: Sequence[Point], concurrency: float) -> float | None:
     return fit[-1].ratio
 
 
-def refinement(found: BreakEven, measured: Sequence[int], most: int = 3) -> tuple[int, ...]:
-    """Up to `most` concurrencies, not yet measured, that would narrow the crossing: evenly on log c between the measured
-    neighbours of it. Empty where nothing crosses 1 between two points with room for a whole number."""
-    known = sorted({c for c in measured if c > 0})
-    if found.at is None or len(known) < 2:
-        return ()
-    below = max((c for c in known if c <= found.at), default=None)
-    above = min((c for c in known if c > found.at), default=None)
-    if below is None or above is None:
-        return ()
-    steps = (below * (above / below) ** (k / (most + 1)) for k in range(1, most + 1))
-    return tuple(sorted({round(c) for c in steps} - set(known)))
+def crossed(found: BreakEven, measured: Sequence[int]) -> tuple[int, int] | None:
+    """The neighbours among `measured` between which the fit crosses 1; None where it does not."""
+    below = max((c for c in measured if found.at is not None and c <= found.at), default=None)
+    above = min((c for c in measured if found.at is not None and c > found.at), default=None)
+    return None if below is None or above is None else (below, above)
 
 
 def _fitted(points: Sequence[Point]) -> tuple[Point, ...]:

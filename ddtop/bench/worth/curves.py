@@ -73,16 +73,22 @@ class Curves:
 
 def all_curves(state: State, metric: str = DEFAULT_METRIC, baseline: str | None = None) -> tuple[Curves, ...]:
     """The curves of every load of the present plan, in the plan's order. Higher `metric` is better."""
-    against = baseline if baseline is not None else state.run.baseline
+    return curves_of(state.plan_cells, metric, baseline if baseline is not None else state.run.baseline)
+
+
+def curves_of(
+    cells: Iterable[CellView], metric: str = DEFAULT_METRIC, baseline: str | None = None
+) -> tuple[Curves, ...]:
+    """The curves of every load of these cells."""
     loads: dict[Load, dict[str, dict[int, list[CellView]]]] = {}
-    for cell in state.plan_cells:
+    for cell in cells:
         if cell.spec.sentinel or cell.spec.aa or not cell.spec.concurrency:
             continue  # measured to judge the others; or a rate, which has no place on an axis of streams
         spec = cell.spec
         loads.setdefault(load_of(cell), {}).setdefault(spec.config, {}).setdefault(
             spec.concurrency, []
         ).append(cell)
-    return tuple(_curves(load, configs, metric, against) for load, configs in loads.items())
+    return tuple(_curves(load, configs, metric, baseline) for load, configs in loads.items())
 
 
 def _curves(

@@ -15,6 +15,7 @@ from ddtop.plan.model import (
     Bench,
     Config,
     Endpoint,
+    LoadPoint,
     Matrix,
     Sampling,
     SkipRule,
@@ -24,6 +25,7 @@ from ddtop.plan.problems import Problems, shown, suggest
 from ddtop.plan.read.configs import NAME, suggest_config
 from ddtop.plan.read.fields import Fields
 from ddtop.plan.read.load import MAX_CONCURRENCY, MAX_RATE, MIN_RATE, read_loads
+from ddtop.plan.read.refine import read_refine
 from ddtop.plan.read.starts import read_starts
 
 MAX_TP, MAX_TOKENS, MAX_REPEATS = 1024, 10_000_000, 1000
@@ -41,6 +43,8 @@ def read_matrix(
     repeats = fields.whole("repeats", 1, 1, MAX_REPEATS)
     starts, rounds = read_starts(fields, configs)
     aa = fields.flag("aa", False)
+    points = (*(LoadPoint(concurrency=streams) for streams in concurrency), *load)
+    refine = read_refine(fields, configs, points, rounds=rounds is not None)
     baseline = fields.text("baseline")
     order = fields.choice("order", ORDERS, ORDERS[0]) or ORDERS[0]
     rules = [
@@ -71,6 +75,7 @@ def read_matrix(
         starts=starts,
         rounds=rounds,
         aa=aa,
+        refine=refine,
         baseline=baseline if baseline is not None else first,
         skip=tuple(rules),
         order=order,

@@ -10,6 +10,7 @@ import msgspec
 from ddtop.plan.cells import expand
 from ddtop.plan.launch import LaunchSpec
 from ddtop.plan.model import Plan
+from ddtop.plan.refine import further
 from ddtop.services.base import Launch
 from ddtop.sweep.shared.plan import Bench, ModelWanted, Sweep
 from ddtop.sweep.shared.policy import Policy
@@ -49,12 +50,12 @@ def launch_from(spec: LaunchSpec, own: Collection[str] = ()) -> Launch:
 
 def sweep_from(plan: Plan) -> Sweep:
     """The whole plan: cells in running order, launches by restart key, and how each cell is measured."""
-    planned = expand(plan)
+    planned, more = expand(plan), further(plan)
     command = plan.bench.kind == "command"
     bench = Bench(
         kind="command" if command else "loadgen",
-        cells={} if command else {c.spec.id: c.bench.load for c in planned},
-        commands={c.spec.id: c.bench.argv for c in planned} if command else {},
+        cells={} if command else {c.spec.id: c.bench.load for c in (*planned, *more)},
+        commands={c.spec.id: c.bench.argv for c in (*planned, *more)} if command else {},
         format=plan.bench.format,
         metrics=plan.bench.metrics,
         time_limit_s=plan.bench.time_limit_s,
@@ -69,6 +70,7 @@ def sweep_from(plan: Plan) -> Sweep:
     return Sweep(
         name=plan.name,
         cells=tuple(c.spec for c in planned),
+        further=tuple(c.spec for c in more),
         launches=launches,
         baseline=plan.matrix.baseline,
         rounds=plan.matrix.rounds,

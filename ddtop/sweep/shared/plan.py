@@ -49,6 +49,8 @@ class Sweep:
 
     name: str
     cells: tuple[CellSpec, ...]
+    further: tuple[CellSpec, ...] = ()
+    """Cells that are planned once results ask for them (`CellSpec.refines`); `bench` has their loads."""
     launches: Mapping[str, Launch]
     """Restart key → how its server is started."""
     baseline: str | None = None
