@@ -46,7 +46,6 @@ class DockerService:
     def __init__(self, unit: str, program: str = "docker") -> None:
         self.unit = unit
         self.program = program
-        self._label = ""
 
     async def _run(
         self, host: Host, *words: str, timeout_s: float = 20.0, max_b: int = _READ_B
@@ -54,16 +53,18 @@ class DockerService:
         return await host.call("exec", argv=[self.program, *words], timeout_s=timeout_s, max_b=max_b)
 
     async def read(self, host: Host) -> UnitReading:
+        return (await self._inspected(host))[0]
+
+    async def _inspected(self, host: Host) -> tuple[UnitReading, str]:
+        """The container as it is now, and the run that made it: "" where ddtop did not, or where that is not known.
+
+        Never kept: readings are taken beside a start, and one of them may be of the container before."""
         answer = await self._run(host, "inspect", "--format", _FORM, self.unit, timeout_s=5)
         if answer["rc"] != 0 and not _NO_CONTAINER.search(answer["stderr"]):
             # The daemon is away or busy: nothing is known of the container, least of all that it is gone.
-            return UnitReading(
-                unit=self.unit, at=time.monotonic(), kind=self.kind, load_error=_words(answer) or None
-            )
-        reading, self._label = read_container(
-            self.unit, answer["rc"], answer["stdout"], time.monotonic(), kind=self.kind
-        )
-        return reading
+            away = _words(answer) or None
+            return UnitReading(unit=self.unit, at=time.monotonic(), kind=self.kind, load_error=away), ""
+        return read_container(self.unit, answer["rc"], answer["stdout"], time.monotonic(), kind=self.kind)
 
     @asynccontextmanager
     async def watch(self, host: Host) -> AsyncIterator[AsyncIterator[list[UnitReading]]]:
@@ -117,19 +118,18 @@ class DockerService:
         return await self.drain(host, f"{started}#0") if started else []
 
     async def configure(self, host: Host, launch: Launch, run_id: str, expires_at_s: float) -> str:
-        now = await self.read(host)
-        if now.load == "loaded" and not self._label:  # before anything is stopped
+        now, made_by = await self._inspected(host)
+        if now.load == "loaded" and not made_by:  # before anything is stopped
             raise AgentError(
                 f"the container {self.unit} exists and was not made by ddtop",
                 code="failed",
                 do=f"remove or rename it, or give [service] unit another name than {self.unit}",
             )
-        self._label = f"ddtop.run={run_id}"
-        return shlex.join(self._argv(launch))
+        return shlex.join(self._argv(launch, run_id))
 
-    def _argv(self, launch: Launch) -> list[str]:
+    def _argv(self, launch: Launch, run_id: str) -> list[str]:
         env = [word for key, value in sorted(launch.env.items()) for word in ("-e", f"{key}={value}")]
-        return ["run", "-d", "--name", self.unit, "--label", self._label or "ddtop.run=?", *env, *launch.argv]
+        return ["run", "-d", "--name", self.unit, "--label", f"ddtop.run={run_id}", *env, *launch.argv]
 
     async def stop(self, host: Host) -> CallResult:
         answer = await self._run(host, "stop", "--time", "30", self.unit, timeout_s=45)
@@ -139,17 +139,16 @@ class DockerService:
         )
 
     async def start(self, host: Host, launch: Launch, job_id: str) -> CallResult:
-        now = await self.read(host)
-        label, self._label = self._label, f"ddtop.run={job_id.partition('-')[0]}"
+        now, made_by = await self._inspected(host)
         if now.load == "loaded":
-            if not label:
+            if not made_by:
                 return CallResult(
                     rc=1,
                     error=f"the container {self.unit} exists and was not made by ddtop: remove or rename it",
                 )
             await self._run(host, "rm", "-f", self.unit)
         try:
-            answer = await self._run(host, *self._argv(launch), timeout_s=60)
+            answer = await self._run(host, *self._argv(launch, job_id.partition("-")[0]), timeout_s=60)
         except AgentError as error:
             return CallResult(rc=1, error=error.what, what=f"{self.program} run {self.unit}")
         return CallResult(rc=answer["rc"], error=answer["stderr"], what=f"{self.program} run {self.unit}")
@@ -172,7 +171,7 @@ class DockerService:
         """Saves nothing: a container keeps its own arguments."""
 
     async def restore(self, host: Host, original: OriginalState) -> list[str]:
-        now = await self.read(host)
+        now, made_by = await self._inspected(host)
         if original.generation is not None and _ident(now.generation) == _ident(original.generation):
             if now.running or not original.active:
                 return []
@@ -183,7 +182,7 @@ class DockerService:
                 else []
             )
         left: list[str] = []
-        if self._label:
+        if made_by:
             answer = await self._run(host, "rm", "-f", self.unit)
             left += [f"container {self.unit} could not be removed: {_words(answer)}"] if answer["rc"] else []
         if original.active and original.generation is not None:

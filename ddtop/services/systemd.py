@@ -70,9 +70,9 @@ class SystemdService:
         found = await inspect_container(host, *name)
         if found is None:
             return reading
-        # Both make the generation: a container may be replaced under a unit that stays.
-        generation = f"{reading.generation or ''}/{found}"
-        return replace(reading, container=found, generation=generation, at=time.monotonic())
+        # Both make the generation: a container may be replaced under a unit that stays. It is as old as what systemd said:
+        # the client may have ended meanwhile, and a reading of that must not be overwritten.
+        return replace(reading, container=found, generation=f"{reading.generation or ''}/{found}")
 
     @asynccontextmanager
     async def watch(self, host: Host) -> AsyncIterator[AsyncIterator[list[UnitReading]]]:
@@ -100,8 +100,8 @@ class SystemdService:
                     last = found[-1] if found else last
                     yield found
                 elif last is not None:
-                    now = await self._with_container(host, last)
-                    if now is not last:
+                    now = await self.read(host)
+                    if not lacks_container(now):
                         last = now
                         yield [now]
         finally:

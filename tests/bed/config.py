@@ -10,6 +10,10 @@ ROOTFS = HERE / "rootfs"
 
 CACHE = Path(os.environ.get("DDTOP_BED_CACHE", Path.home() / ".cache/ddtop-testbed"))
 BASE, REAL_LAYER = CACHE / "base", CACHE / "real"  # shared by all instances
+ENGINES = Path(os.environ.get("DDTOP_ENGINES") or CACHE / "engines")
+"""Real engines (`tests.bed.engines`): vllm/, sglang/ and models/. Hosts see it, read-only, as /opt/engines."""
+DEBS = CACHE / "debs"
+"""Debian packages unpacked beside the bed, a folder each (docker). Hosts see it, read-only, as /opt/debs."""
 
 INSTANCE = int(os.environ.get("DDTOP_BED", "1"))
 """Which bed of this machine: each has its own network, names, disks, keys and lock."""

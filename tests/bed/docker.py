@@ -1,9 +1,11 @@
-"""A real docker daemon for tests: Debian's packages unpacked beside the bed, a root and a socket of its own, no network.
+"""A real docker daemon for tests: Debian's packages unpacked beside the bed, no network.
 
-Nothing of it is installed, and a docker that this machine has is never asked."""
+`Docker` runs on this machine with a root and a socket of its own: nothing is installed, and a docker that this machine
+has is never asked. `HostDocker` runs on a host of the bed, as a unit under its systemd, in the place of the stand-in."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -12,10 +14,11 @@ import time
 from pathlib import Path
 
 from .base import build_base, missing_tools
-from .config import BASE, CACHE
+from .client import Bed
+from .config import BASE, CACHE, DEBS
 from .shell import remove, sh
 
-TOOLS = CACHE / "docker"
+TOOLS = DEBS / "docker"
 PACKAGES = ("docker.io", "containerd", "runc")
 IMAGE = "ddtop-bed:1"
 _IN_IMAGE = (
@@ -40,8 +43,8 @@ def unpack() -> None:
     """Debian's docker, containerd and runc below TOOLS; once."""
     if TOOLS.exists():
         return
-    CACHE.mkdir(parents=True, exist_ok=True)
-    new = CACHE / f"docker.new-{os.getpid()}"
+    DEBS.mkdir(parents=True, exist_ok=True)
+    new = DEBS / f"docker.new-{os.getpid()}"
     remove(new)
     new.mkdir()
     with tempfile.TemporaryDirectory() as debs:
@@ -70,7 +73,9 @@ class Docker:
     def __enter__(self) -> Docker:
         unpack()
         if not BASE.exists() or missing_tools():
-            build_base()
+            with (CACHE / "lock").open("w") as lock:  # a bed of another worker may be building it
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                build_base()
         (self.root / "daemon.json").write_text('{"live-restore": true}')
         self.up()
         present = [p for word in _IN_IMAGE for p in sorted(BASE.glob(word))]
@@ -130,3 +135,48 @@ class Docker:
         return subprocess.run(
             ["docker", *words], env=self.env, check=True, capture_output=True, text=True
         ).stdout
+
+
+class HostDocker:
+    """The real daemon as `dockerd.service` on a host of the bed, and the real client as /usr/bin/docker there.
+
+    Use as a context manager: leaving it ends the daemon and its containers, and the stand-in is back. The image `ENGINE`
+    has no files of its own: MOUNTS give it the host's, so that the bed's SIMULATED engine runs in a real container.
+    The machine's memory controller may be out of the bed's reach: `--memory` is for `Docker`."""
+
+    ENGINE = "ddtop-bed/engine:1"
+    MOUNTS = (
+        *("-v", "/usr:/usr:ro", "-v", "/opt:/opt:ro", "-v", "/etc/ddtop-bed:/etc/ddtop-bed:ro"),
+        *("-v", "/var/lib/ddtop-bed:/var/lib/ddtop-bed", "-v", "/run/ddtop-bed-gpu:/run/ddtop-bed-gpu"),
+        *("-v", "/dev/shm:/dev/shm", "-v", "/data:/data:ro"),
+    )
+    """Pids are the host's (`--pid host` goes with them): the stand-in of nvidia-smi names a process by what it calls itself."""
+
+    def __init__(self, bed: Bed, host: str) -> None:
+        self.bed, self.host = bed, host
+
+    def __enter__(self) -> HostDocker:
+        unpack()
+        place = "/opt/debs/docker/usr"
+        self.bed.sh(self.host, f"mount --bind {place}/bin/docker /usr/bin/docker")
+        self.bed.sh(
+            self.host,
+            f"systemd-run --quiet --unit=dockerd -p Type=notify -p NotifyAccess=all -p Delegate=yes -p KillMode=process -E PATH={place}/bin:{place}/sbin:$PATH"
+            f" {place}/sbin/dockerd --storage-driver=vfs --iptables=false --ip6tables=false --bridge=none --ip-forward=false --live-restore",
+        )
+        tree = "mkdir -p usr opt etc/ddtop-bed var/lib/ddtop-bed run/ddtop-bed-gpu dev/shm data tmp proc sys"
+        links = "for d in bin sbin lib lib64; do ln -s usr/$d $d; done"
+        self.bed.sh(
+            self.host,
+            f"cd $(mktemp -d) && {tree} && {links} && tar -cf - . | docker import - {self.ENGINE} && rm -rf $PWD",
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bed.sh(
+            self.host,
+            "systemctl start dockerd 2>/dev/null; for i in $(docker ps -aq); do docker rm -f $i; done;"
+            "systemctl kill -s KILL --kill-whom=all dockerd; systemctl stop dockerd; umount /usr/bin/docker;"
+            "systemctl reset-failed dockerd; for m in $(grep -o '/run/docker/[^ ]*' /proc/mounts); do umount $m; done; rm -rf /var/lib/docker /run/docker",
+            check=False,
+        )

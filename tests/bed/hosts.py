@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from .config import BASE, CGROUPS, DISKS, REAL_LAYER, RUN
+from .config import BASE, CGROUPS, DEBS, DISKS, ENGINES, REAL_LAYER, RUN
 from .disk import provision
 from .shell import sh
 
@@ -39,6 +39,8 @@ class Host:
         drop_cgroup(self.cgroup)
         self.cgroup.mkdir(parents=True, exist_ok=True)
         new_time_namespace()
+        for place in (ENGINES, DEBS):
+            place.mkdir(parents=True, exist_ok=True)
         self.proc = subprocess.Popen(
             [
                 "systemd-nspawn",
@@ -54,6 +56,12 @@ class Host:
                 "--timezone=off",
                 "--link-journal=no",
                 "--console=pipe",
+                # Both may be filled while the host is up.
+                f"--bind-ro={ENGINES}:/opt/engines",
+                f"--bind-ro={DEBS}:/opt/debs",
+                # What a container's runtime calls, for a docker daemon of the host's own.
+                "--system-call-filter=add_key keyctl bpf",
+                "--capability=CAP_NET_ADMIN",
             ],
             stdin=subprocess.DEVNULL,
             stdout=self.log,

@@ -56,6 +56,30 @@ async def test_another_container_of_the_name_is_refused_before_it_is_stopped() -
     await DockerService("qwen").configure(cast(Host, Docker(None)), LAUNCH, "run1", 0.0)
 
 
+class Watched(Docker):
+    """The container is read, by the watch, while the one before is removed."""
+
+    service: DockerService
+    run: list[str]
+
+    async def call(
+        self, op: str, *, argv: list[str], timeout_s: float = 15.0, max_b: int = 0
+    ) -> dict[str, Any]:
+        if argv[1] == "rm":
+            assert (await self.service.read(cast(Host, self))).running
+        if argv[1] == "run":
+            self.run = argv
+        return await super().call(op, argv=argv, timeout_s=timeout_s, max_b=max_b)
+
+
+async def test_a_reading_beside_a_start_does_not_change_whose_the_container_is() -> None:
+    """It was labelled with what the reading said of the one before, and then nobody removed it."""
+    docker = Watched("aaa", label="run1")
+    docker.service = DockerService("qwen")
+    assert (await docker.service.start(cast(Host, docker), LAUNCH, "run1-2")).rc == 0
+    assert docker.run[docker.run.index("--label") + 1] == "ddtop.run=run1"
+
+
 @pytest.mark.parametrize(
     ("docker", "was", "said", "left"),
     [

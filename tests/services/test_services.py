@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -192,15 +193,28 @@ def test_what_cannot_be_read_of_a_container(shown: str) -> None:
     assert container_id(shown) is None
 
 
+RUNS = {
+    "ActiveState": "active",
+    "SubState": "running",
+    "MainPID": "9",
+    "InvocationID": "g",
+    "ExecStart": CLIENT,
+}
+
+
 class DockerHost:
     """Answers like the agent: one change of the unit, and a container from the third inspect on."""
 
     def __init__(self) -> None:
         self.inspects = 0
+        self.inspected_at = 0.0
 
     async def call(self, op: str, **args: object) -> dict[str, object]:
+        if op == "unit-show":
+            return {"props": RUNS}
         assert op == "exec" and args["argv"][1] == "inspect"  # type: ignore[index]
         self.inspects += 1
+        self.inspected_at = time.monotonic()
         return (
             {"rc": 0, "stdout": INSPECTED, "stderr": ""}
             if self.inspects > 2
@@ -210,20 +224,18 @@ class DockerHost:
     @asynccontextmanager
     async def stream(self, op: str, **args: object) -> AsyncIterator[AsyncIterator[list[dict[str, object]]]]:
         async def batches() -> AsyncIterator[list[dict[str, object]]]:
-            yield [
-                {
-                    "props": {
-                        "ActiveState": "active",
-                        "SubState": "running",
-                        "MainPID": "9",
-                        "InvocationID": "g",
-                        "ExecStart": CLIENT,
-                    }
-                }
-            ]
+            yield [{"props": RUNS}]
             await asyncio.sleep(60)
 
         yield batches()
+
+
+async def test_a_reading_with_a_container_is_as_old_as_what_systemd_said() -> None:
+    """The client may end while docker is asked: the reading of that is younger, and must not be overwritten."""
+    host = DockerHost()
+    host.inspects = 2
+    reading = await SystemdService("s.service").read(host)  # type: ignore[arg-type]
+    assert reading.container and reading.at <= host.inspected_at
 
 
 def test_the_watch_of_a_docker_client_tells_when_its_container_appears(

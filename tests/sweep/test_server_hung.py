@@ -90,6 +90,25 @@ def test_a_main_process_that_died(exit_code: str, result: str, said: str) -> Non
     assert said in j.text and j.evidence[-1].source == "supervisor"
 
 
+@pytest.mark.parametrize(
+    ("logged", "stop_line", "cause"),
+    [
+        (LOGGED, "Stopping s.service - A server...", "stopped-by-request"),  # its last words while it stops
+        (LOGGED, "", "engine-core-died"),
+        (CauseReading(slug="main-process-exited", kind="bug", text="It ended."), "", "main-process-killed"),
+    ],
+)
+def test_a_stop_that_was_asked_for_is_no_death_and_an_exit_code_says_more_than_that_it_ended(
+    logged: CauseReading, stop_line: str, cause: str
+) -> None:
+    u = UnitReading(unit="s", at=1.0, active="failed", result="exit-code", exit_code="exited/137")
+    j = failure_judgement("s.service", u, logged, (), stop_line)
+    assert j.cause == cause and (stop_line in j.evidence[0].text)
+    running = UnitReading(unit="s", at=1.0, active="active", sub="running", result="success", generation="b")
+    j = failure_judgement("s.service", running, None, (), stop_line)
+    assert (j.cause, "restarted by another" in j.text) == ("stopped-by-request", True)
+
+
 def test_what_a_hang_says() -> None:
     life = Life(cpu_still_s=21.0, gpu="idle", gpu_wanted=True, counters="mute")
     j = hang_judgement(

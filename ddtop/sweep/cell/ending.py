@@ -19,7 +19,7 @@ from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import FAULT_LOOKBACK_S, KERNEL_LINE_S
 from ddtop.sweep.shared.log_lines import drain_log
 from ddtop.sweep.shared.verdict import CauseReading, Judgement
-from ddtop.sweep.start.exits import exit_state, exit_words
+from ddtop.sweep.start.exits import OPEN, exit_state, exit_words
 from ddtop.sweep.tell.alerts import fault_judgement
 from ddtop.words import many
 
@@ -82,7 +82,7 @@ async def why_failed(
     await drain_log(ctx, host, feed)
     ctx.take_reading(await feed.service.read(host))
     u = feed.reading
-    j = failure_judgement(unit, u, log.cause(), ended)
+    j = failure_judgement(unit, u, log.cause(), ended, log.stop_line)
     if "journal" in host.hello.can:  # the kernel's line may come half a second after the exit it explains
         await ctx.wait_until(
             lambda: ctx.faults.cause_since(ctx.mono() - FAULT_LOOKBACK_S) is not None, KERNEL_LINE_S
@@ -95,14 +95,31 @@ async def why_failed(
 
 
 def failure_judgement(
-    unit: str, u: UnitReading | None, logged: CauseReading | None, ended: Sequence[EndedProcess] = ()
+    unit: str,
+    u: UnitReading | None,
+    logged: CauseReading | None,
+    ended: Sequence[EndedProcess] = (),
+    stop_line: str = "",
 ) -> Judgement:
-    """Why a server failed while it was measured: by its log where that names a fatal cause, else by its exit."""
+    """Why a server failed while it was measured: by its log where that names a fatal cause, else by its exit.
+
+    stop_line  systemd's word that it was asked to stop the unit, where nothing was wrong before it
+    """
     how = f"{u.active}/{u.sub}, Result={u.result}, {u.exit_code or 'no exit code'}" if u else "not read"
     why = Evidence(source=u.told_by if u else "systemctl", text=how)
     first = tuple(Evidence(source="probe", text=one.words) for one in ended[:3])
     by = f" ({ended[0].words})" if ended else ""
-    if logged is not None and logged.fatal:
+    if u is not None and u.gone and stop_line:
+        # A stop that ran out of time, and words of processes that were told to end, are of the stop too.
+        return Judgement(
+            verdict="failed",
+            cause="stopped-by-request",
+            kind="unknown",
+            text=f"{unit} was stopped on request while it was measured: by `systemctl stop`, or with the host",
+            evidence=(Evidence(source="log", text=stop_line), *first, why),
+            advice="ask who stopped it; to leave it stopped, end the run (`ddtop stop`)",
+        )
+    if logged is not None and logged.fatal and logged.slug not in OPEN:
         return Judgement(
             verdict="failed",
             cause=logged.slug,
@@ -112,10 +129,13 @@ def failure_judgement(
             text=f"{unit} died while it was measured: {logged.text}{by}",
             evidence=(*first, *logged.evidence, why),
         )
-    words = exit_words(u) if u and u.gone else "was restarted by another user or process"
+    if u is not None and not u.gone:
+        words, slug = "was restarted by another user or process", "stopped-by-request"
+    else:
+        words, slug = (exit_words(u), exit_state(u).slug) if u else ("ended", "process-exited")
     return Judgement(
         verdict="failed",
-        cause=exit_state(u).slug if u else "process-exited",
+        cause=slug,
         kind="bug",
         text=f"{unit} {words} while it was measured{by}",
         evidence=(*first, why),

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from ddtop.events import CauseKind
 from ddtop.services.causes import load_causes
+from ddtop.services.containers import runs_container
 from ddtop.services.readings import UnitReading
 from ddtop.services.unit.exits import main_ending
 from ddtop.services.unit.failed import UnitState, exit_slug
-from ddtop.services.unit.systemctl_show import EXIT_NAMES, UnitProps
+from ddtop.services.unit.systemctl_show import EXIT_NAMES, UnitProps, exec_argv
+from ddtop.sources.log.signatures import match_line
 
 BAD_LOADS = {
     "masked": ("unit-masked", "the unit is masked"),
@@ -17,8 +19,9 @@ BAD_LOADS = {
     "bad-setting": ("bad-unit-file", "the unit file has a setting systemd refuses"),
     "error": ("bad-unit-file", "systemd cannot load the unit file"),
 }
-_OPEN = ("main-process-exited", "main-process-killed", "unit-failed")
-"""Causes that say only that it ended: the log may know more, so their kind is not decided here."""
+OPEN = ("main-process-exited", "main-process-killed", "unit-failed")
+"""Causes that say only that it ended: the log may know more, so their kind is not decided here; and where systemd's line
+is all that the log has, the unit's own exit code says more."""
 
 
 STOPPED = "stopped-by-request"
@@ -49,6 +52,10 @@ def exit_state(u: UnitReading, lines: Sequence[str] = ()) -> UnitState:
     if stopped_by_request(u, lines):
         return UnitState(STOPPED, advice="it is started again; to keep it down, stop the run: ddtop stop")
     state = exit_slug(props, lines)
+    if u.exit_code == "exited/125" and runs_container(exec_argv(u.argv)):
+        program = exec_argv(u.argv)[0].rsplit("/", 1)[-1]
+        told = f"{program} exited with code 125, its own error: the program in the container never ran"
+        return UnitState("container-not-started", state.why, says=told)
     if u.result == "timeout" and state.slug == "stop-timeout-killed":
         return UnitState("start-timeout", state.why)  # asked only of a start
     return state
@@ -76,7 +83,7 @@ def exit_kind(slug: str) -> CauseKind:
     if slug == STOPPED:
         return "transient"  # nothing is wrong with the configuration
     kinds: dict[str, CauseKind] = {"config": "config", "bug": "bug", "host": "host", "transient": "transient"}
-    return "unknown" if row is None or slug in _OPEN else kinds.get(row.kind, "unknown")
+    return "unknown" if row is None or slug in OPEN else kinds.get(row.kind, "unknown")
 
 
 def refused_step(u: UnitReading) -> tuple[str, str] | None:
@@ -86,3 +93,13 @@ def refused_step(u: UnitReading) -> tuple[str, str] | None:
         return None
     ending = main_ending("exit-code", code, int(number))
     return (ending.slug, ending.words) if ending is not None else None
+
+
+def container_refusal(said: str) -> tuple[str, CauseKind, str]:
+    """(cause, kind, the line that tells) of a `docker run` or `podman run` that failed with these words."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    for line in lines:
+        for match in match_line(line):
+            if (slug := load_causes().by_signature.get(match.signature.id)) is not None:
+                return slug, exit_kind(slug), line
+    return "container-not-started", "config", lines[0] if lines else ""

@@ -14,7 +14,15 @@ from ddtop.events import CauseKind, Evidence, Verdict
 from ddtop.sweep.shared.limits import DOOMED_S, NEVER_BEGAN_S, SETTLE_S
 from ddtop.sweep.shared.verdict import Judgement
 from ddtop.sweep.start.answers import elsewhere, reachable, refused
-from ddtop.sweep.start.exits import BAD_LOADS, exit_kind, exit_state, exit_words, refused_step
+from ddtop.sweep.start.exits import (
+    BAD_LOADS,
+    OPEN,
+    container_refusal,
+    exit_kind,
+    exit_state,
+    exit_words,
+    refused_step,
+)
 from ddtop.sweep.start.readings import StartReadings
 from ddtop.sweep.start.silence import hung_gpu, is_new, last_words, slow, stalled
 
@@ -69,6 +77,8 @@ def _refused(r: StartReadings, now: float) -> Judgement | None:
     if u is None:
         return None
     if u.load in BAD_LOADS and not u.running and r.call.returned_at is not None:
+        if u.kind == "docker" and r.call.rc not in (0, None):
+            return None  # there is no container because docker refused it: its own words tell why
         slug, text = BAD_LOADS[u.load]
         why = Evidence(source=u.told_by, text=f"LoadState={u.load} {u.load_error or ''}".strip())
         return Judgement(
@@ -135,6 +145,10 @@ def _call_failed(r: StartReadings, now: float) -> Judgement | None:
         )
     if "too quickly" in low or "start-limit" in low or r.start_limit_hit:
         return None
+    if r.unit is not None and r.unit.kind == "docker":
+        slug, kind, line = container_refusal(c.error)
+        text = f"{c.what} failed: {line[:300] or text}"
+        return Judgement(verdict="refused", cause=slug, kind=kind, text=text, evidence=(why,))
     slug = "reconfigure-failed" if c.by_script else "never-began"
     return Judgement(
         verdict="never-began",
@@ -183,6 +197,8 @@ def _failed(r: StartReadings, now: float) -> Judgement | None:
     why = Evidence(source=u.told_by, text=how)
     state = exit_state(u, r.last_lines)
     text = f"{r.unit_name} {exit_words(u, r.last_lines)}"
+    if r.cause is not None and r.cause.slug in OPEN:
+        r = replace(r, cause=None)  # of the end, the log has systemd's line alone
     found = _with_cause(r, "failed", why, (state.slug, exit_kind(state.slug), text))
     if found.cause == state.slug and not found.advice and state.advice:
         return replace(found, advice=state.advice)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.bed.config import CACHE
+from tests.bed.config import ENGINES
 from tests.bed.shell import remove, sh
 
 HERE = Path(__file__).resolve().parent
-ENGINES = Path(os.environ.get("DDTOP_ENGINES") or CACHE / "engines")
-"""vllm/, sglang/ and models/ lie here."""
-
 VLLM, SGLANG, TORCHVISION = "0.32.0", "0.5.23", "0.28.0"
 NAMES = ("vllm", "sglang")
 PYTHON = "python3.11"

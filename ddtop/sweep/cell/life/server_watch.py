@@ -24,6 +24,8 @@ ITEM_EVERY_S = 5.0
 
 PID = re.compile(r"\((?:\w+[-\w]* )?pid=(\d+)\)")
 """vLLM's prefix: (EngineCore_DP0 pid=812)."""
+STOPPING = re.compile(r"Stopping \S")
+"""systemd begins to stop a unit because it was asked to: not what it says of one that ended by itself."""
 WOE = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|Traceback|Fatal Python error|Error: ")
 
 Size = Callable[[str], float]
@@ -119,8 +121,13 @@ class ServerLog:
         self._progress, self._phases = begin(ctx.mono()), Phases()
         self._names_pids = False
         self._spoke: set[int] = set()
+        self.stop_line = ""
+        """systemd's word that it was asked to stop the unit; empty where the log had named a fatal cause before it."""
 
     def take(self, line: LogLine) -> None:
+        if line.pid == 1 and STOPPING.match(line.text):
+            cause = self.cause()
+            self.stop_line = "" if cause is not None and cause.fatal else line.text
         said = PID.search(line.text[:200])
         if said is not None:
             self._names_pids = True

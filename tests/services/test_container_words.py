@@ -1,0 +1,71 @@
+"""What docker 20.10 and podman 4.3 said when they could not start a container (measured), and what that means."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddtop.services.readings import UnitReading
+from ddtop.sweep.start.exits import container_refusal, exit_state, exit_words
+
+SEE = "\nSee 'docker run --help'."
+CONFLICT = (
+    'docker: Error response from daemon: Conflict. The container name "/qwen" is already in use by container "b7f8".'
+    " You have to remove (or rename) that container to be able to reuse that name."
+)
+NO_PROGRAM = (
+    "docker: Error response from daemon: failed to create shim task: OCI runtime create failed: runc create failed: unable"
+    ' to start container process: exec: "nosuch": executable file not found in $PATH: unknown.'
+)
+PULL = (
+    "Unable to find image 'nosuch/image:1' locally\ndocker: Error response from daemon: pull access denied for"
+    " nosuch/image, repository does not exist or may require 'docker login': denied: requested access is denied."
+)
+NO_GPU = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'
+AWAY = "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?."
+
+
+@pytest.mark.parametrize(
+    ("said", "cause", "kind", "line"),
+    [
+        (
+            "docker: Error response from daemon: No such image: nosuch/image:1." + SEE,
+            "container-not-started",
+            "config",
+            0,
+        ),
+        (CONFLICT + SEE, "container-not-started", "config", 0),
+        (PULL + SEE, "container-not-started", "config", 1),
+        (
+            "docker: invalid reference format: repository name must be lowercase." + SEE,
+            "container-not-started",
+            "config",
+            0,
+        ),
+        (NO_PROGRAM, "program-missing", "config", 0),
+        (NO_GPU, "nvidia-runtime-missing", "config", 0),
+        (AWAY + SEE, "container-daemon-away", "host", 0),
+        ("something else\nin two lines", "container-not-started", "config", 0),
+    ],
+)
+def test_a_refusal_in_its_own_words(said: str, cause: str, kind: str, line: int) -> None:
+    assert container_refusal(said) == (cause, kind, said.splitlines()[line])
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "cause"),
+    [
+        ("/usr/bin/docker run --rm --name q image", 125, "container-not-started"),
+        ("/usr/bin/podman run --rm --name q image", 125, "container-not-started"),
+        ("/usr/bin/timeout 5 python3", 125, "main-process-exited"),
+        ("/usr/bin/docker run --rm --name q image", 137, "main-process-killed"),
+        ("/usr/bin/docker run --rm --name q image", 1, "main-process-exited"),
+    ],
+)
+def test_the_exit_code_of_a_unit_that_wraps_docker_run(argv: str, code: int, cause: str) -> None:
+    path = argv.split(maxsplit=1)[0]
+    shown = f"{{ path={path} ; argv[]={argv} ; ignore_errors=no ; start_time=[n/a] }}"
+    u = UnitReading(
+        unit="q", at=1.0, active="failed", result="exit-code", exit_code=f"exited/{code}", argv=shown
+    )
+    assert exit_state(u).slug == cause
+    assert ("never ran" in exit_words(u)) is (cause == "container-not-started")
