@@ -717,6 +717,12 @@ class RaceRound(Event, frozen=True, kw_only=True, tag="race-round"):
     leaders: dict[str, str] = {}
     """Load → the configuration that leads there; empty where precision is the rule."""
 
+    @property
+    def words(self) -> str:
+        """What follows the round, without the reasons."""
+        follows = self.ended or f"started again: {', '.join(self.go_on)}"
+        return f"after start {self.start + 1} at tp{self.tp}: {follows}"
+
 
 class SweepPaused(Event, frozen=True, kw_only=True, tag="paused"):
     by: str

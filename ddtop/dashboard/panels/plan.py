@@ -29,7 +29,8 @@ def plan_head(state: State, now_s: float) -> list[Line]:
         text = f"left: {many(left.cells, 'cell')}, {many(left.restarts, 'restart')}, {time_left}"
     else:
         text = "Nothing is left to run."
-    return [line(*parts), line((text, "label")), ()]
+    races = [line((race.words, "label")) for race in state.races[-1:]]
+    return [line(*parts), line((text, "label")), *races, ()]
 
 
 def plan_items(state: State) -> list[Item]:

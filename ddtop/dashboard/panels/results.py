@@ -151,11 +151,15 @@ def load_mark(spec: CellSpec) -> str:
 def _row(cell: CellView, base: dict[tuple[object, ...], float], width: int, baseline: str | None) -> Line:
     spec, name, metrics = cell.spec, name_width(width), columns_for(width)
     glyph = CELL_GLYPH[cell.state]
+    round_ = (f" s{spec.start + 1}" if spec.start else "") + (" again" if spec.sentinel else "")
     if cell.validity == "SUSPECT" and cell.state == "done":
         glyph = "?"
     spans: list[tuple[str, str]] = [
         (f"{glyph} ", "warn" if glyph == "?" else CELL_ROLE[cell.state]),
-        (fit_text(f"{spec.config} tp{spec.tp}", name), "accent" if spec.config == baseline else "value"),
+        (
+            fit_text(f"{spec.config} tp{spec.tp}{round_}", name),
+            "accent" if spec.config == baseline else "value",
+        ),
         (fit_text(f"{spec.workload}@{spec.output_tokens}", name), "text"),
         (f"{short_count(spec.context) if spec.context else UNKNOWN:>5}{load_mark(spec):>5} ", "dim"),
     ]
@@ -209,9 +213,7 @@ def plots(state: State, tp: int | None, like: CellView | None = None) -> list[Pl
     Curves by budget hold context and load still: at those of the cell `like`, else of the first cell.
     """
     cells = [
-        cell
-        for cell in state.plan_cells
-        if cell.metrics and cell.state == "done" and cell.validity != "INVALID" and tp in (None, cell.spec.tp)
+        cell for cell in state.plan_cells if cell.metrics and usable(cell) and tp in (None, cell.spec.tp)
     ]
     model = like.spec if like is not None else cells[0].spec if cells else None
     alike = [

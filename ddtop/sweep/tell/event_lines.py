@@ -99,9 +99,8 @@ def event_line(event: ev.Event, state: State) -> str | None:
             why = f": {event.reason}" if event.reason and event.state != "done" else ""
             return f"{_cell(state, event.cell_id)} {event.state}{why}  [{n.words}]"
         case ev.RaceRound():
-            head = f"after start {event.start + 1} at tp{event.tp}: "
             left = "".join(f"\n    {config} is started no more: {why}" for config, why in event.left.items())
-            return f"{head}{event.ended or ', '.join(event.go_on) + ' are started again'}{left}"
+            return event.words + left
         case ev.SweepPaused():
             return f"paused by {event.by}"
         case ev.SweepResumed():
