@@ -145,12 +145,15 @@ class Handler(BaseHTTPRequestHandler):
         return self.reply({"detail": "Not Found"}, 404)
 
     def ask(self, prompt, limit, ignore_eos, extra=0):
-        """Submit; answers 400 and returns None if it does not fit."""
+        """Submit; answers 400 and returns None if it does not fit, 503 if the queue is full."""
         tokens = len(prompt) if isinstance(prompt, list) else max(1, len(tokenize(prompt))) + extra
         if message := too_long(tokens, limit):
             self.error(message)
             return None
-        return submit(Request(str(prompt), tokens, limit, ignore_eos, path=self.path))
+        request = submit(Request(str(prompt), tokens, limit, ignore_eos, path=self.path))
+        if request is None:
+            self.error("The request queue is full.", 503)
+        return request
 
     def start_stream(self):
         self.send_response(200)

@@ -19,6 +19,7 @@ WAITING = queue.Queue()
 CACHE = set()  # prompts seen since the last flush
 MIN_STEP_S = 0.008  # below this several steps are done at once: SPEED must not drown the machine in chunks
 ONCE = set()
+ROOM = threading.Lock()
 
 
 class Request:
@@ -48,9 +49,13 @@ def zero_tokens():
 
 
 def submit(request):
-    """Queue a request."""
+    """Queue a request; None where --max-queued-requests wait already."""
+    args = state.ARGS
     if not request.quiet:
-        state.INFLIGHT.add(request)
+        with ROOM:
+            if args.max_queued_requests is not None and len(state.INFLIGHT) >= (args.max_running_requests or 2048) + args.max_queued_requests:
+                return None
+            state.INFLIGHT.add(request)
         COUNTS["requests"] += 1
     if request.limit <= 0 or (zero_tokens() and not request.quiet):
         if zero_tokens():
