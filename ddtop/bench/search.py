@@ -145,7 +145,7 @@ def growth(steps: Sequence[Tried], load: float, output_tok_s: float | None, sear
 def point_load(search: Search, point: Point, steps: Sequence[Tried], nonce: str = "") -> dict[str, Any]:
     """The LoadSpec fields of one load, over those that hold for all.
 
-    A confirmation has as many requests as the load takes in `confirm_s`; any other ends by itself, at the latest
+    A confirmation has as many requests as the load takes in `confirm_s`, and lasts that long; any other ends by itself, at the latest
     after `point_s` (what an open loop sent may be answered as long again).
     """
     seconds = search.confirm_s if point.confirm else search.point_s
@@ -160,6 +160,7 @@ def point_load(search: Search, point: Point, steps: Sequence[Tried], nonce: str 
         pace = next((t.requests_s for t in reversed(steps) if t.load == point.load and t.requests_s), 0.0)
         requests = max(streams, math.ceil(pace * seconds)) if point.confirm else MOST_REQUESTS
         load = {"mode": "closed", "concurrency": streams, "requests": requests}
+    load["min_window_s"] = search.confirm_s if point.confirm else 0.0
     if not point.confirm and search.slo:
         load["requests"] = min(MOST_REQUESTS, load["requests"])
         limit_s = search.point_s * (2.0 if search.by == "rate" else 1.0)

@@ -124,6 +124,7 @@ def test_what_a_load_asks_of_the_generator() -> None:
         "mode": "closed",
         "concurrency": 8,
         "requests": 10_000,
+        "min_window_s": 0.0,
         "slo": SLO,
         "share": 0.95,
         "time_limit_s": 60.0,
@@ -131,12 +132,19 @@ def test_what_a_load_asks_of_the_generator() -> None:
     }
     assert measured_at(search, load) == Point(8)
     confirm = point_load(search, Point(8, confirm=True), [Tried(8, "met", requests_s=12.5)], "n")
-    assert confirm == {"mode": "closed", "concurrency": 8, "requests": 750, "nonce": "n-8-confirm"}
+    assert confirm == {
+        "mode": "closed",
+        "concurrency": 8,
+        "requests": 750,
+        "min_window_s": 60.0,
+        "nonce": "n-8-confirm",
+    }
     assert measured_at(search, confirm) == Point(8, confirm=True)
     rate = Search(by="rate", slo=SLO, point_s=30)
     assert point_load(rate, Point(0.5), [])["requests"] == 15
     assert point_load(rate, Point(0.5), [])["time_limit_s"] == 60.0
-    assert point_load(rate, Point(0.5, confirm=True), []) == {"mode": "open", "rate": 0.5, "requests": 30}
+    confirm = point_load(rate, Point(0.5, confirm=True), [])
+    assert (confirm["mode"], confirm["requests"], confirm["min_window_s"]) == ("open", 30, 60.0)
 
 
 def test_limits_have_the_same_names_everywhere() -> None:
