@@ -10,9 +10,10 @@ from typing import Any
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import MatrixCell, matrix
 from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
-from ddtop.journal.read.select import Column, metric_value, tps
+from ddtop.journal.read.select import DEFAULT_METRIC, Column, metric_value, tps
 from ddtop.journal.read.server_figures import load_of
 from ddtop.report.recording import Recording, iso
+from ddtop.stats.differ import Comparison
 
 KEYS = (
     "recording",
@@ -41,6 +42,8 @@ KEYS = (
     "engine_version",
     "measured",
 )
+COMPARED = ("speedup", "speedup_low", "speedup_high", "different")
+"""Against the baseline, with the 95 % interval."""
 FIRST = (
     "knee",
     "output_tok_s",
@@ -72,16 +75,19 @@ def flatten(metrics: dict[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 def report_csv(recordings: Sequence[Recording], baseline: str | None = None) -> str:
-    """CSV with a header: one row for each cell of each recording; `speedup` is against `baseline`."""
+    """CSV with a header: one row for each cell of each recording. `speedup` (with its 95 % interval, and whether it is
+    `different`) is that of the cell's starts and repeats together against `baseline`."""
     rows: list[dict[str, Any]] = []
     for recording in recordings:
-        speedups = speedups_of(recording.state, baseline)
+        compared = comparisons_of(recording.state, baseline)
         points = {(p.config, p.tp, p.load): p for p in per_gpu(recording.state, recording.usd_per_gpu_hour)}
-        rows.extend(_row(recording, cell_id, speedups, points) for cell_id in recording.state.cells)
-    numbers = dict.fromkeys(name for row in rows for name in row if name not in KEYS and name != "speedup")
+        rows.extend(
+            _row(recording, cell_id, compared.get(cell_id), points) for cell_id in recording.state.cells
+        )
+    numbers = dict.fromkeys(name for row in rows for name in row if name not in (*KEYS, *COMPARED))
     names = [*(n for n in FIRST if n in numbers), *sorted(n for n in numbers if n not in FIRST)]
     out = io.StringIO()
-    writer = csv.DictWriter(out, [*KEYS, "speedup", *names], lineterminator="\n", restval="")
+    writer = csv.DictWriter(out, [*KEYS, *COMPARED, *names], lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows({key: _plain(value) for key, value in row.items()} for row in rows)
     return out.getvalue()
@@ -90,7 +96,7 @@ def report_csv(recordings: Sequence[Recording], baseline: str | None = None) -> 
 def _row(
     recording: Recording,
     cell_id: str,
-    speedups: dict[str, float],
+    compared: Comparison | None,
     points: dict[tuple[str, int, Column], GpuPoint],
 ) -> dict[str, Any]:
     state = recording.state
@@ -123,7 +129,7 @@ def _row(
         "engine": cell.engine,
         "engine_version": cell.engine_version,
         "measured": iso(measured[-1]) if measured else None,
-        "speedup": speedups.get(cell_id),
+        **_compared(compared),
         **flatten(cell.metrics),
         **flatten(load_of(cell), "server."),
         **_per_gpu(points.get((spec.config, spec.tp, Column.of(spec)))),
@@ -153,13 +159,21 @@ def _plain(value: Any) -> Any:
     return "" if value is None else value
 
 
-def speedups_of(state: State, baseline: str | None = None, metric: str = "output_tok_s") -> dict[str, float]:
-    """Cell id → speed-up of its field of the matrix (repeats together) against the baseline."""
-    out: dict[str, float] = {}
-    for cell in _fields(state, baseline, metric):
-        if cell.speedup is not None:
-            out |= dict.fromkeys(cell.ids, cell.speedup)
-    return out
+def comparisons_of(state: State, baseline: str | None = None) -> dict[str, Comparison]:
+    """Cell id → its field of the matrix (starts and repeats together) compared with the baseline's."""
+    found: dict[str, Comparison] = {}
+    for cell in _fields(state, baseline, DEFAULT_METRIC):
+        if cell.against is not None:
+            found |= dict.fromkeys(cell.ids, cell.against)
+    return found
+
+
+def _compared(found: Comparison | None) -> dict[str, Any]:
+    """The columns of `COMPARED`; `different` is 1, 0, or empty where it is not known."""
+    if found is None:
+        return dict.fromkeys(COMPARED)
+    different = None if found.different is None else int(found.different)
+    return dict(zip(COMPARED, (found.ratio, found.low, found.high, different), strict=True))
 
 
 def _fields(state: State, baseline: str | None, metric: str) -> Iterable[MatrixCell]:

@@ -40,7 +40,7 @@ def field(cell: MatrixCell | None, *, baseline: bool = False) -> str:
     """One field: `143 (5.5×)` with its marks, or the cell's state where there is no number."""
     if cell is None:
         return ""
-    if cell.value is None or cell.state in ("broken", "failed"):
+    if cell.value is None or (cell.state in ("broken", "failed") and not cell.n):
         reason = f": {cell.reason}" if cell.reason and cell.state in ("broken", "failed", "skipped") else ""
         return f"{WORDS[cell.state]}{reason}"
     text = number(cell.value)
@@ -53,6 +53,8 @@ def field(cell: MatrixCell | None, *, baseline: bool = False) -> str:
         text += f" {'?' if cell.validity == 'SUSPECT' else '!'} {cell.validity}"
     if cell.mixed_versions:
         text += " other version"
+    if cell.state in ("broken", "failed"):  # in one of its starts or repeats; the value is of the others
+        text += f" {WORDS[cell.state]} once"
     return text
 
 

@@ -10,7 +10,7 @@ import pytest
 from ddtop.agent.loadgen.records import pack, token_bins, unpack
 from ddtop.bench.figures.metrics import Slo, cell_metrics, itl_ms, peak_tok_s, steady_window
 from ddtop.bench.figures.requests import read_request
-from ddtop.bench.figures.stats import mean_interval, percentile, summary, weighted_summary
+from ddtop.bench.figures.stats import percentile, summary, weighted_summary
 
 MS = 1_000_000
 
@@ -171,12 +171,6 @@ def test_percentiles() -> None:
     assert summary([5.0]) == {"n": 1, "mean": 5.0, "p50": 5.0, "max": 5.0}
     assert "p99" in summary([1.0] * 100) and "p99" not in summary([1.0] * 99)
     assert weighted_summary([(1.0, 3), (5.0, 1)]) == {"n": 4, "mean": 2.0, "sd": 2.0, "p50": 1.0, "max": 5.0}
-
-
-def test_interval_of_the_mean() -> None:
-    mean, low, high = mean_interval([10.0, 12.0, 14.0]) or (0, 0, 0)
-    assert mean == 12.0 and high - mean == pytest.approx(4.303 * 2 / 3**0.5) and low < mean
-    assert mean_interval([1.0]) is None
 
 
 def test_chunks_of_one_step_that_come_in_a_burst_are_one_step() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from ddtop.report.html import report_html
 from ddtop.report.json_form import report_json
 from ddtop.report.markdown import report_markdown
 from ddtop.report.recording import Recording
+from ddtop.report.rows import report_csv
 from ddtop.report.text import render_table
 from tests.journal.made import Clock, spec
 
@@ -98,3 +101,19 @@ def test_what_followed_each_round_is_in_every_report() -> None:
 def test_a_table_without_repeats_says_that_the_spread_is_not_known() -> None:
     assert "the spread is not known" in render_table(made({"auto": [100.0], "b15": [50.0]}))
     assert "the spread is not known" not in render_table(made({"auto": [100.0, 101.0]}))
+
+
+def test_a_csv_row_has_its_interval_and_whether_it_differs() -> None:
+    state = made({"auto": [100.0, 101.0], "b15": [200.0, 201.0], "b16": [100.5, 100.6]})
+    rows = {r["id"]: r for r in csv.DictReader(io.StringIO(report_csv([Recording("r", state)])))}
+    b15, b16, auto = rows["b15-0"], rows["b16-0"], rows["auto-0"]
+    assert float(b15["speedup_low"]) < float(b15["speedup"]) < float(b15["speedup_high"])
+    assert (b15["different"], b16["different"], auto["different"]) == ("1", "0", "")
+    assert b15["start"] == "0" and b15["sentinel"] == "False"
+
+
+def test_a_configuration_that_failed_once_keeps_the_value_of_its_other_starts() -> None:
+    state = made({"auto": [100.0, 101.0], "b15": [200.0, 201.0]})
+    apply(state, ev.CellStateSet(at_s=0.0, mono_s=0.0, cell_id="b15-1", state="failed", reason="it hung"))
+    assert "200 [" in render_table(state) or "200 (2.0×) ✗ failed once" in render_table(state)
+    assert "✗ failed once" in render_table(state)

@@ -11,44 +11,6 @@ from collections.abc import Sequence
 
 NEEDS = {50: 1, 90: 10, 95: 20, 99: 100}
 
-# Two-sided 95 % quantiles of Student's t by degrees of freedom; beyond 30 the normal one is near enough.
-T95: tuple[float, ...] = (
-    *(
-        12.706,
-        4.303,
-        3.182,
-        2.776,
-        2.571,
-        2.447,
-        2.365,
-        2.306,
-        2.262,
-        2.228,
-        2.201,
-        2.179,
-        2.160,
-        2.145,
-        2.131,
-    ),
-    *(
-        2.120,
-        2.110,
-        2.101,
-        2.093,
-        2.086,
-        2.080,
-        2.074,
-        2.069,
-        2.064,
-        2.060,
-        2.056,
-        2.052,
-        2.048,
-        2.045,
-        2.042,
-    ),
-)
-
 
 def percentile(ordered: Sequence[float], p: float) -> float:
     """The p-th percentile (0–100) of sorted samples. Raises ValueError on none."""
@@ -96,15 +58,3 @@ def weighted_summary(pairs: Sequence[tuple[float, int]]) -> dict[str, float]:
             out[f"p{wanted.pop(0)[0]}"] = value
     out["max"] = ordered[-1][0]
     return out
-
-
-def mean_interval(samples: Sequence[float]) -> tuple[float, float, float] | None:
-    """(mean, low, high): 95 % confidence interval of the mean by Student's t; None for fewer than 2 samples."""
-    n = len(samples)
-    if n < 2:
-        return None
-    mean = math.fsum(samples) / n
-    sd = math.sqrt(math.fsum((x - mean) ** 2 for x in samples) / (n - 1))
-    t = T95[n - 2] if n - 2 < len(T95) else 1.96
-    half = t * sd / math.sqrt(n)
-    return mean, mean - half, mean + half
