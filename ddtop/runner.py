@@ -46,7 +46,7 @@ from ddtop.journal.locks import live_recording
 from ddtop.journal.read.reader import JournalReader, read_state
 from ddtop.journal.read.runs import check_continues, find_run, new_path
 from ddtop.journal.write.writer import JournalWriter
-from ddtop.plan import Plan, parse_plan, recorded_plan
+from ddtop.plan import Plan, as_begun, parse_plan, recorded_plan
 from ddtop.sweep.configuration.refine import planned_now
 from ddtop.sweep.controller import Controller
 from ddtop.sweep.crash import crashed
@@ -122,6 +122,8 @@ async def _run(options: RunOptions) -> int:
     writer = JournalWriter.open(path, host=options.host, log_mib=sweep.log_mib if sweep else 512.0)
     try:
         state = read_state(path, check=False) if info is not None else State()
+        if plan is not None and (begun := as_begun(plan, state.cells)) is not plan:
+            sweep = sweep_from(begun)
         code = await _record(options, writer, state, sweep)
     except BaseException:
         with contextlib.suppress(JournalError):  # the first error is the cause

@@ -165,6 +165,7 @@ def point_load(search: Search, point: Point, steps: Sequence[Tried], nonce: str 
         load["requests"] = min(MOST_REQUESTS, load["requests"])
         limit_s = search.point_s * (2.0 if search.by == "rate" else 1.0)
         load |= {"slo": dict(search.slo), "share": search.share, "time_limit_s": limit_s}
+        load["min_window_s"] = 0.0  # it ends when it is decided
     if nonce:  # other text at each load: the server would have it in its prefix cache
         load["nonce"] = f"{nonce}-{point.load:g}{'-confirm' if point.confirm else ''}"
     return load

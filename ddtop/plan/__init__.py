@@ -12,7 +12,7 @@ from ddtop.plan.launch import BenchSpec, LaunchSpec, PlannedCell
 from ddtop.plan.model import Plan
 from ddtop.plan.problems import InvalidPlanError
 from ddtop.plan.read.plan import check_plan, parse_plan
-from ddtop.plan.recorded import recorded_plan
+from ddtop.plan.recorded import as_begun, recorded_plan
 from ddtop.plan.show import show
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "LaunchSpec",
     "Plan",
     "PlannedCell",
+    "as_begun",
     "check_plan",
     "expand",
     "parse_plan",

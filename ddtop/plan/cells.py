@@ -11,7 +11,7 @@ import msgspec
 
 from ddtop.events import CellSpec
 from ddtop.plan.launch import BenchSpec, LaunchSpec, PlannedCell
-from ddtop.plan.model import AA, Config, LoadPoint, Plan, Scalar, SkipRule, Workload
+from ddtop.plan.model import AA, MIN_WINDOW_S, Config, LoadPoint, Plan, Scalar, SkipRule, Workload
 from ddtop.plan.placeholders import fill
 
 ID_LENGTH = 12
@@ -290,7 +290,7 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
         "temperature": plan.sampling.temperature,
         "extra_body": plan.sampling.extra_body,
         **_how_much(plan, load),
-        "warmup": plan.bench.warmup,
+        **_warm_up(plan, load.point),
         "flush_cache": plan.bench.flush_cache,
     }
     if plan.bench.nonce:
@@ -300,6 +300,8 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
         "time_limit_s": plan.bench.time_limit_s,
         "request_timeout_s": plan.bench.request_timeout_s,
     }
+    if asked.get("min_window_s") == MIN_WINDOW_S:  # where nobody chose it, it leaves room for the warm-up
+        limits["min_window_s"] = min(MIN_WINDOW_S, plan.bench.time_limit_s / 4)
     bench = BenchSpec(
         kind="builtin",
         load={**asked, "prompts": list(load.workload.prompts), **limits},
@@ -317,6 +319,17 @@ def _which(point: LoadPoint) -> Any:
     if point.search is not None:
         return point.search.short
     return point.concurrency if point.rate is None else [point.rate]
+
+
+def _warm_up(plan: Plan, point: LoadPoint) -> dict[str, Any]:
+    """What comes before the window, and how long it lasts at least. A rate has its own duration, a search its own times."""
+    bench = plan.bench
+    out: dict[str, Any] = {"warmup": bench.warmup}
+    if bench.warmup == "handover":
+        out["settle_pct"] = bench.settle_pct
+    if bench.min_window_s and point.rate is None and point.search is None:
+        out["min_window_s"] = bench.min_window_s
+    return out
 
 
 def _how_much(plan: Plan, load: Load) -> dict[str, Any]:

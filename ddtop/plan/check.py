@@ -38,6 +38,12 @@ def check_cells(plan: Plan, problems: Problems) -> None:
         problems.fault(("matrix", "skip"), "skips every cell", "leave some to run")
     if plan.bench.kind == "builtin":
         _check_prompts(plan, problems)
+        if not plan.bench.warmup_written:
+            problems.warn(
+                ("bench",),
+                "has no warmup: each load is handed over to its window when it has settled",
+                'to say so: warmup = "handover"; warmup = 1 measures as earlier versions did, with the ids of their cells',
+            )
 
 
 def _explain_twins(plan: Plan, problems: Problems, first: CellSpec, second: CellSpec) -> None:

@@ -159,12 +159,21 @@ class Sampling(Part, frozen=True, kw_only=True):
     extra_body: dict[str, Any] = {}
 
 
+MIN_WINDOW_S = 10.0
+
+
 class Bench(Part, frozen=True, kw_only=True):
     """`[bench]`: how a cell is measured."""
 
     kind: Literal["builtin", "command"] = "builtin"
     requests_per_stream: int = 8
-    warmup: int = 1
+    warmup: int | Literal["handover"] = "handover"
+    """A number: so many requests, which drain before the window begins."""
+    warmup_written: bool = False
+    """The plan says it; else it is the default of the version that reads the plan."""
+    min_window_s: float = MIN_WINDOW_S
+    """More requests are sent where those of a closed loop take less; 0 with a number of warm-up requests."""
+    settle_pct: float = 5.0
     time_limit_s: float = 600.0
     request_timeout_s: float = 600.0
     nonce: bool = True

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ddtop.events import PlanSource
+from ddtop.plan.cells import expand
 from ddtop.plan.model import Plan
 from ddtop.plan.read.plan import parse_plan
+
+
+def as_begun(plan: Plan, ids: Collection[str]) -> Plan:
+    """`plan` with the warm-up that a recording of these cells was begun with, where the plan says none: 1 request before
+    there was a hand-over. What is finished stays finished, and one run has one kind of figures."""
+    if plan.bench.warmup_written or not ids:
+        return plan
+    older = replace(plan, bench=replace(plan.bench, warmup=1, min_window_s=0.0))
+
+    def known(one: Plan) -> int:
+        return sum(cell.spec.id in ids for cell in expand(one))
+
+    return older if known(older) > known(plan) else plan
 
 
 def recorded_plan(text: str, source: PlanSource | None, path: str | None = None) -> Plan:

@@ -178,7 +178,8 @@ def test_ids_depend_on_what_reaches_server_and_client_and_on_nothing_else() -> N
 
 def test_ids_are_stable_from_version_to_version() -> None:
     """Of a run of yesterday, today's ddtop must know the cells again."""
-    assert ids(small())[:2] == ["455be52ed576", "0389e407a022"]
+    text = SMALL + "[bench]\nwarmup = 1\n"
+    assert ids(small(text))[:2] == ["455be52ed576", "0389e407a022"]
 
 
 def test_the_load_is_the_same_for_every_configuration() -> None:
@@ -198,7 +199,7 @@ def test_the_load_is_the_same_for_every_configuration() -> None:
 def test_a_tp_that_never_reaches_the_server_gives_no_cells_of_its_own() -> None:
     text = SMALL.replace(', "--tp", "{tp}"', "").replace("auto = {}", 'auto = { args = ["{tp}"] }')
     plan, warnings = parse_plan(text)
-    assert [w.key for w in warnings] == ["configs.b16", "configs.b8"]
+    assert [w.key for w in warnings] == ["configs.b16", "configs.b8", "bench"]
     assert "its cells at TP 2 would be those at TP 1" in str(warnings[0])
     cells = expand(plan)
     assert {(c.spec.config, c.spec.tp) for c in cells} == {("b16", 1), ("b8", 1), ("auto", 1), ("auto", 2)}
@@ -458,7 +459,7 @@ def test_secrets_are_warned_of() -> None:
         'engine = "sglang"', 'engine = "sglang"\nenv = { HF_TOKEN = "hf_abcdefghijkl", NCCL_DEBUG = "INFO" }'
     )
     _plan, warnings = parse_plan(text)
-    assert len(warnings) == 1 and str(warnings[0]).startswith(
+    assert [w.key for w in warnings] == ["service.env.HF_TOKEN", "bench"] and str(warnings[0]).startswith(
         "line 7: service.env.HF_TOKEN: looks like a secret"
     )
     assert "hf_abc" not in str(warnings[0])

@@ -92,6 +92,7 @@ output_tokens = {tokens}
 prompts = ["Tell me about clocks.", "Go on: abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,;:-abcdefghij"]
 [bench]
 requests_per_stream = {requests}
+warmup = 1
 [policy]
 answer_s = 1
 {policy}

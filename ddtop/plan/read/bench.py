@@ -10,7 +10,7 @@ import jmespath
 import jmespath.exceptions
 
 from ddtop.events import LATENCIES
-from ddtop.plan.model import BENCH_FORMATS, BENCH_KINDS, Bench, Config
+from ddtop.plan.model import BENCH_FORMATS, BENCH_KINDS, MIN_WINDOW_S, Bench, Config
 from ddtop.plan.placeholders import BENCH_NAMES, check_all
 from ddtop.plan.problems import Problems, shown, suggest
 from ddtop.plan.read.configs import check_env
@@ -27,11 +27,21 @@ def read_bench(fields: Fields) -> Bench:
     argv, format_ = fields.texts("argv"), fields.choice("format", BENCH_FORMATS, "auto") or "auto"
     metrics, env = fields.named("metrics"), fields.named("env")
     slo = read_slo(fields)
+    warmup: int | Literal["handover"] = "handover"
+    if not isinstance(fields.data.get("warmup"), str) and fields.has("warmup"):
+        warmup = fields.whole("warmup", 1, 0, 1_000_000)
+    else:
+        fields.choice("warmup", ("handover",), "handover")
+    limit_s = fields.number("time_limit_s", 600.0, 1, 604_800, "s")
+    short = MIN_WINDOW_S if warmup == "handover" else 0.0
     bench = Bench(
         kind=kind,
         requests_per_stream=fields.whole("requests_per_stream", 8, 1, 1_000_000),
-        warmup=fields.whole("warmup", 1, 0, 1_000_000),
-        time_limit_s=fields.number("time_limit_s", 600.0, 1, 604_800, "s"),
+        warmup=warmup,
+        warmup_written=fields.has("warmup"),
+        min_window_s=fields.number("min_window_s", short, 0, 86_400, "s"),
+        settle_pct=fields.number("settle_pct", 5.0, 0.1, 100, "%"),
+        time_limit_s=limit_s,
         request_timeout_s=fields.number("request_timeout_s", 600.0, 1, 604_800, "s"),
         nonce=fields.flag("nonce", True),
         flush_cache=fields.flag("flush_cache", True),
@@ -44,6 +54,12 @@ def read_bench(fields: Fields) -> Bench:
     fields.done()
     check_env(fields.problems, (*fields.path, "env"), env)
     _check_metrics(fields, metrics)
+    if fields.has("min_window_s") and bench.min_window_s >= bench.time_limit_s and kind == "builtin":
+        fields.problems.fault(
+            (*fields.path, "min_window_s"),
+            f"found {bench.min_window_s:g}, and time_limit_s is {bench.time_limit_s:g}",
+            "allowed: less than time_limit_s, which holds the warm-up too",
+        )
     if kind == "command" and not argv:
         fields.missing("argv", 'the benchmark and its arguments, for kind = "command"')
     if kind == "command" and argv and not any("{result}" in word for word in argv):
