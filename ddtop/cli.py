@@ -139,6 +139,12 @@ def report(
     html: Annotated[
         Path | None, typer.Option("--html", help="Write a report with plots to this file; it opens offline.")
     ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            "--bundle", help="Write plan, recording, reports and a reviewer's checklist to this ZIP."
+        ),
+    ] = None,
     md: Annotated[bool, typer.Option("--md", help="Print Markdown.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one row per cell.")] = False,
     json_out: JsonFlag = False,
@@ -154,7 +160,16 @@ def report(
     from ddtop.commands import recordings as room
 
     typer.echo(
-        room.report(recordings, html=html, md=md, csv=csv, as_json=json_out, baseline=baseline, usd=usd)
+        room.report(
+            recordings,
+            html=html,
+            md=md,
+            csv=csv,
+            as_json=json_out,
+            baseline=baseline,
+            usd=usd,
+            bundle=bundle,
+        )
     )
 
 
@@ -255,6 +270,21 @@ def plan_new(
     from ddtop.commands.plan_new import plan_from_host
 
     typer.echo(plan_from_host(host, ssh_config))
+
+
+@plan_app.command("from")
+def plan_from(
+    source: Annotated[str, typer.Argument(metavar="BUNDLE", help="A bundle (.zip), or a recording or run.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Plan to write; by default NAME.toml here.")
+    ] = None,
+) -> None:
+    """Write the plan of a bundle or a recording, to run it again."""
+    from ddtop.commands.plan_again import plan_again
+
+    text, code = plan_again(source, output)
+    typer.echo(text)
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -562,6 +562,13 @@ class StartProvenance(Event, frozen=True, kw_only=True, tag="provenance"):
     """Section → why it could not be read."""
 
 
+class SelftestDone(Event, frozen=True, kw_only=True, tag="selftest"):
+    """The load generator's own error on this host, measured once for a run whose plan asks for it."""
+
+    result: dict[str, Any]
+    """As `ddtop selftest --json`: fit, problems, itl_error_us, ttft_error_ms, load, …"""
+
+
 class RestartFailed(Event, frozen=True, kw_only=True, tag="restart-failed"):
     attempt_id: str
     verdict: Verdict
@@ -783,6 +790,7 @@ AnyEvent = (
     | GateSeen
     | RestartReady
     | StartProvenance
+    | SelftestDone
     | RestartFailed
     | AlertRaised
     | AlertDecided

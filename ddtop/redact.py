@@ -35,7 +35,7 @@ _URL = re.compile(r"(?<=://)[^/\s:@'\"]*:([^/\s@'\"]+)@")
 _BEARER = re.compile(r"(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})")
 _NAMED = re.compile(
     r"(?i)(?P<name>[\w.-]*(?:token|secret|passw|passphrase|key|credential|authorization)[\w-]*)\\?['\"]?"
-    r"(?P<between>\s*[=:]\s*|\s+)\\?['\"]?(?P<value>[^\s'\",;)}\]\\]+)"
+    r"(?P<between>\s*[=:,]\s*|\s+)\\?['\"]?(?P<value>[^\s'\",;)}\]\\]+)"
 )
 _NO_VALUE = re.compile(
     r"(?i)(none|null|bearer|basic|true|false|\*+|<[^>]*>|\{[\w.]+\}|\$\{?\w+\}?|\[removed\]|[\d.]+)\Z"
@@ -96,7 +96,7 @@ def _is_assigned(match: re.Match[str]) -> bool:
     name, value = match["name"], match["value"]
     if not names_secret(name) or not _is_value(value):
         return False
-    if not match["between"].strip():  # `--api-key abc` alone is written without a sign between
+    if match["between"].strip() in ("", ","):  # `--api-key abc`, and as a list: '--api-key', 'abc'
         return name.startswith("-")
     if "=" in match["between"] or not name.lower().endswith("token"):
         return True
@@ -112,16 +112,17 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 def without_secrets(value: Any, name: str = "") -> Any:
     """A JSON value with its own secrets replaced."""
-    return _replaced(value, secrets_in(value, name))
+    return replaced(value, secrets_in(value, name))
 
 
-def _replaced(value: Any, secrets: set[str]) -> Any:
+def replaced(value: Any, secrets: set[str]) -> Any:
+    """A JSON value with these secrets replaced, wherever they stand; keys are left as they are."""
     if not secrets:
         return value
     if isinstance(value, str):
         return hide(value, secrets)
     if isinstance(value, Mapping):
-        return {key: _replaced(inner, secrets) for key, inner in value.items()}
+        return {key: replaced(inner, secrets) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_replaced(inner, secrets) for inner in value]
+        return [replaced(inner, secrets) for inner in value]
     return value

@@ -185,7 +185,7 @@ OPS = {
     ),
     "job-start": (
         "request",
-        '{"job": id, "kind": "loadgen"|"stage"|"exec"|"supervise", "spec": {...}, "limit_s": float, "env": {..}}',
+        '{"job": id, "kind": "loadgen"|"stage"|"exec"|"supervise"|"selftest", "spec": {...}, "limit_s": float, "env": {..}}',
         '{"job", "unit"|"pid", "dir", "existed": bool, "state"}  idempotent by id: an existing job is answered, not started'
         " twice. Specs: see agent/jobs/worker.py and agent/model/stage.py",
     ),

@@ -50,7 +50,12 @@ def run_selftest(options: SelftestOptions) -> dict[str, Any]:
         if binary is None and options.server == "c":
             raise OSError("no C compiler here (cc, gcc or clang), or it failed; use the Python server")
         result = self_test(asked, [str(binary)] if binary is not None else None)
-    problems = selftest_problems(result, options.dt_ms)
+    return selftest_result(result, options.dt_ms)
+
+
+def selftest_result(result: Mapping[str, Any], dt_ms: float) -> dict[str, Any]:
+    """The figures of a self test with what they say: fit for that load or not, and why not."""
+    problems = selftest_problems(result, dt_ms)
     return {"schema": SCHEMA, "fit": not problems, "problems": problems, **result}
 
 

@@ -26,6 +26,7 @@ def report(
     as_json: bool,
     baseline: str | None,
     usd: float | None = None,
+    bundle: Path | None = None,
 ) -> str:
     """Text of the report in the form asked for. `html` names a file to write. Raises JournalError, UsageError."""
     from dataclasses import replace
@@ -33,10 +34,13 @@ def report(
     from ddtop.journal.read.runs import resolve_run
     from ddtop.report import load, render_table, report_csv, report_html, report_json, report_markdown
 
-    if sum((html is not None, md, csv, as_json)) > 1:
+    if sum((html is not None, bundle is not None, md, csv, as_json)) > 1:
         raise UsageError(
-            "report: more than one output format given", do="choose one of --html, --md, --csv, --json"
+            "report: more than one output format given",
+            do="choose one of --html, --bundle, --md, --csv, --json",
         )
+    if bundle is not None and len(recordings) > 1:
+        raise UsageError("report: --bundle is of one recording", do="one bundle for each recording")
     loaded = [replace(load(resolve_run(str(path)).path), usd=usd) for path in recordings]
     configs = dict.fromkeys(cell.spec.config for one in loaded for cell in one.state.plan_cells)
     if baseline is not None and baseline not in configs:
@@ -44,6 +48,8 @@ def report(
             f"report: there is no configuration `{baseline}`",
             do=f"--baseline is one of {', '.join(configs)}" if configs else "this recording has no sweep",
         )
+    if bundle is not None:
+        return _bundle(resolve_run(str(recordings[0])).path, bundle, baseline, usd)
     if as_json:
         reports = [report_json([one]) for one in loaded]
         return json.dumps(
@@ -64,6 +70,21 @@ def report(
     return plain(
         "\n\n".join(f"{_headline(one)}\n\n{render_table(one.state, baseline=baseline)}" for one in loaded)
     )
+
+
+def _bundle(source: Path, target: Path, baseline: str | None, usd: float | None) -> str:
+    """Writes the publication bundle; says what of the checklist is not met."""
+    from ddtop.report.bundle.write import write_bundle
+    from ddtop.words import many
+
+    checks, removed = write_bundle(source, target, baseline=baseline, usd=usd)
+    missing = [c for c in checks if c.met == "not met"]
+    asked = sum(c.met != "n/a" for c in checks)
+    lines = [f"wrote {target}: {asked - len(missing)} of {asked} points of the checklist are met"]
+    lines += [f"  {check.id}: {check.why}" for check in missing]
+    if removed:
+        lines.append(f"{many(removed, 'secret')} left out")
+    return plain("\n".join(lines))
 
 
 def _headline(recording: Recording) -> str:

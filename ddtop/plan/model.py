@@ -148,6 +148,8 @@ class Workload(Part, frozen=True, kw_only=True):
     """Strings, or {"prompt": …} / {"messages": […]} with an optional output_tokens."""
     output_tokens: tuple[int, ...] = (0,)
     """0: the user's own benchmark decides."""
+    license: str | None = None
+    """Under which the prompts may be given away; for the record alone."""
 
 
 class Sampling(Part, frozen=True, kw_only=True):
@@ -207,6 +209,8 @@ class Record(Part, frozen=True, kw_only=True):
     """`[record]`."""
 
     log_mib: float = 512.0
+    selftest: bool = False
+    """Measure the load generator's own error on the host, once for the run."""
 
 
 class Report(Part, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from ..programs import tool_env
 from .folder import job_id, new_state, unit_of
 from .status import has_begun, is_job, jobs_folder, look
 
-KINDS = ("loadgen", "stage", "exec", "supervise")
+KINDS = ("loadgen", "stage", "exec", "supervise", "selftest")
 DROPPED_ENV = ("SSH_", "XDG_SESSION", "DBUS_", "TERM", "SHLVL", "_")
 
 

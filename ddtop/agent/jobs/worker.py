@@ -217,6 +217,11 @@ def _do(folder: str, kind: str, spec: Dict[str, Any], tell: Tell) -> int:
 
         stage(spec, tell)
         return 0
+    if kind == "selftest":
+        from ..loadgen.selftest import self_test
+
+        write_json(os.path.join(results, "cell-selftest.json"), self_test(spec))
+        return 0
     if kind == "exec":
         return _exec(spec, results)
     if kind == "supervise":

@@ -49,6 +49,10 @@ def _plan_source(state: State, event: ev.PlanSource) -> None:
     state.run.plan_source = event
 
 
+def _selftest(state: State, event: ev.SelftestDone) -> None:
+    state.selftest = event.result
+
+
 def _run_ended(state: State, event: ev.RunEnded) -> None:
     state.run.ended = event
     state.proposed = None
@@ -240,6 +244,7 @@ def _note(state: State, event: ev.Note) -> None:
 HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.RunStarted: _run_started,
     ev.PlanSource: _plan_source,
+    ev.SelftestDone: _selftest,
     ev.RunEnded: _run_ended,
     ev.HostConnecting: _connecting,
     ev.HostConnected: _connected,

@@ -74,6 +74,8 @@ class State:
     notes: deque[Note] = field(default_factory=lambda: deque(maxlen=1000))
     commands: deque[CommandSeen] = field(default_factory=lambda: deque(maxlen=200))
     """Outcomes of the last commands, the newest last."""
+    selftest: dict[str, Any] | None = None
+    """The load generator's own error on this host; None where it was not measured."""
     measuring: AttemptView | None = None
     """The try at a cell that is under way."""
     strays: int = 0

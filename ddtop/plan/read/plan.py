@@ -223,7 +223,9 @@ def _read_policy(fields: Fields | None) -> Policy:
 def _read_record(fields: Fields | None) -> Record:
     if fields is None:
         return Record()
-    record = Record(log_mib=fields.number("log_mib", 512.0, 1, 1_000_000, "MiB"))
+    record = Record(
+        log_mib=fields.number("log_mib", 512.0, 1, 1_000_000, "MiB"), selftest=fields.flag("selftest", False)
+    )
     fields.done()
     return record
 

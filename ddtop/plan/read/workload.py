@@ -137,8 +137,9 @@ def read_workloads(
         default = (256,) if bench.kind == "builtin" else (0,)
         tokens = table.wholes("output_tokens", default, 1, MAX_TOKENS)
         prompts = _prompts(table, bench, folder)
+        license_ = table.text("license")
         table.done()
-        out.append(Workload(name=name, prompts=prompts, output_tokens=tokens))
+        out.append(Workload(name=name, prompts=prompts, output_tokens=tokens, license=license_))
     return tuple(out)
 
 

@@ -16,6 +16,7 @@ from ddtop.services.base import Launch
 from ddtop.sweep.cell.ending import Subject
 from ddtop.sweep.configuration.failed_start import FailedStarts
 from ddtop.sweep.configuration.provenance import record_provenance
+from ddtop.sweep.configuration.selftest import self_test_once
 from ddtop.sweep.configuration.waits import HostWaits
 from ddtop.sweep.recovery.reconcile import start_under_way
 from ddtop.sweep.shared.context import SweepContext
@@ -45,6 +46,7 @@ class ConfigurationRunner:
                 self._note_new_version(launch, result)
                 self.failed_starts.forget(launch)
                 await record_provenance(self.ctx, host, launch, result)
+                await self_test_once(self.ctx, host)
                 return Subject(
                     launch=launch,
                     generation=result.generation,

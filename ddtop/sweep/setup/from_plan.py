@@ -79,6 +79,7 @@ def sweep_from(plan: Plan) -> Sweep:
         policy=Policy(**msgspec.structs.asdict(plan.policy)),
         endpoint=plan.sampling.endpoint,
         log_mib=plan.record.log_mib,
+        selftest=plan.record.selftest,
         notify_command=plan.notify.command,
         webhook_env=plan.notify.webhook_env,
         plan_toml=plan.text or None,

@@ -61,6 +61,8 @@ class Sweep:
     policy: Policy = field(default_factory=Policy)
     endpoint: str = "chat"
     log_mib: float = 512.0
+    selftest: bool = False
+    """Measure the load generator's own error on the host, once for the run."""
     notify_command: tuple[str, ...] = ()
     webhook_env: str | None = None
     plan_toml: str | None = None

@@ -1,0 +1,45 @@
+"""A recorded plan as files: its text without what only the first machine had, so that it reads the same anywhere. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+
+import tomli
+
+_PROMPTS = re.compile(r"""(?P<key>(?<![\w-])prompts_file\s*=\s*)(?P<value>"(?:\\.|[^"\\\n])*"|'[^'\n]*')""")
+_ENV = re.compile(r"(?<!\{)\{env\.([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def plan_files(
+    text: str, files: Mapping[str, str], env: Mapping[str, str], folder: str
+) -> tuple[str, dict[str, str]]:
+    """(the plan's text, {path relative to the plan: text} of its prompt files, below `folder`).
+
+    Variables stand for their recorded values, and `prompts_file` names the file written beside the plan. What was not
+    recorded is left as it is.
+    """
+    names = {name: f"{folder}/{n}-{_plain(PurePath(name).name)}" for n, name in enumerate(files, start=1)}
+
+    def prompts(match: re.Match[str]) -> str:
+        wanted = _with_env(tomli.loads(f"v = {match['value']}")["v"], env)
+        return match["key"] + (json.dumps(names[wanted]) if wanted in names else match["value"])
+
+    text = _PROMPTS.sub(prompts, text)
+    text = _ENV.sub(lambda m: _escaped(env[m[1]]) if m[1] in env else m[0], text)
+    return text, {names[name]: content for name, content in files.items()}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip(".") or "prompts"
+
+
+def _with_env(text: str, env: Mapping[str, str]) -> str:
+    return _ENV.sub(lambda m: env.get(m[1], m[0]), text)
+
+
+def _escaped(value: str) -> str:
+    """A value inside a basic string of TOML, which escapes as JSON does."""
+    return json.dumps(value, ensure_ascii=False)[1:-1]
