@@ -110,7 +110,7 @@ OPS = {
         "request",
         '{"port"}',
         '{"listeners": [{"addr", "port", "pid"|absent, "comm"|absent, "cgroup"|absent, "unit"|null, "inode",'
-        ' "docker"|absent}], "mono_s", "unknown": [..]}',
+        ' "docker"|absent, "pgrp"|absent}], "mono_s", "unknown": [..]}',
     ),
     "processes": (
         "request",

@@ -41,7 +41,6 @@ class ProcessService:
     def __init__(self, unit: str) -> None:
         self.unit = unit
         self._log: str | None = None
-        self._pids: frozenset[int] = frozenset()
 
     def _reading(self, item: Mapping[str, Any]) -> UnitReading:
         self._log = item.get("log") or self._log
@@ -49,20 +48,13 @@ class ProcessService:
 
     async def read(self, host: Host) -> UnitReading:
         try:
-            reading = self._reading(await host.call("proc-show", name=self.unit))
+            return self._reading(await host.call("proc-show", name=self.unit))
         except AgentError as error:
             if error.code == "not-found":
                 return UnitReading(
                     unit=self.unit, at=time.monotonic(), kind=self.kind, active="inactive", sub="dead"
                 )
             raise
-        if reading.main_pid:
-            await self._learn_pids(host, reading.main_pid)
-        return reading
-
-    async def _learn_pids(self, host: Host, pid: int) -> None:
-        answer = await host.call("processes", pids=[pid])
-        self._pids = frozenset([pid, *(row["pid"] for row in answer["processes"])])
 
     @asynccontextmanager
     async def watch(self, host: Host) -> AsyncIterator[AsyncIterator[list[UnitReading]]]:
@@ -79,10 +71,7 @@ class ProcessService:
             await self.read(host)
         async with host.stream("proc-watch", name=self.unit) as batches:
             async for batch in batches:
-                found = [self._reading(item) for item in batch if "active" in item]
-                if found and found[-1].main_pid:
-                    await self._learn_pids(host, found[-1].main_pid)
-                yield found
+                yield [self._reading(item) for item in batch if "active" in item]
 
     @asynccontextmanager
     async def follow(self, host: Host, cursor: str | None) -> AsyncIterator[AsyncIterator[list[LogLine]]]:
@@ -168,7 +157,9 @@ class ProcessService:
             return None
         if unit is not None and unit.cgroup and listener.get("cgroup") == unit.cgroup:
             return True
-        return pid in self._pids or (unit is not None and pid == unit.main_pid)
+        # The process leads a group of its own: a server that its wrapper did not `exec` is in it.
+        main = unit.main_pid if unit is not None else None
+        return main is not None and main in (pid, listener.get("pgrp"))
 
     def activity_args(self, unit: UnitReading) -> dict[str, Any] | None:
         return {"pid": unit.main_pid} if unit.main_pid else None

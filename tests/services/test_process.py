@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,9 +17,10 @@ import pytest
 
 from ddtop.events import LogLine
 from ddtop.hosts.local import LocalConnector
-from ddtop.services.base import Launch
+from ddtop.services.base import Launch, read_listener
 from ddtop.services.process import ProcessService
 from ddtop.services.readings import UnitReading
+from ddtop.sweep.start.gate_reads import GateReader
 from tests.waiting import HANG_S
 
 
@@ -157,3 +159,29 @@ async def test_what_cannot_be_run_is_refused_with_its_cause(
         argv = tuple(word.replace("./", f"{tmp_path}/") for word in argv)
         called = await ProcessService("srv").start(host, replace(launch(""), argv=argv, cwd=cwd), "j")
     assert called.refused == cause and says in called.error and "in the plan" in called.do
+
+
+async def test_a_server_below_a_shell_is_the_services(tmp_path: Path) -> None:
+    """A wrapper that does not `exec`: the listener is its child, and a stranger on another port is not."""
+    serve = "import socket,time; s=socket.socket(); s.bind(('127.0.0.1',0)); s.listen(); print(s.getsockname()[1],flush=True); time.sleep(600)"
+    async with local(tmp_path) as host, asyncio.timeout(HANG_S):
+        service = ProcessService("srv")
+        called = await service.start(host, launch(f'{sys.executable} -c "{serve}"; exit $?'), "j")
+        assert called.rc == 0, called.error
+        while not (lines := await service.drain(host, None)):
+            await asyncio.sleep(0.02)
+        unit = await service.read(host)
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            (ours,) = (await host.call("listeners", port=int(lines[0].text)))["listeners"]
+            (theirs,) = (await host.call("listeners", port=other.getsockname()[1]))["listeners"]
+        assert ours["pid"] != unit.main_pid
+        assert service.owns(ours, unit) is True and service.owns(theirs, unit) is False
+        owner = await GateReader(launch(""), service, "chat").owner(
+            host, read_listener(service, ours, unit), unit, 0.0
+        )
+        assert owner.owner == "new"
+        await service.stop(host)
+        while (await service.read(host)).running:
+            await asyncio.sleep(0.02)

@@ -78,6 +78,10 @@ def fill_owner(row: Dict[str, Any], pid: int) -> None:
     """Adds to a listener what its owner is. docker-proxy's container is found in its arguments, if anywhere."""
     row["pid"] = pid
     row["comm"] = (read_text("/proc/%d/comm" % pid) or "").strip()
+    try:
+        row["pgrp"] = os.getpgid(pid)
+    except OSError:
+        pass  # it has ended meanwhile
     row["cgroup"] = cgroup_of(pid)
     row["unit"] = unit_of_cgroup(row["cgroup"])
     container = container_of(row["cgroup"])

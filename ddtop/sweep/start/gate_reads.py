@@ -110,7 +110,9 @@ class GateReader:
             item.container
         ):  # owned: the very container that the generation names, unless its client has died meanwhile
             return PortOwner(at=at, owner="new" if unit.container else "unknown", who=item.who)
-        if item.pid == unit.main_pid:
+        if (
+            item.pid == unit.main_pid or self.service.kind == "process"
+        ):  # owned: of the group that it leads now
             return PortOwner(at=at, owner="new", who=item.who)
         if item.pid not in self._starts:
             try:
