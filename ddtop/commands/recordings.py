@@ -194,6 +194,8 @@ def export_results(recording: Path, form: str) -> str:
             "ddtop_tp": specs[cell].tp,
         }
         for cell, event in latest.items()
+        if {"requests_ok", "requests_failed"}
+        <= event.metrics.keys()  # a search without a knee has no figures
     ]
     if not rows:
         raise UsageError(

@@ -18,7 +18,7 @@ from tests.stories.harness import HEAD, Runner, alerts, states_of, took
 CONFIGS = 'a = { args = ["--max-running-requests", "3", "--max-queued-requests", "0"] }'
 LOAD = """
 load = [
-  { concurrency = 2 },
+  { rate = 2.0, duration_s = 3 },
   { search = "concurrency", slo = { e2e_ms = 60000 }, max = 16, confirm_s = 2 },
 ]
 baseline = "a"
@@ -51,7 +51,10 @@ def test_a_search_goes_on_after_its_runner_was_killed(ct200: Any, tmp_path: Path
     took("a search, from its runner's death to the end", "search", (ct200.bed.now() - began) / 1e9)
     state = fold(events)
     (cell,) = [c for c in state.plan_cells if c.spec.search is not None]
-    assert states_of(state, "a") == {"done"} and alerts(events) <= {("interrupted", "interrupted")}
+    assert states_of(state, "a") == {"done"} and len(state.plan_cells) == 2
+    (rate,) = [c for c in state.plan_cells if c.spec.rate is not None]
+    assert rate.metrics["requests_ok"] == 6 and "start_lag_ms" in rate.metrics, "an open loop of 2 × 3 requests"
+    assert alerts(events) <= {("interrupted", "interrupted")}
     assert [(s.tried, s.confirm) for s in steps(events)] == LADDER, "nothing is measured and recorded twice"
     assert [s.number for s in cell.ladder] == [0, 1, 2, 3, 4]
     assert (cell.metrics["knee"], cell.metrics["search"]["confirmed"]) == (3.0, True)

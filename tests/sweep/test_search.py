@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,13 +15,16 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.agent.loadgen.chance import clopper_pearson
+from ddtop.commands.recordings import export_results
 from ddtop.dashboard.draw.ladder import ladder_lines
 from ddtop.dashboard.panels.sweep import Cursor, detail_line, field_line
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.eta import sweep_eta
 from ddtop.journal.read.ladder import trying, words
 from ddtop.journal.read.matrix import matrix
+from ddtop.journal.write.writer import JournalWriter
 from ddtop.report.html import report_html
 from ddtop.report.json_form import report_json
 from ddtop.report.markdown import report_markdown
@@ -290,3 +295,28 @@ def test_the_csv_has_the_knee() -> None:
     assert row["search"] == "knee c ttft≤50" and row["concurrency"] == ""
     lines = [line for e in rig.events if (line := event_line(e, rig.state)) is not None]
     assert any("knee c11: c12 is too much" in line for line in lines)
+
+
+def test_no_single_load_says_how_long_a_search_takes() -> None:
+    state = state_after(5)
+    assert state.cells["a0"].seconds is not None and sweep_eta(state, state.at_s).total_s is None
+    rig = rig_with(Slots())
+    rig.run()
+    assert rig.state.cells["a1"].seconds is not None and sweep_eta(rig.state, 0.0).total_s == 0.0
+
+
+@pytest.mark.parametrize("form", ["sglang", "vllm"])
+def test_other_tools_forms_have_the_knee_and_leave_out_a_search_without_one(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DDTOP_HOME", str(tmp_path / "home"))
+    for knee, rows in ((KNEE, 6), (0.5, 5)):
+        rig = rig_with(Slots(knee=knee))
+        rig.run()
+        path = tmp_path / f"{knee}.ddtop"
+        with JournalWriter.open(path) as journal:
+            journal.extend(rig.events)
+        exported = [json.loads(row) for row in export_results(path, form).splitlines()]
+        assert len(exported) == rows
+        if knee == KNEE:
+            assert [row["max_concurrency"] for row in exported].count(KNEE) == 1

@@ -60,12 +60,16 @@ def sweep_eta(state: State, now_s: float, prior: Prior | None = None) -> Eta:
     """ETA of the cells left in the present plan at wall time `now_s`.
 
     A cell is taken to last as long as the measured ones most like it (same output tokens first, then
-    load, context, workload, TP, configuration); a start as long as the ones of the same TP and
+    load, context, workload, TP, configuration), a search as other searches; a start as long as the ones of the same TP and
     configuration. What was already spent on the cell or start in flight is taken off.
     """
     left = remaining(state)
     known = prior if prior is not None else Prior()
-    cell_samples = [(*_cell_key(c.spec), c.seconds) for c in state.cells.values() if c.seconds is not None]
+    # A search takes as long as searches do, never as long as one load.
+    cell_samples: dict[bool, list[tuple[Hashable, ...]]] = {True: [], False: []}
+    for cell in state.cells.values():
+        if cell.seconds is not None:
+            cell_samples[cell.spec.search is not None].append((*_cell_key(cell.spec), cell.seconds))
     start_samples = [
         (r.tp, r.config, r.seconds) for r in state.restarts if r.outcome == "ready" and r.seconds
     ]
@@ -83,7 +87,7 @@ def sweep_eta(state: State, now_s: float, prior: Prior | None = None) -> Eta:
     cells_s, starts_s = 0.0, 0.0
     unknown = False
     for cell in left:
-        each = _best(cell_samples, _cell_key(cell.spec))
+        each = _best(cell_samples[cell.spec.search is not None], _cell_key(cell.spec))
         each = each if each is not None else known.cell_s(cell.spec)
         if each is None:
             unknown = True

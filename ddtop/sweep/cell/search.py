@@ -141,6 +141,8 @@ def finish(
     assert search is not None
     judged = found(search, steps)
     spans = [step.host_span_s for step in steps if step.host_span_s is not None]
+    asked = {"mode": "closed" if search.by == "concurrency" else "open", search.by: steps[-1].tried}
+    raw = {"spec": asked, **raw}  # where the runner ended before the result was recorded, this much is known
     if spans:
         raw = {**raw, "started_at_s": spans[0][0], "ended_at_s": spans[-1][1]}
     return commit_judged(ctx, cell, judged, {**raw, "search": judged.metrics["search"]}, origin)
