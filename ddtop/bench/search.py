@@ -18,7 +18,9 @@ from ddtop.events import Search
 FINEST = 1 / 8
 """The interval in which the knee lies in the end, as a share of the load; one stream where that is more."""
 LOWEST = 1 / 64
-"""A rate is tried down to this share of the first one."""
+"""A rate is tried down to this share of the first one …"""
+LEAST_REQUESTS = 5
+"""… as long as so many requests are sent in `point_s`."""
 GROWTH = 1.05
 """Without limits: twice the load must bring at least this much more throughput, else the server is saturated."""
 MOST_STEPS = 60
@@ -52,6 +54,8 @@ class Tried:
     confirm: bool = False
     output_tok_s: float | None = None
     requests_s: float | None = None
+    overlapped: bool = True
+    """Whether requests were ever under way together. Where they were not, a lower load is no easier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,8 @@ def next_point(steps: Sequence[Tried], search: Search) -> Point | None:
             return Point(min(known.low * 2, search.most))
         return _confirm(known, search)
     if known.low is None:
-        return _lower(known.high, search)
+        alone = any(tried.load == known.high and not tried.overlapped for tried in steps)
+        return None if alone else _lower(known.high, search)
     if not _stops_at(steps, known.high) and (middle := _between(known.low, known.high, search)) is not None:
         return Point(middle)
     return _confirm(known, search)
@@ -110,7 +115,8 @@ def _lower(high: float, search: Search) -> Point | None:
     if search.by == "concurrency":
         return Point(float(high // 2)) if high >= 2 else None
     lower = _rounded(high / 2)
-    return Point(lower) if lower >= search.start * LOWEST else None
+    enough = lower >= search.start * LOWEST and lower * search.point_s >= LEAST_REQUESTS
+    return Point(lower) if enough else None
 
 
 def _between(low: float, high: float, search: Search) -> float | None:
@@ -216,5 +222,11 @@ def as_tried(
     """A measured load as the search decides on it."""
     share = slo["attained"] / slo["n"] if slo.get("n") else None
     return Tried(
-        point.load, verdict, share, point.confirm, metrics.get("output_tok_s"), metrics.get("requests_s")
+        load=point.load,
+        verdict=verdict,
+        attained=share,
+        confirm=point.confirm,
+        output_tok_s=metrics.get("output_tok_s"),
+        requests_s=metrics.get("requests_s"),
+        overlapped=metrics.get("in_flight_max") != 1,
     )

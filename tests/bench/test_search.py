@@ -17,6 +17,7 @@ from ddtop.bench.search import (
     Point,
     PointVerdict,
     Tried,
+    as_tried,
     bracket,
     growth,
     measured_at,
@@ -69,8 +70,19 @@ def test_without_noise_the_knee_is_found_to_an_eighth() -> None:
 
 
 def test_a_rate_is_given_up_after_six_halvings_and_a_lone_stream_at_once() -> None:
-    assert [t.load for t in walk(RATE, 0)] == [1, 0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625]
+    long = Search(by="rate", slo=SLO, confirm_s=0, point_s=600)
+    assert [t.load for t in walk(long, 0)] == [1, 0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625]
+    assert [t.load for t in walk(RATE, 0)] == [1, 0.5, 0.25, 0.125], "five requests in 60 s at least"
     assert bracket(walk(RATE, 0), RATE).low is None
+
+
+def test_a_rate_at_which_no_two_requests_meet_is_the_lowest_that_can_matter() -> None:
+    """Seen with a real llama.cpp on a busy machine: alone a request took too long, and lower rates only took time."""
+    steps = [Tried(1, "missed", 0.0), Tried(0.5, "missed", 0.0, overlapped=False)]
+    assert next_point(steps[:1], RATE) == Point(0.5) and next_point(steps, RATE) is None
+    alone = {"in_flight_max": 1, "output_tok_s": 3.0}
+    assert not as_tried(Point(0.5), "missed", alone, {}).overlapped
+    assert as_tried(Point(0.5), "missed", {"in_flight_max": 2}, {}).overlapped
 
 
 def test_where_the_confirmation_misses_the_next_lower_load_is_confirmed() -> None:

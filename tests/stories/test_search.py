@@ -53,7 +53,9 @@ def test_a_search_goes_on_after_its_runner_was_killed(ct200: Any, tmp_path: Path
     (cell,) = [c for c in state.plan_cells if c.spec.search is not None]
     assert states_of(state, "a") == {"done"} and len(state.plan_cells) == 2
     (rate,) = [c for c in state.plan_cells if c.spec.rate is not None]
-    assert rate.metrics["requests_ok"] == 6 and "start_lag_ms" in rate.metrics, "an open loop of 2 × 3 requests"
+    assert rate.metrics["requests_ok"] == 6 and "start_lag_ms" in rate.metrics, (
+        "an open loop of 2 × 3 requests"
+    )
     assert alerts(events) <= {("interrupted", "interrupted")}
     assert [(s.tried, s.confirm) for s in steps(events)] == LADDER, "nothing is measured and recorded twice"
     assert [s.number for s in cell.ladder] == [0, 1, 2, 3, 4]
