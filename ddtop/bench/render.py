@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ddtop.bench.figures.stats import shown_percentile
 from ddtop.bench.judge.validity import TABLE
 from ddtop.words import many
 
@@ -53,6 +54,12 @@ def acceptance_words(metrics: Mapping[str, Any]) -> str:
             f" {figure(told['overall_length'])} over all steps"
         )
     return words
+
+
+def percentile_text(stats: Mapping[str, float], name: str) -> str:
+    """A column of a distribution: a percentile that the samples do not certify is shown as its bound."""
+    shown = shown_percentile(stats, name)
+    return "–" if shown is None else shown[0] + figure(shown[1])
 
 
 def burst_words(burst: Mapping[str, Any]) -> str:
@@ -106,7 +113,7 @@ def bench_text(result: Mapping[str, Any]) -> str:
         lines.append(f"{'ms':<16}" + "".join(f"{column:>10}" for column in COLUMNS) + f"{'n':>9}")
         lines += [
             f"{name:<16}"
-            + "".join(f"{figure(stats.get(column)):>10}" for column in COLUMNS)
+            + "".join(f"{percentile_text(stats, column):>10}" for column in COLUMNS)
             + f"{stats['n']:>9,.0f}"
             for name, stats in table
         ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from ddtop.agent.loadgen.spec import LIMITS
 from ddtop.agent.loadgen.window.slo import meets
+from ddtop.bench.figures.bounds import bounded_summary
 from ddtop.bench.figures.requests import Request
 from ddtop.bench.figures.stats import summary, weighted_summary
 
@@ -84,7 +85,7 @@ def counts(requests: list[Request]) -> dict[str, Any]:
 
 
 def _ms(values: list[float | None]) -> dict[str, float]:
-    return summary([value * 1e3 for value in values if value is not None])
+    return bounded_summary([value * 1e3 for value in values if value is not None])
 
 
 def _latencies(ok: list[Request]) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def _latencies(ok: list[Request]) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "ttft_ms": _ms([request.ttft_s for request in streamed]),
         "ttsc_ms": _ms([request.ttsc_s for request in streamed]),
-        "icl_ms": _ms([gap for request in streamed for gap in request.gaps]),
+        "icl_ms": summary([gap * 1e3 for request in streamed for gap in request.gaps]),
         "itl_ms": itl_ms(streamed),
         "tpot_ms": _ms([request.tpot_s for request in streamed]),
         "decode_tok_s": summary([rate for r in streamed if (rate := r.decode_tok_s) is not None]),

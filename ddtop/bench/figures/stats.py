@@ -7,9 +7,11 @@ absent where too few samples stand beyond it: p90 needs 10 samples, p99 needs 10
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 NEEDS = {50: 1, 90: 10, 95: 20, 99: 100}
+CERTIFIED = {"p90": 64, "p99": 662}
+"""Samples from which LoadGen's estimate lets one of them lie above the bound."""
 
 
 def percentile(ordered: Sequence[float], p: float) -> float:
@@ -20,6 +22,14 @@ def percentile(ordered: Sequence[float], p: float) -> float:
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def shown_percentile(stats: Mapping[str, float], name: str) -> tuple[str, float] | None:
+    """("" or "≤ ", value) of a percentile as it may be shown; None where it is not known."""
+    bound, value = stats.get(f"{name}_bound"), stats.get(name)
+    if bound is not None and stats["n"] < CERTIFIED[name]:
+        return "≤ ", bound
+    return None if value is None else ("", value)
 
 
 def summary(samples: Sequence[float], percentiles: Sequence[int] = (50, 90, 99)) -> dict[str, float]:

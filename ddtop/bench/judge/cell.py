@@ -346,7 +346,7 @@ def _possible(result: Mapping[str, Any], metrics: Mapping[str, Any], details: di
         if (found_ms := metrics.get(f"{name}_ms"))
     }
     figures = Figures(
-        ok=metrics["requests_ok"],
+        ok=window.get("ended", metrics["requests_ok"]),  # what the rate counts
         failed=metrics["requests_failed"],
         # the rate counts those that the time limit cut too
         output_tokens=None if tokens is None else tokens + metrics.get("output_tokens_unfinished", 0),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ddtop.bench.figures.stats import shown_percentile
+from ddtop.bench.render import burst_words
 from ddtop.dashboard.draw.ladder import ladder_lines
 from ddtop.dashboard.draw.metrics import COLUMNS
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
@@ -171,27 +173,34 @@ def _distribution_lines(metrics: dict[str, Any], width: int) -> list[Line]:
     out: list[Line] = []
     for name, label in DISTRIBUTIONS:
         number = metric_value(metrics, f"{name}.n")
-        # A p99 of fewer than a hundred samples is the maximum by another name.
-        quantiles = [q for q in QUANTILES if q != "p99" or number is None or number >= 100]
-        known = [(q, metric_value(metrics, f"{name}.{q}")) for q in quantiles]
-        values = [(q, v) for q, v in known if v is not None]
+        values = _quantiles(metrics.get(name), {q: metric_value(metrics, f"{name}.{q}") for q in QUANTILES})
         if len(values) < 2:
             continue
         head = f"Latency · {label}" + (f" · {number:.0f} samples" if number is not None else "")
         out.extend([(), line((head, "title"))])
-        top = max(v for _, v in values)
+        top = max(v for _, _, v in values)
         size = max(8, min(48, width - 28))
-        for quantile, value in values:
+        for quantile, mark, value in values:
             filled, empty = bar(value / top if top else 0.0, size)
             out.append(
                 line(
                     (f"  {quantile:<5}", "label"),
                     (filled, "bar"),
                     (empty, "track"),
-                    (f" {value:,.1f} ms", "value"),
+                    (f" {mark}{value:,.1f} ms", "value"),
                 )
             )
     return out
+
+
+def _quantiles(stats: Any, known: Mapping[str, float | None]) -> list[tuple[str, str, float]]:
+    """(name, "" or "≤ ", value): a percentile that its samples do not certify stands as its bound."""
+    if isinstance(stats, dict) and "n" in stats:
+        shown = {q: shown_percentile(stats, q) for q in known}
+        # A p99 of fewer than a hundred samples is the maximum by another name.
+        few = [q for q, one in shown.items() if q == "p99" and one and not one[0] and stats["n"] < 100]
+        return [(q, *one) for q, one in shown.items() if one is not None and q not in few]
+    return [(q, "", value) for q, value in known.items() if value is not None]
 
 
 QUALITY = (
@@ -212,10 +221,12 @@ def _quality_lines(metrics: dict[str, Any], width: int) -> list[Line]:
         value = metric_value(metrics, name)
         if value is not None:
             out.append(line((f"  {label:<12}", "label"), (f"{value:>10.4g}", "value"), (f" {unit}", "dim")))
-    for name, label in (("acceptance", "acceptance"), ("client", "client")):
+    for name, label in (("burst", "burst"), ("acceptance", "acceptance"), ("client", "client")):
         table = metrics.get(name)
         if isinstance(table, dict) and table:
             words = ", ".join(f"{key.replace('_', ' ')} {_short(value)}" for key, value in table.items())
+            if name == "burst":
+                words = burst_words(table)
             for at, row in enumerate(wrap_text(words, max(20, width - 16), 3)):
                 out.append(line((f"  {label:<12}" if at == 0 else " " * 14, "label"), (row, "text")))
     return [(), line(("How it was measured", "title")), *out] if out else []
