@@ -110,6 +110,7 @@ def _cell(cell: CellView, against: dict[str, Any] | None) -> dict[str, Any]:
         "repeat": spec.repeat,
         "start": spec.start,
         "sentinel": spec.sentinel,
+        "aa": spec.aa,
         "state": cell.state,
         "reason": cell.reason or None,
         "cause": cell.cause,

@@ -174,8 +174,11 @@ class CommandHandler:
 
     def _chosen(self, cell_id: str | None, config: str | None, ids: tuple[str, ...]) -> list[CellView]:
         cells = self.ctx.state.plan_cells
-        if cell_id is not None:
-            return [c for c in cells if c.id == cell_id]
+        if (
+            cell_id is not None
+        ):  # with those of the other rounds: what a person says of a cell holds for all its starts
+            named = {(c.spec.server, c.spec.load) for c in cells if c.id == cell_id}
+            return [c for c in cells if (c.spec.server, c.spec.load) in named]
         if config is not None:
             return [c for c in cells if c.spec.config == config]
         return [c for c in cells if c.id in ids]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ddtop.events import CellSpec
-from ddtop.plan import Plan, expand, show
+from ddtop.plan import Plan, expand, parse_plan, show
 from ddtop.plan.check import count_cells
 from ddtop.stats.race import Rules
 from ddtop.stats.spread import Spread
 from ddtop.sweep.setup.from_plan import sweep_from
-from tests.plan.test_plan import SMALL, faults, small
+from tests.plan.test_plan import ENV, SMALL, faults, small
 
 
 def starts_of(text: str, plan: str = SMALL) -> Plan:
@@ -190,6 +190,19 @@ def test_a_race_needs_two_configurations() -> None:
         "line 12: matrix.race: has one configuration" in f
         for f in faults(text.replace("[matrix]\n", "[matrix]\nrace = true\n"))
     )
+
+
+def test_starts_of_one_configuration_are_warned_of() -> None:
+    one = (
+        SMALL.replace("auto = {}\n", "")
+        .replace("[8, 16]", "[16]")
+        .replace("[matrix]\n", "[matrix]\nstarts = 3\n")
+    )
+    _, warnings = parse_plan(one, environ=ENV)
+    assert [str(w) for w in warnings if w.path[:2] == ("matrix", "starts")] == [
+        "line 12: matrix.starts: has one configuration to start again; "
+        "its own value gets an interval; there is nothing to compare it with"
+    ]
 
 
 def test_a_configuration_may_not_have_the_name_of_the_baseline_against_itself() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.sweep.cell.host_doubts import DRIFT
+from ddtop.sweep.controller import Controller
 from ddtop.sweep.shared.plan import Sweep
 from tests.sweep.test_controller import CONFIGS, Dead, Rig, make_sweep, once_each
 
@@ -93,6 +94,20 @@ def test_killed_in_any_round_nothing_is_measured_twice(part: float) -> None:
     assert run.run().word == "done"
     once_each(run.events)
     assert sorted(set(run.world.served)) == sorted(c.id for c in run.sweep.cells)
+
+
+@pytest.mark.parametrize(("command", "state"), [(ev.MarkBroken, "broken"), (ev.Skip, "skipped")])
+def test_what_a_person_says_of_a_cell_holds_for_all_its_starts(command: type[ev.Command], state: str) -> None:
+    run = rig(3)
+
+    def say(event: ev.Event, _: Controller) -> None:
+        if isinstance(event, ev.CellStateSet) and event.cell_id == "a0" and event.state == "done":
+            run.give(command, cell_id="b1.1")
+
+    run.on_event = say
+    run.run()
+    assert run.states("b") == ["done", state] * 3
+    assert {"a1.1", "c1.2"} <= set(run.world.served)
 
 
 def with_sentinels(sweep: Sweep) -> Sweep:
