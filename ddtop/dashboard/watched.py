@@ -25,19 +25,30 @@ from ddtop.events import (
     RunEnded,
     RunStarted,
     SearchStep,
+    StartProvenance,
     StepsPlanned,
 )
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
+from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
 from ddtop.journal.read.select import running_cell, tps
 
 if TYPE_CHECKING:
     from ddtop.journal.read.session import Batch, Session
 
 
-CELL_EVENTS = (CellsPlanned, CellStarted, CellProgress, SearchStep, CellMeasured, CellStateSet, RunStarted)
+CELL_EVENTS = (
+    CellsPlanned,
+    CellStarted,
+    CellProgress,
+    SearchStep,
+    CellMeasured,
+    CellStateSet,
+    RunStarted,
+    StartProvenance,
+)
 """Events that can change the matrix."""
 
 
@@ -63,6 +74,7 @@ class Watched:
         self.cells_version = 0
         """Grows with every event that can change the matrix."""
         self._matrix: tuple[tuple[object, ...], Matrix] | None = None
+        self._per_gpu: tuple[int, list[GpuPoint]] | None = None
 
     @property
     def replay(self) -> bool:
@@ -184,6 +196,12 @@ class Watched:
         if self._matrix is None or self._matrix[0] != key:
             self._matrix = (key, matrix(self.state, self.tp, self.metric.key, self.baseline))
         return self._matrix[1]
+
+    def per_gpu(self) -> list[GpuPoint]:
+        """The results per GPU and per user; made anew where a cell changed."""
+        if self._per_gpu is None or self._per_gpu[0] != self.cells_version:
+            self._per_gpu = (self.cells_version, per_gpu(self.state))
+        return self._per_gpu[1]
 
     def cursor(self, shown: Matrix) -> Cursor:
         """Where the cursor stands: where the person put it, else at the cell at work."""

@@ -356,3 +356,26 @@ async def test_the_process_service_is_a_unit_where_it_can_be(ct200: Any) -> None
                             break
             assert batch[-1]["exit"] == {"signal": "SIGTERM"}
     assert [line for line in ct200.settled(before, timeout_s=2) if not OURS.search(line)] == []
+
+
+async def test_what_a_unit_runs_on_and_says_of_its_load(ct200: Any) -> None:
+    """Real systemd, SIMULATED engine and GPUs: the GPUs that the unit's processes hold, and its figures once a second."""
+    ct200.stage()
+    ct200.fault(LOAD_S=0.3)
+    async with reached("ct200") as host:
+        assert (await host.call("unit-action", unit="sglang-bench", action="start"))["rc"] == 0
+        await asyncio.to_thread(ct200.wait, "ready")
+        props = (await host.call("unit-show", unit="sglang-bench.service"))["props"]
+        found = await host.call(
+            "provenance", unit="sglang-bench.service", main_pid=int(props["MainPID"]), timeout_s=20
+        )
+        held, listed = found["facts"]["held"], [g["uuid"] for g in found["facts"]["gpu"]["gpus"]]
+        assert held and set(held) <= set(listed), found
+        assert found["facts"]["command"], found
+        assert found["facts"]["image"] == {}
+        assert found["facts"]["machine"]["server_cpus"]
+        url = "http://127.0.0.1:30000/metrics"
+        names = ["sglang:num_running_reqs", "sglang:num_queue_reqs"]
+        async with host.stream("metrics-follow", url=url, names=names, every_s=0.2) as batches:
+            items = await take(batches, 2)
+        assert {row[0] for item in items[:2] for row in item["rows"]} == set(names), items

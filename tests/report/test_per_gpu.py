@@ -9,7 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from ddtop.dashboard.panels.cell import cell_lines
+from ddtop.dashboard.panels.results import front_line
 from ddtop.journal.fold.state import State
+from ddtop.journal.read.matrix import matrix
+from ddtop.journal.read.per_gpu import per_gpu
 from ddtop.report import Recording, report_csv, report_html, report_json, report_markdown
 from ddtop.report.recording import planned_price
 from ddtop.report.tables.per_gpu import gpu_charts
@@ -93,3 +97,17 @@ def test_without_known_gpus_there_is_no_section() -> None:
     assert "Per GPU" not in report_markdown([recording])
     assert report_json([recording])["per_gpu"]["points"] == []
     assert gpu_charts(state) == []
+
+
+def test_screens_show_the_front(recording: Recording) -> None:
+    state = recording.state
+    points = per_gpu(state)
+    (line,) = front_line(points, 120)
+    assert "".join(span[0] for span in line).rstrip() == (
+        "  front auto tp1 c8 600 | 50 · auto tp1 c1 100 | 100 · b15 tp1 c1 80 | 200   (tok/s per GPU | per user)"
+    )
+    assert front_line(points[:1], 120) == []
+    rows = cell_lines(state, state.cells["b15-8"], matrix(state), 100, points)
+    text = ["".join(span[0] for span in row).split() for row in rows]
+    assert ["per", "GPU", "350", "tok/s", "on", "2", "GPUs"] in text
+    assert ["per", "user", "40", "tok/s,", "dominated", "by", "auto", "tp1", "c8"] in text

@@ -16,7 +16,7 @@ from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AttemptView, CellView
 from ddtop.journal.read.matrix import Matrix
-from ddtop.journal.read.per_gpu import per_gpu
+from ddtop.journal.read.per_gpu import GpuPoint
 from ddtop.journal.read.select import Column, metric_value, remaining, short_count
 from ddtop.journal.read.server_figures import SHOWN, load_over, measured_attempt, window_points
 from ddtop.words import many
@@ -59,14 +59,16 @@ def load_fact(spec: CellSpec) -> tuple[str, str]:
     return "concurrency", many(spec.concurrency, "request") + " at a time"
 
 
-def cell_lines(state: State, cell: CellView, shown: Matrix, width: int) -> list[Line]:
+def cell_lines(
+    state: State, cell: CellView, shown: Matrix, width: int, per_gpu: Sequence[GpuPoint] = ()
+) -> list[Line]:
     """All of it, as lines."""
     out = [_state_line(cell)]
     out.extend(_reason_lines(cell, width))
     out.extend(_workload_lines(state, cell))
     out.extend(ladder_lines(cell, width))
     if cell.metrics:
-        out.extend([(), *_result_lines(state, cell, shown)])
+        out.extend([(), *_result_lines(cell, shown, per_gpu)])
         out.extend(_distribution_lines(cell.metrics, width))
         out.extend(_quality_lines(cell.metrics, width))
         out.extend(_response_lines(state, cell, width))
@@ -120,7 +122,7 @@ def _reason_lines(cell: CellView, width: int) -> list[Line]:
     ]
 
 
-def _result_lines(state: State, cell: CellView, shown: Matrix) -> list[Line]:
+def _result_lines(cell: CellView, shown: Matrix, per_gpu: Sequence[GpuPoint]) -> list[Line]:
     out = [line(("Result", "title"))]
     for metric in COLUMNS:
         value = metric.value(cell.metrics)
@@ -138,7 +140,7 @@ def _result_lines(state: State, cell: CellView, shown: Matrix) -> list[Line]:
     if gain is not None:
         against = (f" against {shown.baseline}", "dim")
         out.append(line(("  speed-up    ", "label"), (f"{gain:>10.2f}", "value"), ("×", "dim"), against))
-    out.extend(_per_gpu_lines(state, cell))
+    out.extend(_per_gpu_lines(cell, per_gpu))
     for name, label in (("requests_ok", "requests ok"), ("requests_failed", "failed")):
         value = metric_value(cell.metrics, name)
         if value is not None:
@@ -151,11 +153,11 @@ def _result_lines(state: State, cell: CellView, shown: Matrix) -> list[Line]:
     return out
 
 
-def _per_gpu_lines(state: State, cell: CellView) -> list[Line]:
+def _per_gpu_lines(cell: CellView, points: Sequence[GpuPoint]) -> list[Line]:
     """The figures of its field per GPU and per user, and whether another is better in both."""
     spec = cell.spec
     mine = (spec.config, spec.tp, Column.of(spec))
-    found = next((p for p in per_gpu(state) if (p.config, p.tp, p.load) == mine), None)
+    found = next((p for p in points if (p.config, p.tp, p.load) == mine), None)
     if found is None:
         return []
     where = "on the front" if found.front else f"dominated by {found.dominated_by}"

@@ -15,7 +15,7 @@ from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.matrix import starts_in, usable
-from ddtop.journal.read.per_gpu import per_gpu
+from ddtop.journal.read.per_gpu import GpuPoint
 from ddtop.journal.read.select import short_count
 from ddtop.stats.spread import mean
 
@@ -111,9 +111,9 @@ def advice_line(state: State, cell: CellView | None, baseline: str | None, width
     return []
 
 
-def front_line(state: State, width: int) -> list[Line]:
+def front_line(found: Sequence[GpuPoint], width: int) -> list[Line]:
     """The configurations that no other beats both per GPU and per user; none where one point or none is known."""
-    points = [p for p in per_gpu(state) if p.tok_s_user is not None]
+    points = [p for p in found if p.tok_s_user is not None]
     front = sorted((p for p in points if p.front), key=lambda p: -p.tok_s_gpu)
     if len(points) < 2:
         return []

@@ -72,7 +72,9 @@ class CellScreen(DdScreen):
         here = self.here
         set_title(facts, cell_title(cell))
         width = max(20, facts.size.width - 4)
-        facts.show((), [Item(row) for row in cell_lines(here.state, cell, here.matrix(), width)])
+        facts.show(
+            (), [Item(row) for row in cell_lines(here.state, cell, here.matrix(), width, here.per_gpu())]
+        )
         items = self._excerpt(cell)
         set_title(excerpt, "Log of the cell", many(len(items), "line") if items else "")
         excerpt.show((), items or [Item(line(("No log line falls into the time of this cell.", "dim")))])

@@ -102,7 +102,7 @@ class ResultsScreen(DdScreen):
         if self.size.height < 24:
             return []
         state = self.here.state
-        front = front_line(state, width) if self.size.height >= 30 else []
+        front = front_line(self.here.per_gpu(), width) if self.size.height >= 30 else []
         return [*advice_line(state, self.here.selected_cell(), self.baseline, width), *front]
 
     def _draw_plots(self) -> None:

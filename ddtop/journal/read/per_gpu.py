@@ -5,7 +5,8 @@ GPUs are those that a configuration's processes held, as recorded at its starts;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ddtop.events import Generation
@@ -127,21 +128,32 @@ def _value(cell: MatrixCell | None) -> float | None:
 def with_fronts(points: Sequence[GpuPoint]) -> list[GpuPoint]:
     """The points with their fronts: of each workload, output length and context one. A point without a user's rate is on
     none, and dominates none."""
-    out: list[GpuPoint] = []
+    groups: dict[tuple[object, ...], list[GpuPoint]] = {}
     for point in points:
-        x = point.tok_s_user
-        if x is None:
-            out.append(point)
-            continue
-        better = [
-            other
-            for other in points
-            if other.load[:3] == point.load[:3]
-            and other.tok_s_user is not None
-            and other.tok_s_user >= x
-            and other.tok_s_gpu >= point.tok_s_gpu
-            and (other.tok_s_user, other.tok_s_gpu) != (x, point.tok_s_gpu)
-        ]
-        best = max(better, key=lambda one: one.tok_s_gpu, default=None)
-        out.append(replace(point, front=best is None, dominated_by=best.label if best is not None else ""))
-    return out
+        if point.tok_s_user is not None:
+            groups.setdefault(point.load[:3], []).append(point)
+    better = {id(p): best for group in groups.values() for p, best in _best_of(group)}
+    return [
+        replace(p, front=(best := better[id(p)]) is None, dominated_by=best.label if best is not None else "")
+        if p.tok_s_user is not None
+        else p
+        for p in points
+    ]
+
+
+def _best_of(group: Sequence[GpuPoint]) -> Iterator[tuple[GpuPoint, GpuPoint | None]]:
+    """(point, the one with the highest rate per GPU of those that are better in both; None: it is on the front)."""
+    best: GpuPoint | None = None
+    """Of those with a higher rate per user."""
+    for _, alike in itertools.groupby(
+        sorted(group, key=lambda p: -(p.tok_s_user or 0.0)), key=lambda p: p.tok_s_user
+    ):
+        same = list(alike)
+        first = max(same, key=lambda p: p.tok_s_gpu)
+        for point in same:
+            if best is not None and best.tok_s_gpu >= max(point.tok_s_gpu, first.tok_s_gpu):
+                yield point, best
+            else:
+                yield point, first if first.tok_s_gpu > point.tok_s_gpu else None
+        if best is None or first.tok_s_gpu > best.tok_s_gpu:
+            best = first
