@@ -26,7 +26,17 @@ def made(
     """tok/s of the repeats by configuration and concurrency (none: planned and not measured); `last` changes the last result."""
     clock = Clock()
     cells = [
-        (spec(f"{config}-{c}-{i}", config, concurrency=c, repeat=i, baseline=config == baseline), number)
+        (
+            spec(
+                f"{config}-{c}-{i}",
+                config,
+                concurrency=c,
+                repeat=i,
+                baseline=config == baseline,
+                aa=config.endswith("~aa"),
+            ),
+            number,
+        )
         for config, row in values.items()
         for c, numbers in row.items()
         for i, number in enumerate(numbers or [None])
@@ -120,6 +130,34 @@ def test_what_does_not_count(fields: dict[str, Any], why: str) -> None:
     found = one(made({"auto": {1: [100.0], 4: [200.0]}, "b8": {1: [150.0], 4: [900.0]}}, **fields))
     assert f"b8 at c 4: {why}" in found.not_measured
     assert [p.concurrency for p in found.curves.curves[0].found.fit] == [1]
+
+
+def test_what_the_baseline_differs_from_itself_by_is_no_gain() -> None:
+    values: Values = {
+        "auto": {1: [100.0], 8: [200.0]},
+        "b8": {1: [103.0], 8: [230.0]},
+        "auto~aa": {1: [104.0], 8: [199.0]},
+    }
+    found = one(made(values))
+    assert [c.config for c in found.curves.curves] == ["b8"]
+    assert found.curves.floor == pytest.approx(0.04)
+    assert found.words == "c 1: auto · 2–8: b8"
+    assert found.reasons[-1] == "the baseline differs from itself by up to 4.0%: smaller gains do not count"
+
+
+def test_a_spread_inside_one_start_says_so() -> None:
+    assert (
+        one(made(THREE)).reasons[-1]
+        == "intervals are by the spread inside one start only: starts may differ by more"
+    )
+
+
+def test_another_version_of_the_engine_is_named() -> None:
+    found = one(made({"auto": {1: [100.0]}, "b8": {1: [150.0]}}, engine_version="0.5.24"))
+    assert found.curves.curves[0].doubts == ()  # the baseline's is not known
+    state = made({"auto": {1: [100.0]}, "b8": {1: [150.0]}}, engine_version="0.5.24")
+    state.cells["auto-1-0"].engine_version = "0.5.23"
+    assert one(state).curves.curves[0].doubts == ("engine 0.5.24, the baseline's is another",)
 
 
 def test_doubts_are_named() -> None:

@@ -52,7 +52,15 @@ class Advice:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why: one line a configuration, then what the ranges rest on."""
-        return tuple(f"{one.config}: {_reason(one)}" for one in self.curves.curves)
+        curves = self.curves
+        out = [f"{one.config}: {_reason(one)}" for one in curves.curves]
+        if curves.floor > FLOOR:
+            out.append(
+                f"the baseline differs from itself by up to {curves.floor:.1%}: smaller gains do not count"
+            )
+        if curves.inside:
+            out.append("intervals are by the spread inside one start only: starts may differ by more")
+        return tuple(out)
 
     @property
     def not_measured(self) -> tuple[str, ...]:
@@ -81,7 +89,7 @@ class Advice:
 
 
 def advise(curves: Curves) -> Advice:
-    """The ranges of one load. A configuration takes over only where it is faster by 1 % or more."""
+    """The ranges of one load. A configuration takes over only where it is faster by `curves.floor` or more."""
     if curves.reference is None or not curves.concurrencies:
         return Advice(curves, ())
     whole = (
@@ -107,7 +115,7 @@ def advise(curves: Curves) -> Advice:
 
 
 def _best(curves: Curves, c: int, holder: str) -> str:
-    """The fastest at `c`; the one that holds the lead keeps it against less than FLOOR more, as does the reference."""
+    """The fastest at `c`; the one that holds the lead keeps it against less than the floor more, as does the reference."""
     reference = curves.reference or ""
     gains = {reference: 1.0}
     for curve in curves.curves:
@@ -116,7 +124,7 @@ def _best(curves: Curves, c: int, holder: str) -> str:
             gains[curve.config] = gain
     best = max(gains, key=lambda name: gains[name])
     for kept in (holder, reference):
-        if kept in gains and math.log(gains[best] / gains[kept]) < math.log1p(FLOOR):
+        if kept in gains and math.log(gains[best] / gains[kept]) < math.log1p(curves.floor):
             return kept
     return best
 

@@ -14,9 +14,11 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.matrix import starts_in
 from ddtop.journal.read.select import DEFAULT_METRIC, short_count
-from ddtop.stats.differ import differences
-from ddtop.stats.spread import Starts, pooled
+from ddtop.stats.differ import FLOOR, differences
+from ddtop.stats.spread import Starts, mean, pooled
 
+Rows = dict[str, dict[int, list[CellView]]]
+"""Configuration → concurrency → cells."""
 SIMULATED = "acceptance-simulated"
 """A reason with which a result says nothing of what speculation is worth."""
 
@@ -69,6 +71,10 @@ class Curves:
     """Those of the reference that were measured."""
     missing: tuple[tuple[int, str], ...] = ()
     """Of the reference: concurrency → why it is not measured."""
+    floor: float = FLOOR
+    """Gains below it do not matter: 1 %, or the most by which the baseline differs from itself, where that is measured."""
+    inside: bool = False
+    """True where intervals are by the spread inside one start only."""
 
 
 def all_curves(state: State, metric: str = DEFAULT_METRIC, baseline: str | None = None) -> tuple[Curves, ...]:
@@ -80,20 +86,19 @@ def curves_of(
     cells: Iterable[CellView], metric: str = DEFAULT_METRIC, baseline: str | None = None
 ) -> tuple[Curves, ...]:
     """The curves of every load of these cells."""
-    loads: dict[Load, dict[str, dict[int, list[CellView]]]] = {}
+    loads: dict[Load, Rows] = {}
     for cell in cells:
-        if cell.spec.sentinel or cell.spec.aa or not cell.spec.concurrency:
-            continue  # measured to judge the others; or a rate, which has no place on an axis of streams
         spec = cell.spec
-        loads.setdefault(load_of(cell), {}).setdefault(spec.config, {}).setdefault(
-            spec.concurrency, []
-        ).append(cell)
+        if spec.sentinel or not spec.concurrency:
+            continue  # measured to judge the others; or a rate, which has no place on an axis of streams
+        rows = loads.setdefault(load_of(cell), {}).setdefault(spec.config, {})
+        rows.setdefault(spec.concurrency, []).append(cell)
     return tuple(_curves(load, configs, metric, baseline) for load, configs in loads.items())
 
 
-def _curves(
-    load: Load, configs: dict[str, dict[int, list[CellView]]], metric: str, baseline: str | None
-) -> Curves:
+def _curves(load: Load, everything: Rows, metric: str, baseline: str | None) -> Curves:
+    twins = {name for name, rows in everything.items() if any(c.spec.aa for cs in rows.values() for c in cs)}
+    configs = {name: rows for name, rows in everything.items() if name not in twins}
     values = {
         config: {c: found for c, cells in rows.items() if (found := _starts(cells, metric))}
         for config, rows in configs.items()
@@ -104,6 +109,8 @@ def _curves(
     }
     reference, why = _reference(values, baseline)
     base = values.get(reference or "", {})
+    versions = {c.engine_version for cells in configs.get(reference or "", {}).values() for c in cells}
+    inside = any(spread.basis == "inside" for spread in spreads.values())
     curves: list[Curve] = []
     for config, rows in configs.items():
         if config == reference:
@@ -125,13 +132,22 @@ def _curves(
             even = BreakEven("not known", why, tuple(points))
         else:
             even = break_even(points)
-        curves.append(
-            Curve(config, even, tuple(p.concurrency for p in points), tuple(missing), _doubts(rows.values()))
-        )
+        measured = tuple(p.concurrency for p in points)
+        curves.append(Curve(config, even, measured, tuple(missing), _doubts(rows.values(), versions)))
     absent = tuple(
         (c, _absent(cells)) for c, cells in sorted(configs.get(reference or "", {}).items()) if c not in base
     )
-    return Curves(load, baseline, reference, why, tuple(curves), tuple(sorted(base)), absent)
+    floor = _floor(base, [everything[name] for name in twins], metric) if reference == baseline else FLOOR
+    return Curves(
+        *(load, baseline, reference, why, tuple(curves), tuple(sorted(base)), absent, floor, inside)
+    )
+
+
+def _floor(base: dict[int, Starts], twins: Iterable[dict[int, list[CellView]]], metric: str) -> float:
+    """The most by which the baseline differs from itself at one concurrency, at least FLOOR."""
+    again = [(base[c], _starts(cells, metric)) for rows in twins for c, cells in rows.items() if c in base]
+    shifts = [abs(mean(found) / mean(first) - 1) for first, found in again if found and mean(first) > 0]
+    return max([FLOOR, *shifts])
 
 
 def _reference(values: dict[str, dict[int, Starts]], baseline: str | None) -> tuple[str | None, str]:
@@ -161,9 +177,11 @@ def _absent(cells: Iterable[CellView]) -> str:
     return "it has no such figure"
 
 
-def _doubts(rows: Iterable[list[CellView]]) -> tuple[str, ...]:
-    return tuple(
-        dict.fromkeys(
-            reason for cells in rows for c in cells if c.validity == "SUSPECT" for reason in c.reasons
-        )
-    )
+def _doubts(rows: Iterable[list[CellView]], versions: set[str | None]) -> tuple[str, ...]:
+    """Reasons of SUSPECT results, and another version of the engine than the reference's (`versions`)."""
+    cells = [c for row in rows for c in row]
+    found = dict.fromkeys(reason for c in cells if c.validity == "SUSPECT" for reason in c.reasons)
+    mine = {c.engine_version for c in cells if c.engine_version}
+    if mine and versions - {None} and mine != versions - {None}:
+        found[f"engine {', '.join(sorted(mine))}, the baseline's is another"] = None
+    return tuple(found)
