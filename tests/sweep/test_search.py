@@ -31,6 +31,7 @@ from ddtop.report.markdown import report_markdown
 from ddtop.report.recording import Recording
 from ddtop.report.rows import report_csv
 from ddtop.report.tables.ladder import ladders
+from ddtop.sweep.cell.search import found
 from ddtop.sweep.tell.event_lines import event_line
 from tests.sweep.fakehost import Job, World, result
 from tests.sweep.test_controller import Dead, Rig
@@ -196,6 +197,35 @@ def test_no_load_meets_the_levels() -> None:
     assert world.asked == [(1, False)]
     assert (cell.state, cell.validity, cell.reasons) == ("done", "SUSPECT", ("slo-not-met",))
     assert "knee" not in cell.metrics and "output_tok_s" not in cell.metrics
+    assert words(cell) == "no knee: c1 is too much"
+
+
+def test_where_the_lowest_load_is_not_decided_that_is_said() -> None:
+    """Seen with a real llama.cpp on a busy machine: 4 of 5 requests in time say neither yes nor no."""
+    step = ev.SearchStep(
+        at_s=1.0,
+        mono_s=1.0,
+        parent="a1",
+        number=0,
+        tried=1.0,
+        verdict="undecided",
+        high=1.0,
+        metrics={"slo": {"attained": 4, "n": 5}},
+    )
+    judged = found(SEARCH, [step])
+    assert (judged.validity, judged.reasons) == ("SUSPECT", ("slo-undecided",))
+    spec = ev.CellSpec(
+        id="a1",
+        config="a",
+        tp=1,
+        workload="w",
+        output_tokens=8,
+        concurrency=0,
+        context=0,
+        restart_key="k",
+        search=SEARCH,
+    )
+    assert words(CellView(spec, ladder=[step])) == "no knee: c1 is undecided"
 
 
 def test_a_knee_above_the_highest_load_is_said_to_be_there() -> None:

@@ -122,6 +122,10 @@ TABLE: dict[str, Rule] = {
         "no load met the service levels",
         "looser limits, a lower start of the search, or a faster configuration",
     ),
+    "slo-undecided": _doubt(
+        "too few requests ended at the lowest load to say whether it meets the service levels",
+        "a longer point_s of the search, or shorter responses",
+    ),
     "knee-above-max": _doubt(
         "the highest load that the search may try still met the service levels", "raise max of the search"
     ),

@@ -76,8 +76,11 @@ def words(cell: CellView) -> str:
         return ""
     last = cell.ladder[-1]
     if last.low is None:
-        low = min(step.tried for step in cell.ladder)
-        return f"{load_of(search, low)} is too much"
+        lowest = min(cell.ladder, key=lambda step: step.tried)
+        load = load_of(search, lowest.tried)
+        if last.next is not None:
+            return f"{load} is too much"
+        return f"no knee: {load} is {'undecided' if lowest.verdict == 'undecided' else 'too much'}"
     if last.next is not None:
         return f"at least {load_of(search, last.low)}" + (
             f", below {load_of(search, last.high)}" if last.high is not None else ""

@@ -164,9 +164,10 @@ def found(search: Search, steps: Sequence[SearchStep]) -> CellJudgement:
     }
     at = next((step for step in reversed(steps) if step.tried == known.low), None)
     if at is None or known.low is None:
-        lowest = min(step.tried for step in steps)
-        why = f"{lowest:g} {search.unit} missed {search.limits}"
-        return judgement({"slo-not-met": why}, {"search": about})
+        lowest = min(steps, key=lambda step: step.tried)
+        reason = "slo-undecided" if lowest.verdict == "undecided" else "slo-not-met"
+        why = f"{lowest.tried:g} {search.unit}: {lowest.verdict}; {search.limits} is wanted"
+        return judgement({reason: why}, {"search": about})
     details = dict.fromkeys(at.reasons, "")
     if known.high is None:
         details["knee-above-max"] = f"{known.low:g} {search.unit} met {search.limits}"
