@@ -100,7 +100,7 @@ class Job:
 
 
 class World:
-    """The host. `faults`: word of a command line → kind (`crash`, `hang`, `zero`, `exit-mid`, `silent`)."""
+    """The host. `faults`: word of a command line → kind (`crash`, `hang`, `zero`, `exit-mid`, `stop-mid`, `silent`)."""
 
     def __init__(self, *, load_s: float = 5.0, cell_s: float = 3.0) -> None:
         self.load_s, self.cell_s = load_s, cell_s
@@ -365,14 +365,29 @@ class World:
         if serving is not None and self.fault_of(serving.argv) == "core-mid" and len(job.results) == 1:
             self._core_dies(serving, job, cell)
             return
+        if serving is not None and self.fault_of(serving.argv) == "stop-mid" and len(job.results) == 1:
+            self._owner_stops(serving)
         tokens = 0 if serving is None or cell in self.broken_cells else 32
-        job.results[cell] = self.measured(job, cell, tokens) if serving is not None else refused(cell)
+        there = serving is not None and serving.listening
+        job.results[cell] = self.measured(job, cell, tokens) if there else refused(cell)
         self.served.append(cell)
         self._next_cell(job)
 
     def measured(self, job: Job, cell: str, tokens: int) -> dict[str, Any]:
         """What the load generator gives for one cell of a job."""
         return result(cell, tokens, self.speeds.get(cell, 1.0))
+
+    def _owner_stops(self, unit: Unit) -> None:
+        """`systemctl stop` under a cell, as with a real vLLM: refused at once, and 5 s until the unit is inactive."""
+        self.faults = {k: v for k, v in self.faults.items() if v != "stop-mid"}
+        self.say(unit, f"Stopping {unit.name} - A server...")
+        self.log[-1]["pid"] = 1
+        unit.active, unit.sub, unit.listening = "deactivating", "stop-sigterm", False
+        self.say(
+            unit,
+            "EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.",
+        )
+        asyncio.get_running_loop().call_later(4.8, self._gone, unit)
 
     def _core_dies(self, unit: Unit, job: Job, cell: str) -> None:
         """`kill -9` of the engine under load: errors inside HTTP 200, then 500s; the process ends seconds later."""

@@ -247,6 +247,15 @@ def test_the_server_dies_under_a_cell() -> None:
     assert rig.world.served.count("b0") == 1, "the cell that was finished is not measured again"
 
 
+def test_a_server_that_is_stopped_on_request_under_a_cell_breaks_nothing() -> None:
+    """Its requests are refused while the unit still stops: that is the stop, and no verdict on the cell."""
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": "stop-mid"}
+    assert rig.run().word == "done"
+    assert rig.alerts() == [("failed", "stopped-by-request")]
+    assert rig.states("b") == ["done", "done"]
+
+
 def test_zero_tokens_twice_is_broken() -> None:
     rig = Rig()
     rig.world.broken_cells = {"b1"}

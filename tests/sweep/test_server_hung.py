@@ -104,6 +104,9 @@ def test_a_stop_that_was_asked_for_is_no_death_and_an_exit_code_says_more_than_t
     u = UnitReading(unit="s", at=1.0, active="failed", result="exit-code", exit_code="exited/137")
     j = failure_judgement("s.service", u, logged, (), stop_line)
     assert j.cause == cause and (stop_line in j.evidence[0].text)
+    stopping = UnitReading(unit="s", at=1.0, active="deactivating", sub="stop-sigterm", result="success")
+    if stop_line:
+        assert failure_judgement("s.service", stopping, logged, (), stop_line).cause == "stopped-by-request"
     running = UnitReading(unit="s", at=1.0, active="active", sub="running", result="success", generation="b")
     j = failure_judgement("s.service", running, None, (), stop_line)
     assert (j.cause, "restarted by another" in j.text) == ("stopped-by-request", True)

@@ -109,7 +109,8 @@ def failure_judgement(
     why = Evidence(source=u.told_by if u else "systemctl", text=how)
     first = tuple(Evidence(source="probe", text=one.words) for one in ended[:3])
     by = f" ({ended[0].words})" if ended else ""
-    if u is not None and u.gone and stop_line:
+    over = u is not None and (u.gone or u.active == "deactivating")
+    if over and stop_line:
         # A stop that ran out of time, and words of processes that were told to end, are of the stop too.
         return Judgement(
             verdict="failed",
@@ -129,7 +130,7 @@ def failure_judgement(
             text=f"{unit} died while it was measured: {logged.text}{by}",
             evidence=(*first, *logged.evidence, why),
         )
-    if u is not None and not u.gone:
+    if u is not None and not over:
         words, slug = "was restarted by another user or process", "stopped-by-request"
     else:
         words, slug = (exit_words(u), exit_state(u).slug) if u else ("ended", "process-exited")

@@ -217,8 +217,13 @@ class JobWatch:
         return self._log is not None and self._log.names_its_end()
 
     async def _is_dying(self, subject: Subject) -> bool:
-        """Whether a server under which requests failed is gone, or will be: its log says so before its process ends."""
+        """Whether a server under which requests failed is gone, or will be: its manager stops it, or its log says so before
+        its process ends."""
         if await is_gone_now(self.ctx, self.host, subject):
+            return True
+        reading = self.ctx.feed(subject.launch.unit).reading
+        if reading is not None and reading.active == "deactivating":
+            await self.ctx.wait_until(self._server_gone, DYING_S)
             return True
         await drain_log(self.ctx, self.host, self.ctx.feed(subject.launch.unit))
         if not self._log_names_its_end():
