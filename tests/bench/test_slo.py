@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +17,9 @@ from ddtop.agent.loadgen.spec import SpecError, load_spec
 from ddtop.agent.loadgen.window.slo import meets, slo_result, verdict_of
 from ddtop.bench.figures.metrics import Slo
 from ddtop.bench.figures.requests import read_request
+from tests.waiting import HANG_S
+
+from .conftest import start
 
 
 def exact_at_most(k: int, n: int, p: Fraction) -> float:
@@ -140,6 +145,33 @@ def test_the_generator_and_the_report_judge_a_request_alike(lying: str, behaviou
     result = point(lying, behaviour, slo=limits, requests=16, share=0.5)
     met = sum(Slo(**limits).met(read_request(one)) for one in result["requests"])
     assert result["slo"]["attained"] == met and result["slo"]["n"] == len(result["requests"])
+
+
+@pytest.fixture(scope="module")
+def prefill() -> Iterator[str]:
+    """SIMULATED: one prompt at a time, 20 ms each: 50 requests a second at most."""
+    child, url = start([sys.executable, "-m", "tests.bench.servers.prefill"])
+    yield url
+    child.terminate()
+    child.wait(HANG_S)
+
+
+@pytest.mark.parametrize("warmup", [0, "handover"])
+def test_a_rate_above_what_the_server_can_is_ended_at_once(prefill: str, warmup: Any) -> None:
+    """Every request meets its limit so far; but the queue grows without end. A hand-over does not wait for it to settle."""
+    point = {
+        "url": prefill,
+        "model": "m",
+        "mode": "open",
+        "rate": 150.0,
+        "output_tokens": 4,
+        "warmup": warmup,
+    }
+    limits = {"slo": {"ttft_ms": 60_000.0}, "share": 0.95, "requests": 5000, "time_limit_s": 300}
+    result = run_cell({**point, **limits, "gpus": "none", "metrics_url": ""})
+    assert result["slo"]["verdict"] == "over-saturated" and result["window"]["stopped"] == "slo"
+    assert len(result["requests"]) + len(result.get("burst", ())) < 1500
+    assert result["window"]["wall_s"] < 60
 
 
 def test_undecided_where_the_requests_end_first(lying: str) -> None:

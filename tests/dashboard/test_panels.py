@@ -500,6 +500,27 @@ def test_a_section_of_the_probe_that_failed_says_so() -> None:
     assert "! servers: timeout" in "\n".join(texts(found_lines(state, 3.0, 80, 20)))
 
 
+def test_a_cell_shows_its_burst_apart_and_a_tail_as_far_as_it_is_known() -> None:
+    state = fold(story.running().out)
+    cell = next(c for c in state.plan_cells if c.metrics)
+    ttft = {"n": 50, "mean": 23.0, "p50": 22.5, "p90": 30.0, "p90_bound": 35.25, "max": 35.25}
+    burst = {
+        "by": "settled",
+        "requests": 23,
+        "seconds": 1.5,
+        "requests_failed": 0,
+        "ttft_ms": {"p50": 80.0, "max": 171.5},
+    }
+    cell.metrics = {"ttft_ms": ttft, "burst": burst}
+    shown = [plain(row) for row in cell_lines(state, cell, matrix(state), 100)]
+    tail = next(row for row in shown if row.startswith("  p90"))
+    assert tail.endswith(" ≤ 35.2 ms") and not any(row.startswith("  p99") for row in shown)
+    found = next(row for row in shown if row.startswith("  burst"))
+    assert "23 requests in 1.5 s, TTFT p50 80.00, max 171.5 ms; then the load had settled" in found
+    cell.metrics = {"ttft_ms": {**ttft, "n": 70}}
+    assert any(plain(row).endswith(" 30.0 ms") for row in cell_lines(state, cell, matrix(state), 100))
+
+
 def test_a_cell_shows_where_its_answers_part_from_the_baselines() -> None:
     state = fold(story.running().out)
     measured = [c for c in state.plan_cells if c.metrics]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ddtop.bench.figures.stats import CERTIFIED
 from ddtop.report.bundle.provenance_rules import commands, engines, gpu_settings, images, models, topology
 from ddtop.report.bundle.seen import Seen, names, some
 from ddtop.words import many
@@ -16,7 +17,7 @@ from ddtop.words import many
 Met = Literal["met", "not met", "n/a"]
 Answer = tuple[Met, str]
 
-P90_SAMPLES, P99_SAMPLES = 64, 662
+P90_SAMPLES, P99_SAMPLES = CERTIFIED["p90"], CERTIFIED["p99"]
 """Samples from which a percentile has a bound at 99 % confidence (MLPerf's early stopping)."""
 WINDOW_S = 10.0
 STARTS = 3
