@@ -362,3 +362,31 @@ def test_no_command_of_another_user_is_put_back_as_ours(tmp_path: Path) -> None:
 def test_what_is_no_state_of_a_unit_is_not_inherited(former: Any) -> None:
     assert room.believed(former, True) == {}
     assert room.believed(FORMER, True) == room.believed(FORMER, False) == FORMER
+
+
+@pytest.mark.parametrize(
+    ("uid", "at", "told", "held"),
+    [
+        (UID, now(1010.0, living=(2,)), ["a"], True),
+        (UID, now(1010.0, living=(2,)), [], False),
+        (UID, now(1010.0, living=(2,)), ["x"], False),
+        (UID, now(1010.0, living=(1, 2)), ["a"], False),  # its agent lives: it is connected, whatever is said
+        (UID, now(1010.0, living=(2,), jobs="a"), ["a"], False),  # its load still runs
+        (UID + 1, now(1010.0, living=(2,)), ["a"], False),  # of another login nothing is believed
+    ],
+)
+def test_a_runner_that_its_own_machine_knows_to_be_dead_is_not_waited_for(
+    tmp_path: Path, uid: int, at: Now, told: list[str], held: bool
+) -> None:
+    ask(
+        tmp_path,
+        "take",
+        "a",
+        1,
+        former={"u": {"unit": "u", "active": True, "kind": "systemd", "was": "active", "run": "a"}},
+    )
+    asks = Me(uid, "root", "10.0.0.5", 2, 7)
+    found = answer(str(tmp_path), {"action": "take", "run": "b", "grace_s": 900, "dead": told}, asks, at)
+    assert found["held"] is held
+    if held:
+        assert found["before"]["run"] == "a" and found["before"]["former"]["u"]["active"]

@@ -5,7 +5,8 @@ delete another's file. Each user has one file there and believes only files that
 link or a file put there by somebody else is none. What is read and written is decided under one lock.
 
 A lease holds while the agent of its runner lives, while a detached job of its run goes on, and for `grace_s` after it was
-last renewed. A reboot ends it: the boot is written in it.
+last renewed. A reboot ends it: the boot is written in it. Of a run of the same login that is not connected, the machine on
+which its runner ran may know that it is dead: then nothing is waited for but its jobs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import os
 import stat
 import tempfile
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..context import Context
 from ..errors import OpError, from_os_error
@@ -91,12 +92,19 @@ def same_boot(one: Any, other: str) -> bool:
 
 
 def decide(
-    run: str, held: List[Claim], line: List[Claim], now: Now
+    run: str, held: List[Claim], line: List[Claim], now: Now, dead: Iterable[str] = ()
 ) -> Tuple[bool, Optional[Claim], List[Claim]]:
-    """(whether `run` may have the host, who has it instead, who waits before it). Pure in its arguments."""
+    """(whether `run` may have the host, who has it instead, who waits before it). Pure in its arguments.
+
+    `dead`: runs whose runner is known to be dead by the machine on which it ran.
+    """
     mine = any(c.get("run") == run and not c.get("released") for c in held)
     others = [
-        c for c in held if c.get("run") != run and not c.get("released") and state_of(c, now)[0] != "stale"
+        c
+        for c in held
+        if c.get("run") != run
+        and not c.get("released")
+        and state_of({**c, "grace_s": 0.0} if str(c.get("run")) in dead else c, now)[0] != "stale"
     ]
     if others:
         return False, min(others, key=since_of), _before(run, line, now)
@@ -159,7 +167,10 @@ def view(claim: Optional[Claim], now: Now) -> Optional[Claim]:
     if claim is None:
         return None
     state, why = state_of(claim, now)
-    shown = {k: claim.get(k) for k in ("run", "plan", "who", "login", "uid", "from", "since_at_s", "former")}
+    shown = {
+        k: claim.get(k)
+        for k in ("run", "plan", "who", "login", "uid", "from", "since_at_s", "client", "former")
+    }
     shown.update(held_s=round(max(0.0, now.mono_s - since_of(claim)), 1), state=state, why=why)
     shown["wants"] = bool(claim.get("wants"))
     return shown
@@ -199,7 +210,9 @@ def _write(folder: str, action: str, run: str, args: Dict[str, Any], me: Me, now
         entry = _claim(args, run, me, now, since=waiting)
         _put(in_line, entry)
         line = [c for c in line if c.get("run") != run] + [entry]
-    free, holder, ahead = decide(run, held, line, now)
+    told_dead = {str(item) for item in args.get("dead") or ()}
+    dead = [str(c["run"]) for c in held if c["run"] in told_dead and c["uid"] == me.uid]
+    free, holder, ahead = decide(run, held, line, now, dead)
     waits = [view(c, now) for c in _before("", line, now) if c.get("run") != run]
     if not free:
         return {
@@ -230,6 +243,7 @@ def _claim(args: Dict[str, Any], run: str, me: Me, now: Now, *, since: Optional[
         "plan": str(args.get("plan") or "")[:200],
         "who": str(args.get("who") or "")[:200],
         "login": me.login,
+        "client": str(args.get("client") or "")[:400],
         "uid": me.uid,
         "from": me.origin,
         "boot": now.boot,

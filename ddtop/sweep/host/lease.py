@@ -16,6 +16,7 @@ from typing import Any, Literal
 from ddtop.errors import AgentError, HostLostError
 from ddtop.events import AlertResolved, AnyCommand, Resume, Wait
 from ddtop.hosts.base import Host
+from ddtop.sweep.host.client import identity, is_dead
 from ddtop.sweep.recovery.restore import former_details
 from ddtop.sweep.shared.ask import ask
 from ddtop.sweep.shared.context import StopSweepError, SweepContext
@@ -27,6 +28,8 @@ from ddtop.sweep.tell.raise_alert import is_open, raise_alert
 
 RENEW_S = 20.0
 LINE_POLL_S = 5.0
+DYING_S = 8.0
+"""For the agent of a runner that was killed to notice that."""
 IfTaken = Literal["refuse", "wait", "take-over"]
 
 
@@ -56,7 +59,7 @@ class HostLease:
 
     async def take(self, host: Host) -> None:
         """Returns once the host is ours. Raises StopSweepError where it is not, HostLostError."""
-        found = await self._call(host, "take")
+        found = await self._take_from_the_dead(host, await self._call(host, "take"))
         if found is None or found["held"]:
             self._taken(found)
             return
@@ -109,6 +112,21 @@ class HostLease:
 
     # ---- parts
 
+    async def _take_from_the_dead(self, host: Host, found: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Takes the host from a run of this login whose runner ran on this machine and is dead: nobody comes back.
+
+        Its agent may live for a moment longer."""
+        until = self.ctx.mono() + DYING_S
+        while found is not None and not found["held"]:
+            holder = found.get("holder") or {}
+            if not is_dead(holder.get("client"), identity()) or self.ctx.mono() > until:
+                break
+            if holder.get("state") != "live":
+                return await self._call(host, "take", dead=[holder.get("run")])
+            await asyncio.sleep(0.5)
+            found = await self._call(host, "take")
+        return found
+
     async def _call(self, host: Host, action: str, **more: Any) -> dict[str, Any] | None:
         """The agent's answer; None where the host has no place for leases, which is noted once."""
         ctx = self.ctx
@@ -117,6 +135,7 @@ class HostLease:
             "run": ctx.run_id,
             "plan": ctx.sweep.name if ctx.sweep else "",
             "who": client_name(),
+            "client": identity(),
         }
         try:
             found = await host.call(
