@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -141,6 +142,22 @@ async def test_a_thread_that_waits_in_the_kernel_is_seen(state_dir: Path, code: 
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+@pytest.mark.parametrize(
+    ("number", "found"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EROFS, False)]
+)
+def test_a_full_disk_is_no_missing_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, found: bool
+) -> None:
+    """It may have room again: the run waits for that. What can never be written is refused."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("ddtop.agent.host.state_folder.write_whole", refuse)
+    path, why = find_state_dir(str(tmp_path))
+    assert (path == str(tmp_path), bool(why)) == (found, not found)
 
 
 @pytest.mark.parametrize(

@@ -407,3 +407,20 @@ def test_a_restart_by_the_owner_while_it_loads_is_no_other_server() -> None:
     raised = [(e.verdict, e.cause_text) for e in rig.events if isinstance(e, ev.AlertRaised)]
     assert acted and raised == [] and outcome.word == "done"
     once_each(rig.events)
+
+
+def test_a_server_that_dies_before_its_log_is_followed_for_a_cell_is_named_by_its_log() -> None:
+    rig, acted = Rig(bug="fail-and-go-on"), []
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.RestartReady) and not acted:
+            unit = next(u for u in rig.world.units.values() if u.pid)
+            acted.append(unit)
+            rig.world._crash(
+                unit, unit.invocation, "RuntimeError: CUDA error: an illegal memory access was encountered"
+            )
+
+    rig.on_event = see
+    rig.run()
+    raised = [e for e in rig.events if isinstance(e, ev.AlertRaised)]
+    assert [e.cause for e in raised][:1] == ["cuda-illegal-memory-access"], raised

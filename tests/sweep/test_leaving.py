@@ -134,6 +134,20 @@ def test_stopped_and_cut_at_once() -> None:
     assert as_found(rig)
 
 
+def test_a_unit_that_is_started_again_and_ends_at_once_is_said() -> None:
+    """Its model lay in a tmpfs, and a reboot emptied that."""
+    rig = running_before()
+
+    def gone(_: Controller) -> None:
+        rig.world.faults, rig.world.load_s = {"/bin/own": "crash"}, 1.0
+
+    rig.on_event = at_step(BACK, gone)
+    outcome = rig.run()
+    assert exit_code(outcome) == 10 and not as_found(rig)
+    (words,) = outcome.left_behind
+    assert "was started again and ended" in words and "/dev/shm" in words
+
+
 def test_two_cuts_and_a_reboot_while_it_is_put_back() -> None:
     rig = running_before()
     seen: list[int] = []

@@ -77,6 +77,22 @@ ALARMS = [
         "failed",
         "stopped-by-request",
     ),
+    (
+        "its ExecStartPre fails, and the log says only that it failed",
+        replace(
+            BASE,
+            unit=replace(FAILED, result="exit-code", exit_code=None),
+            cause=replace(OOM, slug="unit-failed"),
+            last_lines=(
+                "mount /models is not there",
+                "s.service: Control process exited, code=exited, status=3/NOTIMPLEMENTED",
+                "s.service: Failed with result 'exit-code'.",
+            ),
+        ),
+        10.0,
+        "failed",
+        "start-pre-failed",
+    ),
     ("it ends by itself, with 0", replace(BASE, unit=STOPPED), 10.0, "failed", "main-process-exited"),
     (
         "its program is missing",

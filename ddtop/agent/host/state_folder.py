@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -64,7 +65,12 @@ def find_state_dir(wanted: Optional[str]) -> Tuple[Optional[str], str]:
     if schema.isdigit() and int(schema) > SCHEMA:
         return None, f"{path} was written by a newer ddtop (schema {schema}, this one knows {SCHEMA})"
     if schema != str(SCHEMA):
-        write_whole(marker, b"%d\n" % SCHEMA)
+        try:
+            write_whole(marker, b"%d\n" % SCHEMA)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                return None, "%s: %s" % (marker, error.strerror)
+            # A full disk may have room again: what needs some fails by itself, and says so.
     return path, ""
 
 

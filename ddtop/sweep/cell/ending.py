@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ddtop.errors import AgentError
 from ddtop.events import Evidence, Generation
 from ddtop.hosts.base import Host
 from ddtop.services.base import Launch
@@ -82,7 +83,10 @@ async def why_failed(
     await drain_log(ctx, host, feed)
     ctx.take_reading(await feed.service.read(host))
     u = feed.reading
-    j = failure_judgement(unit, u, log.cause(), ended, log.stop_line)
+    logged = log.cause()
+    if logged is None or not logged.fatal:  # it may have died before its log was followed for the cell
+        logged = await _cause_in_history(ctx, host, subject) or logged
+    j = failure_judgement(unit, u, logged, ended, log.stop_line)
     if "journal" in host.hello.can:  # the kernel's line may come half a second after the exit it explains
         await ctx.wait_until(
             lambda: ctx.faults.cause_since(ctx.mono() - FAULT_LOOKBACK_S) is not None, KERNEL_LINE_S
@@ -92,6 +96,17 @@ async def why_failed(
         record.reported = True
         j = fault_judgement(record.fault, unit, "died while it was measured", j.evidence)
     return j, ctx.since_fault_s(u.changed_mono_s) if u else None
+
+
+async def _cause_in_history(ctx: SweepContext, host: Host, subject: Subject) -> CauseReading | None:
+    """The end that the whole log of the start names; None where it names none, or cannot be read."""
+    log = ServerLog(ctx, subject.launch, subject.generation.id)
+    try:
+        for line in await ctx.feed(subject.launch.unit).service.history(host, subject.generation.id):
+            log.take(line)
+    except AgentError:
+        return None
+    return log.cause() if log.names_its_end() else None
 
 
 def failure_judgement(

@@ -26,6 +26,8 @@ from ddtop.sweep.shared.limits import RESTORE_MOST_S, RESTORE_S
 PREFIX = "former:"
 SEEN = "seen:"
 BACK = "restore:"
+STAYS_S = 3.0
+"""How long a unit that was started again is watched."""
 AGAIN_S = 5.0
 """Before what could not be undone at once is tried once more."""
 
@@ -217,6 +219,22 @@ async def _stop_jobs(ctx: SweepContext, host: Host) -> list[str]:
     return left
 
 
+async def _stays(ctx: SweepContext, host: Host, original: OriginalState, service: Service) -> list[str]:
+    """A unit that was started again may end at once: after a reboot its model may be gone from a tmpfs."""
+    until = ctx.mono() + STAYS_S
+    while ctx.mono() < until:
+        await ctx.wait(0.5)
+        now = await service.read(host)
+        if now.gone:
+            sweep = ctx.sweep
+            model = (
+                f": is its model still in {sweep.model.path}?" if sweep is not None and sweep.model else ""
+            )
+            how = f"{now.active}, Result={now.result}, {now.exit_code or 'no exit code'}"
+            return [f"{original.unit} was started again and ended ({how}){model}"]
+    return []
+
+
 async def _settled(ctx: SweepContext, host: Host, original: OriginalState, service: Service) -> list[str]:
     """Waits until the unit is in its original state. A stop may take as long as the unit allows, RESTORE_MOST_S at most."""
     began = ctx.mono()
@@ -228,7 +246,7 @@ async def _settled(ctx: SweepContext, host: Host, original: OriginalState, servi
             if original.active
             else (now.gone or now.load == "not-found")
         ):
-            return []
+            return await _stays(ctx, host, original, service) if original.active else []
         if ctx.mono() - began > min(max(now.stop_limit_s or 0.0, RESTORE_S), RESTORE_MOST_S):
             return [
                 f"{original.unit} is still {now.active}/{now.sub} {ctx.mono() - began:.0f} s after it was put back"

@@ -19,7 +19,7 @@ BAD_LOADS = {
     "bad-setting": ("bad-unit-file", "the unit file has a setting systemd refuses"),
     "error": ("bad-unit-file", "systemd cannot load the unit file"),
 }
-OPEN = ("main-process-exited", "main-process-killed", "unit-failed")
+OPEN = ("main-process-exited", "main-process-killed", "unit-failed", "process-exited")
 """Causes that say only that it ended: the log may know more, so their kind is not decided here; and where systemd's line
 is all that the log has, the unit's own exit code says more."""
 
