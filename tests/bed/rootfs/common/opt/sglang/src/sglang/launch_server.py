@@ -3,6 +3,7 @@
 WARM_S=0.5     seconds with the port open before it is ready      WARM_FAULT=die  the warm-up request fails: it kills itself
 STOP_S=0.2     after SIGTERM go on answering for so long          STOP_FAULT=ignore  SIGTERM is not heard
 PORT=30001     listens there instead                              BIND=ADDRESS    listens at that address instead
+MODEL_NAME=x   serves that name instead                           DIE_S=3         so long after it was ready it dies
 SPEED=1        all of its time goes so many times faster
 """
 import os, signal, sys, threading, time
@@ -73,6 +74,7 @@ def main():
     ledger.stamp("start", argv=list(sys.orig_argv), start=FAULTS.start)
     args = server_args.parser().parse_args()
     state.ARGS = args
+    args.served_model_name = FAULTS.get("MODEL_NAME") or args.served_model_name
     try:
         server_args.resolve(args, lambda text: log("WARNING: " + text))
     except ValueError as error:
@@ -92,6 +94,9 @@ def main():
     READY.set()
     log("The server is fired up and ready to roll!")
     ledger.stamp("ready", seed=args.random_seed, port=args.port)
+    if FAULTS.get("DIE_S", 0.0):
+        time.sleep(FAULTS.get("DIE_S", 0.0))
+        state.die("crash", "RuntimeError: CUDA error: an illegal memory access was encountered", where="event_loop_overlap")
     while True:
         signal.pause()
 

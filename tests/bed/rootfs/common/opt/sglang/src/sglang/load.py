@@ -5,6 +5,7 @@ LOAD_FAULT=exit    an exception at once, status 1    cuda    out of memory half-
            hang    half-way, asleep                  spin    half-way, at full CPU
            toolkit FlashInfer refuses the GPU        nccl    collective that never returns: GPU 100 %, low power
            capture graph capture fails               cublas  capture fails with CUBLAS_STATUS_EXECUTION_FAILED
+BOOT_PY=FILE   that Python is run before anything is loaded, with `log` and `wait` of this server
 PAUSE_S, CAPTURE_S   real seconds in which nothing moves: before the ranks meet, in the capture
 """
 import json, os, struct, sys, time
@@ -114,6 +115,8 @@ def load():
     told = f"ServerArgs({', '.join(f'{k}={v!r}' for k, v in shown.items())})" if FORK else repr({**REAL_KEYS, **shown})
     log(f"server_args={told}")
     ledger.stamp("args", seed=args.random_seed, start=faults.start)
+    if faults.get("BOOT_PY"):
+        exec(Path(faults.get("BOOT_PY")).read_text(), {"log": log, "wait": wait})
     if faults.get("LOAD_FAULT") == "exit":
         ledger.stamp("fault", kind="exit", start=faults.start)
         state.refuse("RuntimeError: CUDA error: no kernel image is available for execution on the device")
