@@ -1,8 +1,8 @@
 """SIMULATED: stands in for an SGLang server in the demo: its arguments, log lines, readiness order and answers.
 
-No model runs. One request at a time or many, each stream gets a chunk a verify step; the step takes
-STEP_S seconds and brings as many tokens as the chosen drafter would have accepted, so throughput, acceptance
-length and GPU load change together as on a real host.
+No model runs. One request at a time or many, each stream gets a chunk a verify step; the step takes as long as
+`speed.step_s` says of the tokens in it, and brings as many as the chosen drafter would have accepted. So throughput,
+acceptance length and GPU load change together as on a real host, and a draft that pays for one stream costs with many.
 
 Environment: DDTOP_DEMO_DIR (where GPU state goes), SIM_LOAD_S (how long a start takes), and the faults of `faults.py`.
 """
@@ -22,9 +22,7 @@ from pathlib import Path
 
 from ddtop.demo import faults
 from ddtop.demo.engine_http import Handler
-
-STEP_S = 1 / 26
-"""One forward pass: without speculation 26 tok/s, the figure of the real machine this is modelled on."""
+from ddtop.demo.speed import STEP_S, Speed
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -42,13 +40,15 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def acceptance(args: argparse.Namespace) -> float:
-    """Tokens a verify step, each further draft node being worth less than the one before."""
-    if args.speculative_ddtree_budget:
-        return float(round(1 + 5.9 * (1 - 0.93**args.speculative_ddtree_budget), 2))
-    if args.speculative_algorithm:
-        return float(round(1 + 4.2 * (1 - 0.86 ** (args.speculative_num_draft_tokens or 8)), 2))
-    return 1.0
+def speed_of(args: argparse.Namespace) -> Speed:
+    """The speed of this start. SIM_STEP_S sets the length of a step; SIM_SPREAD how far starts lie apart (sd)."""
+    spread = random.gauss(0.0, float(os.environ.get("SIM_SPREAD", "0")))
+    return Speed.of(
+        algorithm=args.speculative_algorithm,
+        draft_tokens=args.speculative_num_draft_tokens,
+        budget=args.speculative_ddtree_budget,
+        step_s=float(os.environ.get("SIM_STEP_S", STEP_S)) * max(0.5, 1 + spread),
+    )
 
 
 class Gpu:
@@ -57,6 +57,7 @@ class Gpu:
     def __init__(self, args: argparse.Namespace) -> None:
         self.path = Path(os.environ["DDTOP_DEMO_DIR"], "gpu", f"{os.getpid()}.json")
         self.tp = args.tp_size
+        self.model_path = Path(args.model_path)
 
     def say(self, phase: str, mib: float, activity: float = 0.0) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +79,7 @@ def log(text: str) -> None:
 
 def fail_if_told(gpu: Gpu) -> None:
     """Dies as SGLang does when a scheduler process fails, if this start is to."""
-    words = faults.failure()
+    words = faults.failure(gpu.model_path)
     if words is None:
         return
     log("Scheduler hit an exception: Traceback (most recent call last):")
@@ -146,8 +147,7 @@ def main(argv: list[str] | None = None) -> None:
     load(args, gpu)
     model = faults.FaultyModel(
         args=vars(args),
-        acceptance=acceptance(args),
-        step_s=float(os.environ.get("SIM_STEP_S", STEP_S)),
+        speed=speed_of(args),
         gpu=gpu,
         log=log,
     )

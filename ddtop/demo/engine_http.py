@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Protocol
 
+from ddtop.demo.speed import Speed
+
 WORDS = """
 def fibonacci ( n ) : a , b = 0 , 1 for _ in range ( n ) : yield a a , b = b , a + b print ( * fibonacci ( 50 ) )
 # each number is the sum of the two before it ; the ratio of neighbours tends to the golden ratio phi , about 1.618 .
@@ -33,12 +35,12 @@ class Model:
         self,
         *,
         args: dict[str, Any],
-        acceptance: float,
-        step_s: float,
+        speed: Speed,
         gpu: GpuSink,
         log: Callable[[str], None],
     ) -> None:
-        self.args, self.acceptance, self.step_s, self.gpu, self.log = args, acceptance, step_s, gpu, log
+        self.args, self.speed, self.gpu, self.log = args, speed, gpu, log
+        self.acceptance = speed.acceptance
         self.ready = threading.Event()
         self.lock = threading.Lock()
         self.running = 0
@@ -57,7 +59,7 @@ class Model:
                 f"Prefill batch, #new-seq: 1, #new-token: {tokens}, #cached-token: 0, token usage: 0.00, #running-req: {self.running - 1}, #queue-req: 0, "
                 "#pending-token: 0, cuda graph: False, input throughput (token/s): 812.40"
             )
-            self.gpu.say("decode", 84_000, min(1.0, 0.35 + 0.02 * self.running))
+            self.gpu.say("decode", 84_000, self.speed.power_share(self.running))
 
     def leave(self, tokens: int) -> None:
         with self.lock:
@@ -77,7 +79,7 @@ class Model:
             steps = 0
             time.sleep(0.03)
             while sent < limit:
-                time.sleep(self.step_s * (1 + 0.02 * (self.running - 1)))
+                time.sleep(self.speed.step_s(self.running))
                 carry += self.acceptance + chance.uniform(-0.4, 0.4) * (self.acceptance > 1)
                 got = max(1, min(int(carry), limit - sent))
                 carry = max(0.0, carry - got)
@@ -102,8 +104,8 @@ class Model:
         """What a decode line says of speculation."""
         if self.acceptance <= 1:
             return ""
-        drafted = max(1, (self.args.get("speculative_num_draft_tokens") or 2) - 1)
-        return f"accept len: {length:.2f}, accept rate: {min(1.0, (length - 1) / drafted):.2f}, "
+        rate = min(1.0, (length - 1) / max(1, self.speed.nodes - 1))
+        return f"accept len: {length:.2f}, accept rate: {rate:.2f}, "
 
     def metrics(self) -> str:
         """The counters of 0.5.23 that matter here, with its labels: by streaming or not, gauges by rank."""

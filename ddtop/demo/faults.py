@@ -36,8 +36,11 @@ FAILURES = {
         "95.59 GiB of which 1.12 GiB is free."
     ),
     "cublas": "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`",
+    "cut-shard": (
+        "safetensors_rust.SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered"
+    ),
 }
-"""By name: a transient cause, a cause in the arguments, and a bug."""
+"""By name: a transient cause, a cause in the arguments, a bug, and a weight file that is shorter than it should be."""
 
 
 def first_times(what: str, times: int = 1) -> bool:
@@ -51,11 +54,14 @@ def first_times(what: str, times: int = 1) -> bool:
     return False
 
 
-def failure() -> str | None:
-    """The log line with which this start is to die; None where it is to live."""
+def failure(model: Path) -> str | None:
+    """The log line with which this start is to die; None where it is to live. `cut-shard` cuts a file of `model`."""
     name = os.environ.get("SIM_FAIL_FIRST_START")
     if not name or not first_times(f"failed-{name}", int(os.environ.get("SIM_FAIL_STARTS", "1"))):
         return None
+    if name == "cut-shard":
+        shard = sorted(model.glob("*.safetensors"))[-1]
+        os.truncate(shard, shard.stat().st_size // 2)
     return FAILURES[name]
 
 
