@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
 from ddtop.agent.loadgen.measure import run_cell
 
+from tests.waiting import HANG_S
+
+from .conftest import start
 from .servers.lying import BEHAVIOURS
 
 
@@ -135,3 +139,18 @@ def test_two_processes_share_one_clock(lying: str) -> None:
     assert [one["i"] for one in result["requests"]] == list(range(8))
     assert {one["proc"] for one in result["requests"]} == {0, 1}
     assert len(result["clients"]) == 2
+
+
+@pytest.mark.process
+def test_kept_connections_that_all_ended_cost_no_request() -> None:
+    """llama.cpp ends kept connections by count: a request whose connection ended is sent again on a new one, since the
+    next idle one may have ended too."""
+    child, url = start([sys.executable, "-m", "tests.bench.servers.slots", "--slots", "64", "--forgets"])
+    try:
+        asked = {"mode": "open", "rate": 200.0, "arrival": "constant", "requests": 60, "output_tokens": 4}
+        result = run_cell({"url": url, "model": "tiny", "gpus": "none", "exact_tokens": False, **asked})
+    finally:
+        child.terminate()
+        child.wait(HANG_S)
+    assert {one["class"] for one in result["requests"]} == {"ok"}, result["requests"]
+    assert any(one.get("retried") for one in result["requests"])

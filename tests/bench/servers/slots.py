@@ -1,6 +1,9 @@
 """A server with a limited number of slots: it refuses a request (HTTP 503) that finds none free, so its knee is known.
 
-    python -m tests.bench.servers.slots --slots N [--hold S]      # prints "listening on 127.0.0.1:PORT"
+    python -m tests.bench.servers.slots --slots N [--hold S] [--forgets]      # prints "listening on 127.0.0.1:PORT"
+
+With --forgets a connection ends without a word when a second request comes on it, as kept connections do whose server gave
+them up a moment before.
 
 SIMULATED: no model runs here. A slot is free again before the last chunk is sent, so a client that sends its next request
 the moment its last one ended finds it. No time decides: with as many streams as slots nothing is ever refused.
@@ -16,12 +19,14 @@ import json
 class Slots:
     """The slots, and how long a response takes (seconds)."""
 
-    def __init__(self, slots: int, hold_s: float) -> None:
+    def __init__(self, slots: int, hold_s: float, forgets: bool = False) -> None:
         self.free = slots
         self.hold_s = hold_s
+        self.forgets = forgets
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection: requests until it is closed."""
+        served = 0
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -34,6 +39,9 @@ class Slots:
                     0,
                 )
                 body = await reader.readexactly(size)
+                if self.forgets and served:
+                    return
+                served += 1
                 if head.startswith("GET"):
                     await self._whole(writer, 200, {"data": [{"id": "tiny"}]} if "/models" in head else {})
                 elif not self.free:
@@ -79,8 +87,10 @@ async def main() -> None:
     parser.add_argument("--slots", type=int, required=True)
     parser.add_argument("--hold", type=float, default=0.02)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--forgets", action="store_true")
     args = parser.parse_args()
-    server = await asyncio.start_server(Slots(args.slots, args.hold).serve, "127.0.0.1", args.port)
+    slots = Slots(args.slots, args.hold, args.forgets)
+    server = await asyncio.start_server(slots.serve, "127.0.0.1", args.port)
     print(f"listening on 127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 

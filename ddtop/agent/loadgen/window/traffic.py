@@ -38,8 +38,8 @@ class Requests(Protocol):
     def send(self, conn: Connection, exchange: Exchange) -> None:
         """`conn` is up: send the request it was opened for."""
 
-    def carry(self, exchange: Exchange) -> None:
-        """Send a request again, on another connection."""
+    def carry(self, exchange: Exchange, *, anew: bool = False) -> None:
+        """Send a request again, on another connection; `anew`: on a new one."""
 
     def finish(self, exchange: Exchange, how: str, stamp: int) -> None:
         """A response has ended, at `stamp`; `how` is a word of `request_class`."""
@@ -134,7 +134,8 @@ class Traffic:
             self.requests.finish(exchange, "refused", now())
 
     def broken(self, conn: Connection, how: str, why: str) -> None:
-        """The connection ended under a request. One that was kept alive and died before a byte is sent again once."""
+        """The connection ended under a request. One that was kept alive and died before a byte is sent again once, on a new
+        connection: others that were idle may have been ended with it."""
         exchange, conn.exchange = conn.exchange, None
         self.drop(conn)
         if exchange is None:
@@ -142,7 +143,7 @@ class Traffic:
         if conn.used > 1 and not exchange.reads and not exchange.retried:
             exchange.restart()
             exchange.start_ns = exchange.sent_ns = 0
-            self.requests.carry(exchange)
+            self.requests.carry(exchange, anew=True)
             return
         exchange.error = why
         self.requests.finish(exchange, how, now())

@@ -335,9 +335,9 @@ class Window:
         elif self.before is not None and not self.schedule and not self.close_ns:
             self._close()
 
-    def carry(self, exchange: Exchange) -> None:
-        """Send the exchange on a standing connection, or on a new one as soon as that stands."""
-        while self.traffic.idle:
+    def carry(self, exchange: Exchange, *, anew: bool = False) -> None:
+        """Send the exchange on a standing connection, or (also if `anew`) on a new one as soon as that stands."""
+        while self.traffic.idle and not anew:
             conn = self.traffic.idle.popleft()
             if conn.state == IDLE:
                 self.send(conn, exchange)
