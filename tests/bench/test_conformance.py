@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ddtop.agent.loadgen.measure import run_cell
-
 from tests.waiting import HANG_S
 
 from .conftest import start

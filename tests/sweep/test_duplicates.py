@@ -44,6 +44,7 @@ def test_an_overridden_argument_makes_duplicates() -> None:
         (TOPK4, told(speculative_eagle_topk=4), ready("linear", DFLASH)),
         (TOPK4, told(), ready("linear", DFLASH, tp=4)),
         (TOPK4, told(), ready("topk4", TOPK4)),
+        (TOPK4, told(), ready("topk4-aa", TOPK4)),  # A/A, or another environment
         (TOPK4, told(), ready("fork", ("/opt/fork/bin/python", *DFLASH[1:]))),
         (BASE, told(speculative_algorithm=None), ready("linear", DFLASH)),
         ((), told(), ready("linear", DFLASH)),

@@ -40,7 +40,9 @@ def duplicate_of(
     for other in earlier:
         if (
             other.outcome != "ready"
-            or (other.config, other.tp) == (config, tp)
+            or other.config == config
+            # the difference was asked for elsewhere (the environment), or none was (A/A)
+            or tuple(other.argv) == tuple(argv)
             or other.tp != tp
             or not other.argv
         ):
