@@ -337,6 +337,8 @@ class CellsPlanned(Event, frozen=True, kw_only=True, tag="cells-planned"):
     cells: tuple[CellSpec, ...]
     baseline: str | None = None
     """Name of the baseline configuration."""
+    rule: Literal["", "race", "precision"] = ""
+    """By what configurations are started no more (RaceRound): then fewer cells than these are measured."""
 
 
 class RunEnded(Event, frozen=True, kw_only=True, tag="run-ended"):

@@ -199,7 +199,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     if sweep is not None:
         if sweep.plan_files or sweep.plan_env:
             ctx.emit(PlanSource, files=dict(sweep.plan_files), env=dict(sweep.plan_env))
-        ctx.emit(CellsPlanned, cells=planned_now(sweep, state), baseline=sweep.baseline)
+        ctx.emit(CellsPlanned, cells=planned_now(sweep, state), baseline=sweep.baseline, rule=sweep.rule)
         recall(ctx, sweep)
     main = (
         Controller(ctx, connector, recorder.pending_commands)

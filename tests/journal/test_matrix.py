@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from ddtop import events as ev
-from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.history.learn import spread_between_starts
 from ddtop.journal.history.store import History
+from ddtop.journal.read.eta import sweep_eta
 from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
 from ddtop.report.text import render_table
 from tests.journal.made import Clock, spec
@@ -161,3 +162,12 @@ def test_the_history_learns_the_spread_between_starts() -> None:
         history.learn(state)
         assert history.spread(host="h", model="", engine="").freedom == 4
         assert history.spread(host="other", model="", engine="").basis is None
+
+
+def test_the_time_left_of_a_race_is_at_most_that_until_it_is_over() -> None:
+    state = made(("auto", 0, 100.0, {}), ("b15", 0, 90.0, {}), planned=("auto",))
+    assert not sweep_eta(state, 0.0).at_most
+    state.run.rule = "race"
+    assert sweep_eta(state, 0.0).at_most
+    apply(state, ev.RaceRound(at_s=0.0, mono_s=0.0, start=0, tp=1, rule="race", ended="auto leads"))
+    assert not sweep_eta(state, 0.0).at_most

@@ -155,7 +155,9 @@ def _run_parts(state: State, now_s: float) -> list[tuple[str, Line]]:
         parts.append(("", line(("· ‖ PAUSED", "warn"))))
     elif tally.remaining:
         eta = sweep_eta(state, now_s)
-        text = "· ETA unknown" if eta.total_s is None else f"· ETA {duration(eta.total_s)}"
+        text = (
+            "· ETA unknown" if eta.total_s is None else f"· ETA {'≤ ' * eta.at_most}{duration(eta.total_s)}"
+        )
         parts.append(("eta", line((text, "dim"))))
     return parts
 

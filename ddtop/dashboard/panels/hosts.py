@@ -85,6 +85,11 @@ def _sweep(state: State, now_s: float) -> Line:
         (f" {tally.done}/{tally.total} cells", "value"),
         (f" · {tally.skipped} skipped" if tally.skipped else "", "dim"),
         (f" · ✗ {bad} bad" if bad else "", "bad"),
-        (f" · ETA {duration(eta.total_s)}" if eta.total_s is not None and tally.remaining else "", "dim"),
+        (
+            f" · ETA {'≤ ' * eta.at_most}{duration(eta.total_s)}"
+            if eta.total_s is not None and tally.remaining
+            else "",
+            "dim",
+        ),
         (f"  {work}" if work else "", "run"),
     )

@@ -25,7 +25,8 @@ def plan_head(state: State, now_s: float) -> list[Line]:
             parts.append((f"{CELL_GLYPH[name]} {number} {name}  ", CELL_ROLE[name]))
     left = sweep_eta(state, now_s)
     if left.cells:
-        time_left = f"about {duration(left.total_s)}" if left.total_s is not None else "time unknown"
+        about = "at most" if left.at_most else "about"
+        time_left = f"{about} {duration(left.total_s)}" if left.total_s is not None else "time unknown"
         text = f"left: {many(left.cells, 'cell')}, {many(left.restarts, 'restart')}, {time_left}"
     else:
         text = "Nothing is left to run."

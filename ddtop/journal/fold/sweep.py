@@ -29,7 +29,7 @@ def _cells_planned(state: State, event: ev.CellsPlanned) -> None:
             cell.hidden = True
             new[cell_id] = cell
     state.cells = new
-    state.run.baseline = event.baseline
+    state.run.baseline, state.run.rule = event.baseline, event.rule
 
 
 def _skip_by_plan(cell: CellView, at_s: float) -> None:

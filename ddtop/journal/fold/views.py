@@ -60,6 +60,8 @@ class RunView:
     plan_source: PlanSource | None = None
     pid: int | None = None
     baseline: str | None = None
+    rule: str = ""
+    """By what configurations are started no more: `race`, `precision`; empty: all planned cells are measured."""
     started_at_s: float | None = None
     segment_at_s: float | None = None
     """When the present segment began: the last resume."""

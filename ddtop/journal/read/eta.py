@@ -8,7 +8,7 @@ from statistics import median
 
 from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.select import key_of, remaining
+from ddtop.journal.read.select import key_of, remaining, tps
 from ddtop.stats.spread import Spread
 
 
@@ -36,6 +36,8 @@ class Eta:
     """The part of `total_s` spent measuring."""
     restart_s: float | None = None
     """The part of `total_s` spent waiting for starts."""
+    at_most: bool = False
+    """A race, or precision, will leave out some of them."""
 
 
 def _best(samples: Iterable[tuple[Hashable, ...]], wanted: tuple[Hashable, ...]) -> float | None:
@@ -115,4 +117,5 @@ def sweep_eta(state: State, now_s: float, prior: Prior | None = None) -> Eta:
         restarts=len(starts),
         cell_s=cells_s if not unknown else None,
         restart_s=starts_s if not unknown else None,
+        at_most=bool(state.run.rule) and {r.tp for r in state.races if r.ended} < set(tps(state)),
     )

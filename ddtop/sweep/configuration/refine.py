@@ -25,7 +25,7 @@ def settle_refinement(ctx: SweepContext) -> None:
     added = [c for c in cells if c.id not in before]
     if not added:
         return
-    ctx.emit(ev.CellsPlanned, cells=cells, baseline=ctx.sweep.baseline)
+    ctx.emit(ev.CellsPlanned, cells=cells, baseline=ctx.sweep.baseline, rule=ctx.sweep.rule)
     configs = dict.fromkeys(c.config for c in added if c.config != ctx.sweep.baseline)
     numbers = ", ".join(str(c) for c in sorted({c.concurrency for c in added}))
     ctx.note("info", f"the speed-up of {', '.join(configs)} crosses 1: c {numbers} are measured too")

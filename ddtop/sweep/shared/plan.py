@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ddtop.events import CellSpec, CellState
 from ddtop.services.base import Launch
@@ -70,6 +70,11 @@ class Sweep:
     plan_files: Mapping[str, str] = field(default_factory=dict)
     plan_env: Mapping[str, str] = field(default_factory=dict)
     """What the plan's text refers to: see `PlanSource`."""
+
+    @property
+    def rule(self) -> Literal["", "race", "precision"]:
+        """By what configurations are started no more; empty: by nothing."""
+        return self.rounds.rule if self.rounds is not None else ""
 
     @property
     def units(self) -> tuple[str, ...]:
