@@ -123,12 +123,13 @@ TESTED = """## Tested against the engines' code
 `make catalogue PACKAGES="vllm=FOLDER sglang=FOLDER" LIST=100` collects the messages of raise and assert statements and of log
 calls (warning and above) in an engine's start-up code, fills their holes with dummy values, and asks the catalogue for each.
 *Own words* are exceptions of a kind that the same start raises again (a ValueError of an argument): their own message is
-the answer, and the start is not tried again. `LIST` prints the most severe messages without an entry.
+the answer, and the start is not tried again. A RuntimeError counts as one where its words say what the start lacks or may not have
+("requires", "is not supported", "must use --headless"). `LIST` prints the most severe messages without an entry.
 
 | engine | raise, assert, throw | with an entry (before) | own words | none | errors logged | with an entry |
 |---|---|---|---|---|---|---|
-| vLLM 0.32.0 | 4,992 | 166 (70) | 4,168 | 658 | 229 | 3 |
-| SGLang 0.5.23 | 5,352 | 191 (53) | 4,319 | 842 | 308 | 8 |
+| vLLM 0.32.0 | 4,992 | 169 (70) | 4,359 | 464 | 229 | 3 |
+| SGLang 0.5.23 | 6,459 | 212 (53) | 5,659 | 588 | 310 | 8 |
 | llama.cpp (in llama-cpp-python 0.3.36) | 614 | 49 (6) | 12 | 553 | 365 | 24 |
 | ollama (late 2026) | 222 | 19 (0) | 0 | 203 | 18 | 0 |
 | TGI (last release) | 403 | 35 (16) | 263 | 105 | 26 | 8 |

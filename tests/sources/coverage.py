@@ -10,7 +10,7 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
-from ddtop.sources.log.first_cause import COMES_AGAIN
+from ddtop.sources.log.first_cause import is_configuration
 from ddtop.sources.log.signatures import match_line
 from tests.sources.templates import Template, collect
 
@@ -22,7 +22,7 @@ def answer(template: Template) -> str:
     are the answer, and it is not tried again) or ``none``."""
     if any(m.signature.role != "marker" for m in match_line(template.line)):
         return "entry"
-    return "own words" if template.name and COMES_AGAIN.search(template.name) else "none"
+    return "own words" if template.name and is_configuration(template.name, template.line) else "none"
 
 
 def covered(templates: list[Template]) -> dict[str, Counter[str]]:

@@ -13,6 +13,7 @@ from ddtop.engines.log.line_prefix import split_prefix
 from ddtop.engines.log.own_lines import is_own
 from ddtop.inspect import inspect_files
 from ddtop.inspect.inspectors import main_inspect
+from ddtop.sources.log.first_cause import is_configuration
 
 FOLDER = Path(__file__).parents[1] / "data" / "strangers"
 EXPECT = tomllib.loads((FOLDER / "expect.toml").read_text("utf-8"))
@@ -99,3 +100,27 @@ def test_bad_news(line: str, kind: str) -> None:
 )
 def test_own_lines(line: str, own: bool) -> None:
     assert is_own(split_prefix(line)) is own
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        ("RuntimeError: Direct DCP kv-gather requires NVLS symmetric-memory multicast.", True),
+        ("RuntimeError: Remote engine 3 must use --headless unless in external or hybrid dp lb mode", True),
+        (
+            "RuntimeError: Multiple platform plugins activated: ['a', 'b']. Set SGLANG_PLATFORM to select one.",
+            True,
+        ),
+        ("RuntimeError: Current MXFP4 MoE layer does not satisfy Marlin constraints.", True),
+        ("Exception: VisionFlash4Attention is only available for cuda", True),
+        ("vllm.utils.CacheConfigMismatchError: WeightCacheKey mismatch on fields: dtype", True),
+        ("RuntimeError: the rendezvous with peer 3 is not available", False),
+        ("RuntimeError: CUDA error: unspecified failure, --foo is not supported", False),
+        ("RuntimeError: Engine process died unexpectedly, set VLLM_LOGGING_LEVEL", False),
+        ("TimeoutError: the store must be reached", False),
+        ("RuntimeError: unexpected error", False),
+        ("RuntimeError: value verify planned without a custom mask", False),
+    ],
+)
+def test_a_general_exception_that_says_what_is_lacking_is_the_configurations(text: str, again: bool) -> None:
+    assert is_configuration(text.partition(":")[0], text) is again

@@ -15,11 +15,46 @@ _BY_SIGTERM = re.compile(
 )
 COMES_AGAIN = re.compile(
     r"(?:^|\.)(?:Value|Assertion|Import|ModuleNotFound|Type|Key|NotImplemented|Attribute|Name|UnboundLocal|Index|Syntax|Indentation|"
-    r"FileNotFound|NotADirectory|IsADirectory|Permission|JSONDecode|UnicodeDecode|Validation|HFValidation|Argument|Configuration|Config|"
+    r"FileNotFound|FileExists|NotADirectory|IsADirectory|Permission|JSONDecode|UnicodeDecode|Validation|HFValidation|Argument\w*|\w*Config\w*|"
     r"PydanticUser|ZeroDivision|Lookup|Unsupported\w*|Incompatible\w*|Missing\w*|Invalid\w*|EntryNotFound|RepositoryNotFound|LocalEntryNotFound)"
     r"(?:Error|Exception)?$"
 )
 """Exceptions of the same arguments, files and packages each time: before a server is ready they are the configuration's."""
+_GENERIC = re.compile(
+    r"^(?:RuntimeError|Exception|OSError|BaseException|\w*(?:Unavailable|NotSupported|Unsupported)\w*)$"
+)
+_DEMANDS = re.compile(
+    r"\brequires?\b|\bnot (?:yet |currently )?(?:supported|compatible|available|implemented|installed|allowed|recogni[sz]ed)\b|\bunsupported\b"
+    r"|\bonly (?:be )?(?:supported|supports?|available|works?|compatible|implemented|valid)\b|\bdoes(?: not|n't) (?:support|satisfy|have|exist|match|expose)\b"
+    r"|\bmust (?:not )?(?:be|use|have|match|set|contain|specify)\b|\bcan(?: ?not|'t) be (?:used|combined|set|enabled|implemented)\b|\bincompatible\b"
+    r"|\bmismatch|\b[Ii]nvalid\b|\b[Uu]nknown\b|\bno such\b|\bPlease (?:set|use|specify|install|pass|provide|upgrade)\b|\bset [A-Z][A-Z_]{4,}\b|(?<![\w-])--[a-z][\w-]{2,}"
+    r"|\bmissing\b|\b(?:is|are) unavailable\b|\bis not writable\b|\bnot in the checkpoint\b|\bNo \w+ layers? found\b|\bSelect a different\b|\bcould not find\b|\bCan't (?:get|find)\b|\bis not (?:set|defined|configured|loaded)\b",
+    re.IGNORECASE,
+)
+"""Words by which a general exception says what the start lacks or may not have: the same start lacks it again."""
+_PASSES = re.compile(
+    r"\btimed? ?out\b|\btimeout\b|\bconnect|\bpeer\b|out of memory|\bmemory\b.{0,40}\b(?:free|available|enough)|\bCUDA (?:runtime )?error\b|\bNCCL error|\bdied\b"
+    r"|\bkilled\b|\bbusy\b|\bin use\b|\bsignal\b|\bexit(?:ed)? (?:code|with)\b|\bnetwork\b|\bHTTP\b|\bunexpected(?:ly)?\b|\binternal\b|\bassert",
+    re.IGNORECASE,
+)
+"""Words of what may be gone at the next start."""
+
+
+def is_configuration(name: str, text: str) -> bool:
+    """Whether an exception is of a kind that the same arguments, files and packages raise again: by its type, or by what a
+    general one (RuntimeError) says.
+
+    >>> is_configuration("RuntimeError", "RuntimeError: the b12x kernel requires an SM120 GPU")
+    True
+    >>> is_configuration("RuntimeError", "RuntimeError: connection to the store is not available")
+    False
+    """
+    if COMES_AGAIN.search(name):
+        return True
+    bare = name.rpartition(".")[2]
+    return (
+        _GENERIC.search(bare) is not None and _DEMANDS.search(text) is not None and not _PASSES.search(text)
+    )
 
 
 def comes_again(scan: ScanSnapshot, raised: Raised) -> bool:
@@ -30,7 +65,7 @@ def comes_again(scan: ScanSnapshot, raised: Raised) -> bool:
         return False
     if worked and not scan.ready:
         return False
-    return raised.name is not None and COMES_AGAIN.search(raised.name) is not None
+    return raised.name is not None and is_configuration(raised.name, raised.words)
 
 
 _BY_PLACE = ((re.compile(r"(?:^|\.)TimeoutError$"), "shm_broadcast.py", "worker-rpc-timeout"),)
