@@ -17,6 +17,8 @@ from ddtop.plan.read.configs import check_env
 from ddtop.plan.read.fields import Fields
 
 _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
+DEFAULT_WARM_UP: Literal["handover"] = "handover"
+"""It was 1 request before there was a hand-over: recordings begun then go on with that (`recorded.as_begun`)."""
 _REDUCERS = ("mean", "max", "min", "sum", "last")
 """As `ddtop.bench.metric_paths` knows them."""
 
@@ -27,7 +29,7 @@ def read_bench(fields: Fields) -> Bench:
     argv, format_ = fields.texts("argv"), fields.choice("format", BENCH_FORMATS, "auto") or "auto"
     metrics, env = fields.named("metrics"), fields.named("env")
     slo = read_slo(fields)
-    warmup: int | Literal["handover"] = "handover"
+    warmup: int | Literal["handover"] = DEFAULT_WARM_UP
     if not isinstance(fields.data.get("warmup"), str) and fields.has("warmup"):
         warmup = fields.whole("warmup", 1, 0, 1_000_000)
     else:

@@ -29,7 +29,7 @@ class HandOver:
     ) -> None:
         self.streams = streams
         self.closed = ClosedLoop(streams, spec.settle_pct)
-        self.open = OpenLoop(spec.settle_pct)
+        self.open = OpenLoop(spec.requests, spec.settle_pct)
         self.open_loop = spec.mode == "open"
         self.limit_ns = int(spec.time_limit_s * LIMIT_SHARE * 1e9)
         self.burst: list[Exchange] = []

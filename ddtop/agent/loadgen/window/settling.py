@@ -17,7 +17,9 @@ LIMIT_SHARE = 0.25  # of the time limit
 ENOUGH = 16  # samples of which a median is good to a few percent; with fewer, `pct` is widened by the root
 NOISE = 3.0  # standard errors between two medians that are no difference
 MEDIAN_ERROR = 1.2533 * math.sqrt(2)  # of the difference of two medians, in standard deviations over √n
-LEAST_ARRIVALS = 16  # in a block of an open loop
+LEAST_ARRIVALS = (
+    16  # in a block of an open loop, or an eighth of the window's, which take as long as they take
+)
 LIMIT_BLOCKS = 6
 IN_FLIGHT_NOISE = (
     1.5  # standard deviations of a Poisson count, for the mean over a block of about one residence
@@ -90,8 +92,9 @@ class OpenLoop:
     """Arrivals have settled when the mean number in flight agrees between two blocks of arrivals, each about as long as a
     request takes (by Little's law as many arrivals as are in flight). At the latest after LIMIT_BLOCKS blocks."""
 
-    def __init__(self, pct: float) -> None:
+    def __init__(self, requests: int, pct: float) -> None:
         self.pct = pct
+        self.least = max(2, min(LEAST_ARRIVALS, requests // 8))
         self.block: list[int] = []
         self.means: list[float] = []
         self.ended = 0
@@ -100,7 +103,7 @@ class OpenLoop:
     def arrived(self, in_flight: int) -> bool:
         """A request went out beside so many. True: the window may begin."""
         self.block.append(in_flight)
-        if len(self.block) < max(LEAST_ARRIVALS, in_flight):
+        if len(self.block) < max(self.least, in_flight):
             return False
         self.means.append(sum(self.block) / len(self.block))
         self.block = []
