@@ -71,13 +71,13 @@ def _tails(seen: Seen) -> Answer:
     samples = {c.spec.label: int((c.metrics.get("ttft_ms") or {}).get("n") or 0) for c in cells}
     few = {label: n for label, n in samples.items() if n < P99_SAMPLES}
     if not few:
-        return "met", f"{P99_SAMPLES} samples of TTFT or more in each cell: p99 has a bound"
+        return "met", f"{P99_SAMPLES} samples of TTFT or more in each cell: p90 and p99 are certified"
     none = [label for label, n in few.items() if n < P90_SAMPLES]
     what = f"; p90 neither (< {P90_SAMPLES}): {some(none, len(cells))}" if none else ""
     least = min(few.values())
     return (
         "not met",
-        f"p99 has no bound (< {P99_SAMPLES} samples, least {least}): {some(few, len(cells))}{what}",
+        f"p99 is not certified (< {P99_SAMPLES} samples, least {least}): {some(few, len(cells))}{what}",
     )
 
 
