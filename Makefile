@@ -22,7 +22,7 @@ help:
 	@echo "make stories  the long form of the stories on the test bed (an hour or so)"
 	@echo "make campaign random faults on the test bed until N=150 of them have acted (SEED=1 HOST=ct200), judged from outside"
 	@echo "make engines  real vLLM and SGLang for a CPU, into the bed's cache (5.5 GB, about four minutes)"
-	@echo "make stories-engines  the stories of those two (an hour on two cores)"
+	@echo "make stories-engines  the stories of those two, as processes and as units on the bed (two hours on two cores)"
 	@echo "make shuffle  make unit in random order (SEED=n: that order again)"
 	@echo "make bench    benchmarks of the load generator against a server with exact truth"
 	@echo "make catalogue  which messages of the engines' start-up code have an entry (PACKAGES=\"vllm=FOLDER sglang=FOLDER\" LIST=100)"
@@ -80,7 +80,7 @@ engines: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.bed.engines
 
 stories-engines: engines
-	$(PYTEST) -m stories -s tests/stories/test_engines.py
+	$(PYTEST) -m stories -s tests/stories/test_engines.py tests/stories/test_engines_systemd.py
 
 fmt: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

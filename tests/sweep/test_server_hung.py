@@ -109,7 +109,7 @@ def test_a_stop_that_was_asked_for_is_no_death_and_an_exit_code_says_more_than_t
         assert failure_judgement("s.service", stopping, logged, (), stop_line).cause == "stopped-by-request"
     running = UnitReading(unit="s", at=1.0, active="active", sub="running", result="success", generation="b")
     j = failure_judgement("s.service", running, None, (), stop_line)
-    assert (j.cause, "restarted by another" in j.text) == ("stopped-by-request", True)
+    assert (j.cause, j.kind, "restarted by another" in j.text) == ("stopped-by-request", "transient", True)
 
 
 def test_what_a_hang_says() -> None:

@@ -20,7 +20,7 @@ from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import FAULT_LOOKBACK_S, KERNEL_LINE_S
 from ddtop.sweep.shared.log_lines import drain_log
 from ddtop.sweep.shared.verdict import CauseReading, Judgement
-from ddtop.sweep.start.exits import OPEN, exit_state, exit_words
+from ddtop.sweep.start.exits import OPEN, STOPPED, exit_state, exit_words
 from ddtop.sweep.tell.alerts import fault_judgement
 from ddtop.words import many
 
@@ -129,8 +129,8 @@ def failure_judgement(
         # A stop that ran out of time, and words of processes that were told to end, are of the stop too.
         return Judgement(
             verdict="failed",
-            cause="stopped-by-request",
-            kind="unknown",
+            cause=STOPPED,
+            kind="transient",  # it says nothing of the configuration: never broken by it
             text=f"{unit} was stopped on request while it was measured: by `systemctl stop`, or with the host",
             evidence=(Evidence(source="log", text=stop_line), *first, why),
             advice="ask who stopped it; to leave it stopped, end the run (`ddtop stop`)",
@@ -146,9 +146,17 @@ def failure_judgement(
             evidence=(*first, *logged.evidence, why),
         )
     if u is not None and not over:
-        words, slug = "was restarted by another user or process", "stopped-by-request"
-    else:
-        words, slug = (exit_words(u), exit_state(u).slug) if u else ("ended", "process-exited")
+        text = f"{unit} was restarted by another user or process while it was measured{by}"
+        advice = "ask who restarted it: what is measured on their server is not this configuration"
+        return Judgement(
+            verdict="failed",
+            cause=STOPPED,
+            kind="transient",
+            text=text,
+            evidence=(*first, why),
+            advice=advice,
+        )
+    words, slug = (exit_words(u), exit_state(u).slug) if u else ("ended", "process-exited")
     return Judgement(
         verdict="failed",
         cause=slug,

@@ -9,7 +9,7 @@ from ddtop.services.causes import load_causes
 from ddtop.services.containers import runs_container
 from ddtop.services.readings import UnitReading
 from ddtop.services.unit.exits import main_ending
-from ddtop.services.unit.failed import UnitState, exit_slug
+from ddtop.services.unit.failed import UnitState, exit_slug, since_last_start
 from ddtop.services.unit.systemctl_show import EXIT_NAMES, UnitProps, exec_argv
 from ddtop.sources.log.signatures import match_line
 
@@ -49,9 +49,14 @@ def exit_state(u: UnitReading, lines: Sequence[str] = ()) -> UnitState:
         main_pid=u.main_pid,
         n_restarts=u.n_restarts,
     )
-    if stopped_by_request(u, lines):
-        return UnitState(STOPPED, advice="it is started again; to keep it down, stop the run: ddtop stop")
     state = exit_slug(props, lines)
+    # A stop may end badly: SGLang kills itself after 7 s, and systemd what has not ended in TimeoutStopSec=.
+    asked = any(line.startswith(STOP_LINES) for line in since_last_start(lines))
+    badly = state.slug == "stopped-cleanly" or (asked and state.slug == "stop-timeout-killed")
+    if badly or stopped_by_request(u, lines):
+        return UnitState(
+            STOPPED, state.why, advice="it is started again; to keep it down, stop the run: ddtop stop"
+        )
     if u.exit_code == "exited/125" and runs_container(exec_argv(u.argv)):
         program = exec_argv(u.argv)[0].rsplit("/", 1)[-1]
         told = f"{program} exited with code 125, its own error: the program in the container never ran"
@@ -79,6 +84,8 @@ def exit_words(u: UnitReading, lines: Sequence[str] = ()) -> str:
 
 def exit_kind(slug: str) -> CauseKind:
     """Whose fault it is, by the table of causes; unknown for those that say only that it ended."""
+    if slug == STOPPED:
+        return "transient"  # it says nothing of the configuration: never broken by it
     row = load_causes().by_slug.get(slug)
     if slug == STOPPED:
         return "transient"  # nothing is wrong with the configuration

@@ -1,11 +1,11 @@
-"""What docker 20.10 and podman 4.3 said when they could not start a container (measured), and what that means."""
+"""How a start ended, by the words of docker 20.10, podman 4.3 and systemd 252 (measured)."""
 
 from __future__ import annotations
 
 import pytest
 
 from ddtop.services.readings import UnitReading
-from ddtop.sweep.start.exits import container_refusal, exit_state, exit_words
+from ddtop.sweep.start.exits import container_refusal, exit_kind, exit_state, exit_words
 
 SEE = "\nSee 'docker run --help'."
 CONFLICT = (
@@ -69,3 +69,34 @@ def test_the_exit_code_of_a_unit_that_wraps_docker_run(argv: str, code: int, cau
     )
     assert exit_state(u).slug == cause
     assert ("never ran" in exit_words(u)) is (cause == "container-not-started")
+
+
+STARTED, STOPPING = "Started s.service - A server.", "Stopping s.service - A server..."
+
+
+@pytest.mark.parametrize(
+    ("result", "exit_code", "lines", "cause"),
+    [
+        ("signal", "killed/9", [STARTED, STOPPING], "stopped-by-request"),  # SGLang 0.5.23, 7 s after SIGTERM
+        (
+            "timeout",
+            "killed/9",
+            [STARTED, STOPPING, "s.service: State 'stop-sigterm' timed out. Killing."],
+            "stopped-by-request",
+        ),
+        ("signal", "killed/9", [STOPPING, STARTED], "main-process-killed"),  # the stop before this start
+        (
+            "timeout",
+            "killed/9",
+            [STARTED, "s.service: start operation timed out. Terminating."],
+            "start-timeout",
+        ),
+        ("signal", "killed/9", [], "main-process-killed"),
+    ],
+)
+def test_a_stop_that_ends_badly_is_still_one(
+    result: str, exit_code: str, lines: list[str], cause: str
+) -> None:
+    u = UnitReading(unit="s", at=1.0, active="failed", sub="failed", result=result, exit_code=exit_code)
+    state = exit_state(u, lines)
+    assert state.slug == cause and (exit_kind(state.slug) == "transient") is (cause == "stopped-by-request")
