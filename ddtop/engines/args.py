@@ -169,17 +169,23 @@ def options_of(argv: Sequence[str], launchers: Sequence[str]) -> list[str]:
 
     >>> options_of(["/venv/bin/python3", "-u", "-m", "my_fork.serve_it", "--tp", "4"], ())
     ['--tp', '4']
+    >>> options_of(["numactl", "--cpunodebind=0", "/venv/bin/python3", "-m", "my_fork.serve_it", "--tp", "4"], ())
+    ['--tp', '4']
     """
     words = list(argv)
     for i in range(len(words) - 1, -1, -1):
         if any(words[i] == name or words[i].endswith("/" + name) for name in launchers):
             return words[i + 1 :]
-    if words and _PYTHON.fullmatch(words[0].rsplit("/", 1)[-1]):
-        for i, word in enumerate(words[1:], 1):
+    for start, interpreter in enumerate(words):  # the first word, or behind a wrapper (numactl, a script)
+        if not _PYTHON.fullmatch(interpreter.rsplit("/", 1)[-1]):
+            continue
+        for i, word in enumerate(words[start + 1 :], start + 1):
             if word == "-m":
                 return words[i + 2 :]
             if not word.startswith("-"):
-                return words[i + 1 :]
+                if start == 0 or word.endswith(".py"):
+                    return words[i + 1 :]
+                break
     for i, word in enumerate(words):
         if is_option(word):
             return words[i:]

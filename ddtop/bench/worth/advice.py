@@ -115,7 +115,8 @@ def advise(curves: Curves) -> Advice:
 
 
 def _best(curves: Curves, c: int, holder: str) -> str:
-    """The fastest at `c`; the one that holds the lead keeps it against less than the floor more, as does the reference."""
+    """The fastest at `c`: the reference where nothing gains the floor over it, else the one that has the lead already where
+    nothing gains the floor over that."""
     reference = curves.reference or ""
     gains = {reference: 1.0}
     for curve in curves.curves:
@@ -123,7 +124,7 @@ def _best(curves: Curves, c: int, holder: str) -> str:
         if gain is not None:
             gains[curve.config] = gain
     best = max(gains, key=lambda name: gains[name])
-    for kept in (holder, reference):
+    for kept in (reference, holder):
         if kept in gains and math.log(gains[best] / gains[kept]) < math.log1p(curves.floor):
             return kept
     return best
