@@ -157,7 +157,8 @@ def guess_text(data: bytes) -> str | None:
         text,
         re.I,
     )
-    if speaks_of_ssh(text[:20_000]) and not engine:
+    document = text.split("\n", 1)[0].strip() in ("{", "[", "[{")  # what its texts quote was said elsewhere
+    if speaks_of_ssh(text[:20_000]) and not engine and not document:
         return "ssh"
     if _UNIT_WORDS.search(text) and not engine and not program:
         return "unit"

@@ -399,16 +399,54 @@ def test_a_notify_unit_that_never_said_ready_is_told_so() -> None:
     assert got["cause"] == "start-timeout" and "READY=1" in got["meaning"]
 
 
-def test_the_name_of_the_unit_comes_from_its_journal() -> None:
-    assert (
-        judge(
-            P
-            + "a.service: Main process exited, code=exited, status=1/FAILURE\n"
-            + P
-            + "a.service: Failed with result 'exit-code'.\n"
-        )["unit"]
-        == "a.service"
-    )
+NAMES = [
+    (
+        "Oct 27 12:21:09 gpu7 systemd[1]: vllm@0.service: Main process exited, code=exited, status=1/FAILURE\n",
+        "vllm@0.service",
+    ),
+    (
+        "2026-09-01T10:00:00+0200 gpu7 systemd[1]: sglang.service: Failed with result 'exit-code'.\n",
+        "sglang.service",
+    ),
+    (
+        "Sep 01 10:00:00 gpu7 systemd[1411]: llama-server.service: Scheduled restart job, restart counter is at 7.\n",
+        "llama-server.service",
+    ),
+    (
+        'Job for vllm.service failed because the control process exited with error code.\nSee "systemctl status vllm.service" and "journalctl -xeu vllm.service" for details.\n',
+        "vllm.service",
+    ),
+    ("Sep 01 10:00:00 gpu7 systemd[1]: Failed to start vllm.service - vLLM server.\n", "vllm.service"),
+    (
+        "× tgi.service - TGI\n     Loaded: loaded (/etc/systemd/system/tgi.service; enabled)\n     Active: failed (Result: exit-code) since x\n   Main PID: 4 (code=exited, status=1/FAILURE)\n",
+        "tgi.service",
+    ),
+    (
+        "Loaded: loaded (/home/u/.config/systemd/user/llm.service; disabled)\nActive: failed (Result: exit-code)\nProcess: 2311 ExecStart=/usr/bin/python3 app.py (code=exited, status=200/CHDIR)\n",
+        "llm.service",
+    ),
+    (
+        "$ systemctl status ollama\nLoaded: loaded (/etc/systemd/system/ollama.service; enabled)\nActive: inactive (dead)\n",
+        "ollama.service",
+    ),
+    (
+        "Id=vllm.service\nLoadState=loaded\nActiveState=failed\nSubState=failed\nResult=exit-code\n",
+        "vllm.service",
+    ),
+    ("Unit sglang.service could not be found.\n", "sglang.service"),
+    ("Failed to start vllm.service: Unit vllm.service not found.\n", "vllm.service"),
+    ("Failed to restart llm-server.service: Unit llm-server.service is masked.\n", "llm-server.service"),
+    ("systemd[1]: start request repeated too quickly for syncer-port.service\n", "syncer-port.service"),
+    (
+        "[ 12.345678] systemd[1]: vllm.service: Main process exited, code=killed, status=9/KILL\n",
+        "vllm.service",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "unit"), NAMES)
+def test_the_name_of_the_unit_is_found_wherever_it_stands(text: str, unit: str) -> None:
+    assert judge(text)["unit"] == unit
 
 
 def test_hyperlinks_of_a_terminal_are_no_part_of_the_text() -> None:

@@ -120,8 +120,9 @@ def _judge(moment: Moment) -> dict[str, Any]:
         result["verdict"] = "crash-looping"
     if killed is not None:
         result["verdict"], state = "degraded", killed
-    if moment.props is not None or moment.lines:
-        result.update(state_fields(moment.props or UnitProps(), moment.lines))
+    if moment.props is not None or moment.lines or moment.start_text:
+        said = moment.lines or moment.start_text.splitlines()
+        result.update(state_fields(moment.props or UnitProps(), said))
     if moment.has_json:
         result.update(_journal_fields(moment.entries))
     if moment.start_rc is not None:

@@ -9,12 +9,18 @@ from typing import Any
 from ddtop.services.unit.state import restart_counters
 from ddtop.services.unit.systemctl_show import EXIT_NAMES, SIGNAL_NAMES, UnitProps, exec_argv
 
-_UNIT = re.compile(r"^(?P<u>[\w@.\\:\-]+\.(?:service|scope)): ")
+_NAME = r"(?P<u>[\w@.\\:\-]+\.(?:service|scope))"
+_UNIT = re.compile(rf"^(?:.{{0,60}}?systemd(?:\[\d+\])?: )?{_NAME}: ")
+_NAMED = re.compile(
+    rf"(?:Job for |Failed to (?:re|reload-or-re)?start |Unit (?=\S+ (?:not|could|is masked|entered|has))|too quickly for ){_NAME}"
+)
+"""Where systemctl and systemd name a unit in a sentence."""
 
 
 def unit_of_lines(lines: Sequence[str]) -> str | None:
     """The unit that systemd's own lines are about: the service most of them name; None where none is named."""
     names = [match["u"] for line in lines if (match := _UNIT.match(line))]
+    names = names or [match["u"] for line in lines for match in _NAMED.finditer(line)]
     return max(names, key=names.count) if names else None
 
 

@@ -19,6 +19,7 @@ _HEAD = re.compile(
 )
 
 
+_FRAGMENT = re.compile(r"^\S*/(?P<id>[\w@.\\:\-]+\.(?:service|scope))(?=;|$)")
 _BULLET = re.compile(
     r"^[^\S\n]*[●○×✗*↻][^\S\n]+(?P<id>[\w@.\\:\-]+\.(?:service|scope))\b.{0,300}\n[^\S\n]*Active: ",
     re.MULTILINE,
@@ -41,6 +42,8 @@ def parse_status(text: str) -> UnitProps:
         raw["Id"] = bullet["id"]
     if loaded := _LOADED.search(text):
         raw["LoadState"] = loaded["l"]
+        if "Id" not in raw and (path := _FRAGMENT.search(loaded["d"] or "")):
+            raw["Id"] = path["id"]
     if active := _ACTIVE.search(text):
         raw["ActiveState"] = active["a"]
         detail = active["s"] or ""
