@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import sys
+from collections import deque
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from ddtop.agent.loadgen.chance import BLOCKS, at_most, beta_share, clopper_pearson, rises
 from ddtop.agent.loadgen.measure import run_cell
 from ddtop.agent.loadgen.spec import SpecError, load_spec
-from ddtop.agent.loadgen.window.slo import meets, slo_result, verdict_of
+from ddtop.agent.loadgen.window.slo import FIRST_LOOK, LOOK_AGAIN, SloWatch, meets, slo_result, verdict_of
 from ddtop.bench.figures.metrics import Slo
 from ddtop.bench.figures.requests import read_request
 from tests.waiting import HANG_S
@@ -73,6 +74,40 @@ def test_a_growing_queue_rises_and_a_noisy_one_does_not() -> None:
     assert sum(rises(queue(1.5, seed)) for seed in range(50)) >= 48
     assert sum(rises(queue(0.5, seed)) for seed in range(200)) <= 4
     assert not rises([5.0] * (2 * BLOCKS)) and not rises([1.0, 2.0])
+
+
+def queue_judged(load: float, seed: int, limit: float, arrivals: int = 1000) -> str:
+    """SIMULATED: an M/D/1 queue that begins empty, at `load` times what it can serve, judged as often
+    as the generator looks; `limit` of the time in it, in service times."""
+    spec = load_spec({"url": "http://h", "mode": "open", "rate": 1, "slo": {"ttft_ms": limit}, "share": 0.95})
+    watch, source, at, free_at = SloWatch(spec, 0), random.Random(seed), 0.0, 0.0
+    look = FIRST_LOOK
+    under_way: deque[tuple[float, float]] = deque()
+    for _ in range(arrivals):
+        at += source.expovariate(load)
+        while under_way and under_way[0][0] <= at:
+            _, took = under_way.popleft()
+            watch.take(took <= limit, took)
+            if watch.seen >= look:
+                look = max(look + 1, int(look * LOOK_AGAIN))
+                if watch.over_saturated():
+                    return "over-saturated"
+        free_at = max(free_at, at) + 1.0
+        under_way.append((free_at, free_at - at))
+        watch.started(len(under_way))
+    return ""
+
+
+def test_a_queue_that_only_fills_up_is_not_over_saturated() -> None:
+    """A queue near its capacity grows at first, too: from nothing to its usual length."""
+
+    def share(load: float, limit: float) -> float:
+        return sum(queue_judged(load, seed, limit) != "" for seed in range(40)) / 40
+
+    assert share(0.7, 1e9) == share(0.8, 1e9) == 0 and share(0.9, 1e9) <= 0.1
+    assert share(0.8, 20) <= 0.05, "with a limit that 20 service times are"
+    assert share(1.5, 1e9) == share(2.0, 1e9) == 1, "however lax the limit"
+    assert share(1.1, 20) >= 0.95
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,17 @@ open loop grows without end (requests in flight and TTFT both rise). Definitions
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from ..chance import CONFIDENCE, at_most, clopper_pearson, rises
+from ..chance import BLOCKS, CONFIDENCE, at_most, clopper_pearson, rises
 from ..response.exchange import Exchange
 from ..spec import LoadSpec
 
 FIRST_LOOK = 16  # requests
 LOOK_AGAIN = 1.25  # a look at every request would find a difference by chance sooner or later
 SERIES = 4096  # newest values of a series that are looked at
+BEHIND_FROM, BEHIND, BEHIND_SD = 64, 0.15, 2.0
 
 
 def meets(limits: dict[str, float], figures: dict[str, float | None]) -> bool:
@@ -52,6 +54,15 @@ def verdict_of(attained: int, n: int, share: float) -> str:
     return "missed" if at_most(attained, n, share) <= tail else "undecided"
 
 
+def falls_behind(in_flight: list[int]) -> bool:
+    """Whether, over the newest half of the arrivals, more requests stayed than chance explains: BEHIND of them, and more than
+    BEHIND_SD standard deviations of that many arrivals. A queue that is stable only fills up to its usual length."""
+    half = len(in_flight) // 2
+    if 2 * half < BEHIND_FROM:
+        return False
+    return in_flight[-1] - in_flight[-1 - half] > max(BEHIND * half, BEHIND_SD * math.sqrt(half))
+
+
 class SloWatch:
     """Counts the finished requests of a window that met the limits, and says when the point is decided.
 
@@ -64,6 +75,7 @@ class SloWatch:
         self.n = self.attained = self.seen = 0
         self.verdict = ""
         self.in_flight: list[int] = []
+        self.within: list[bool] = []
         self.ttft_ms: list[float] = []
         self._look_at = FIRST_LOOK
 
@@ -77,17 +89,25 @@ class SloWatch:
         if name == "unfinished" or self.verdict:
             return
         figures = figures_ms(exchange)
+        self.take(name == "ok" and meets(self.limits, figures), figures.get("ttft_ms"), counts)
+
+    def take(self, within: bool, ttft_ms: float | None, counts: bool = True) -> None:
+        """A request that has ended, `within` the limits or not."""
         if counts:
             self.n += 1
-            self.attained += name == "ok" and meets(self.limits, figures)
+            self.attained += within
         self.seen += 1
-        ttft = figures.get("ttft_ms")
-        if ttft is not None:
-            self.ttft_ms.append(ttft)
+        self.within.append(within)
+        if ttft_ms is not None:
+            self.ttft_ms.append(ttft_ms)
 
     def over_saturated(self) -> bool:
-        """Open loop: requests in flight and TTFT both rise."""
-        return rises(self.in_flight[-SERIES:]) and rises(self.ttft_ms[-SERIES:])
+        """Open loop: requests in flight and TTFT both rise, and that is more than a queue's way to its usual length: most
+        of the newest requests miss the limits (its usual length is longer still), or the server falls ever further behind."""
+        if not (rises(self.in_flight[-SERIES:]) and rises(self.ttft_ms[-SERIES:])):
+            return False
+        newest = self.within[-max(2, len(self.within) // BLOCKS) :]
+        return 2 * sum(newest) < len(newest) or falls_behind(self.in_flight[-SERIES:])
 
     def decide(self) -> str:
         """`verdict`, set if there is one now, else ""; asked after every request, it looks now and then."""
