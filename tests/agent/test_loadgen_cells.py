@@ -18,7 +18,7 @@ import pytest
 
 from ddtop.agent.loadgen.cells import run_cells
 from ddtop.agent.loadgen.machine.gpu import GpuSampler
-from ddtop.agent.loadgen.measure import run_cell
+from ddtop.agent.loadgen.measure import other_batch, run_cell
 from ddtop.agent.loadgen.records import unpack
 from ddtop.agent.loadgen.spec import SpecError
 from tests.agent.helpers import oldest_python
@@ -225,6 +225,11 @@ def test_the_first_requests_are_asked_again(engine: str) -> None:
     prompts = [one["body"]["messages"][0]["content"] for one in Engine.seen]
     assert len(prompts) == 8 and len(set(prompts)) == 5, "the same prompts with the same nonces"
     assert len(result["requests"]) == 5, "apart from the result"
+
+
+@pytest.mark.parametrize(("streams", "at_once"), [(1, 2), (2, 1), (4, 2), (8, 4), (32, 16)])
+def test_asked_again_in_a_batch_of_another_size_and_no_larger(streams: int, at_once: int) -> None:
+    assert other_batch(streams) == at_once
 
 
 def test_a_missing_key_is_named(engine: str) -> None:
