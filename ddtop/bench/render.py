@@ -89,7 +89,9 @@ def bench_text(result: Mapping[str, Any]) -> str:
             f"  {rule.verdict.lower()}: {rule.meaning} ({result['details'].get(reason, '')}); {advice}"
         )
     how = f"{result['rate']:g} requests/s" if result.get("rate") else many(result["concurrency"], "stream")
-    asked, tokens = many(result["requests"], "request"), many(result["output_tokens"], "token")
+    # a short window goes on with more requests than were asked for
+    sent = sum(metrics.get(f"requests_{name}", 0) for name in ("ok", "failed", "unfinished"))
+    asked, tokens = many(max(result["requests"], sent), "request"), many(result["output_tokens"], "token")
     lines.append(f"{how}, {asked}, {tokens} each")
     failures = "".join(f", {n} {name}" for name, n in metrics.get("failures", {}).items())
     cut = metrics.get("requests_unfinished")

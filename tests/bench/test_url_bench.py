@@ -74,6 +74,17 @@ def test_bench_of_an_endpoint(stamper: str) -> None:
     assert exit_code(result) == (0 if result["validity"] == "VALID" else 10)
 
 
+def test_a_window_says_how_many_requests_it_had(stamper: str) -> None:
+    """Eight were to be sent; half a second took more."""
+    result = run_bench(BenchOptions(stamper, rate=40.0, output_tokens=4, min_window_s=0.5))
+    sent = result["metrics"]["requests_ok"]
+    assert (
+        result["requests"] == 8
+        and sent > 8
+        and f"40 requests/s, {sent} requests, 4 tokens each" in bench_text(result)
+    )
+
+
 def test_bench_of_a_liar(lying: str) -> None:
     result = run_bench(BenchOptions(lying + "/b/empty", concurrency=2, output_tokens=64))
     assert result["validity"] == "INVALID" and "no-tokens" in result["reasons"] and exit_code(result) == 10
