@@ -263,8 +263,8 @@ class _Play:
                 f"{fault.kind}: the unit is the owner's again, and stays as the owner wants it"
             )
             return
-        changes = fault.kind in ("kill-server", "reboot", "power-loss", *OWNERS) and self.trial.was_active
-        if changes and not came("noted", self.tape.events):
+        ends = fault.kind in ("kill-server", "reboot", "power-loss") and self.trial.was_active
+        if (ends or fault.kind in OWNERS) and not came("noted", self.tape.events):
             self.row.void.append(
                 f"{fault.kind}: the run has not looked at the host yet, so this is how it found it"
             )
