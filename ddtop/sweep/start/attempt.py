@@ -207,6 +207,17 @@ class Attempt:
             return "not one line of this start has come, not even its manager's"
         return None
 
+    def expects_lines(self) -> bool:
+        """Whether not one line of this start has come, though its manager at least has written some."""
+        u = self.unit
+        new = u is not None and bool(u.generation) and u.generation != self.before_id
+        return (
+            new
+            and not self.log.lines
+            and self.feed.service.kind not in OUTSIDE_SYSTEMD
+            and not self.log_is_blind()
+        )
+
     def mark_unknown(self) -> str | None:
         """Why no ready mark of this start can be expected in the log, though the server may be ready; else None."""
         if not self.log.engine.logs_ready_mark or self.log.mark is not None:

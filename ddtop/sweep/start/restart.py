@@ -28,7 +28,7 @@ from ddtop.sweep.shared.gpus.use import (
     runs_there_on_purpose,
 )
 from ddtop.sweep.shared.learned_limits import expected_start_s, for_start
-from ddtop.sweep.shared.limits import SCRIPT_GRACE_S, UNPROVEN_S
+from ddtop.sweep.shared.limits import LATE_LINES_S, SCRIPT_GRACE_S, UNPROVEN_S
 from ddtop.sweep.shared.log_lines import drain_log
 from ddtop.sweep.shared.tasks import alongside
 from ddtop.sweep.shared.verdict import Judgement
@@ -193,6 +193,10 @@ class Restarter:
         """Judges once more, with the log read to its end and the unit read anew."""
         ctx = self.ctx
         await drain_log(ctx, host, a.feed)
+        if a.expects_lines():
+            # A busy journald is late: what a failed command said of itself is worth a moment.
+            await ctx.wait_until(lambda: a.log.lines > 0, LATE_LINES_S)
+            await drain_log(ctx, host, a.feed)
         ctx.take_reading(await a.feed.service.read(host))
         found = judge(a.tick(self._waited_from(a)), ctx.mono())
         if found.cause == "port-in-use" and found.verdict == "failed":  # the log does not say by whom
