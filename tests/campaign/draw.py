@@ -45,7 +45,7 @@ KINDS: Mapping[str, Kind] = {
     "client-clock": Kind(1),
     "port-taken": Kind(2, (4.0, 15.0), ENDED | {"foreign"}),
     "gpu-taken": Kind(1, (5.0, 15.0), ENDED | {"foreign"}),
-    "second-connect": Kind(2),
+    "second-connect": Kind(2, not_with=("reboot", "power-loss")),
 }
 EVENTS = ("staging", "loading", "measuring", "finished", "leaving")
 """Moments that are waited for, instead of a second."""

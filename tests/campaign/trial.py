@@ -264,7 +264,8 @@ class _Play:
             )
             return
         ends = fault.kind in ("kill-server", "reboot", "power-loss") and self.trial.was_active
-        if (ends or fault.kind in OWNERS) and not came("noted", self.tape.events):
+        early = fault.kind in ("second-connect", *OWNERS)
+        if (ends or early) and not came("noted", self.tape.events):
             self.row.void.append(
                 f"{fault.kind}: the run has not looked at the host yet, so this is how it found it"
             )
