@@ -14,6 +14,11 @@ from datetime import datetime
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 
+_WRITTEN_OUT = re.compile(
+    r"(?:ESC|\^\[|\\x1[bB]|\\u001[bB]|\\0?33|\u241b)\[[0-9;]{0,20}m|\[(?:\d{1,2};)+\d{1,3}m|\[0m"
+)
+"""Colours whose escape was written out, or lost, when somebody copied the text."""
+
 # A record of another process may begin in the middle of a line, after a bar without newline.
 _GLUE = re.compile(
     r"(?<=\S)(?="
@@ -105,7 +110,9 @@ class Line:
 
 def strip_ansi(text: str) -> str:
     """Remove colour and cursor sequences (the text itself is kept)."""
-    return _ANSI.sub("", text) if "\x1b" in text else text
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    return _WRITTEN_OUT.sub("", text) if "m" in text and "[" in text else text
 
 
 def pieces(line: str) -> list[str]:
