@@ -258,10 +258,8 @@ class _Play:
         if self.injector.again_at is not None and fault.kind in ("kill-runner", "suspend-runner"):
             self.row.void.append(f"{fault.kind}: no runner is alive")
             return
-        if fault.kind in OWNERS and came("leaving", self.tape.events):
-            self.row.void.append(
-                f"{fault.kind}: the unit is the owner's again, and stays as the owner wants it"
-            )
+        if fault.kind in ("second-connect", *OWNERS) and came("leaving", self.tape.events):
+            self.row.void.append(f"{fault.kind}: the host is its owner's again, or the next run's")
             return
         ends = fault.kind in ("kill-server", "reboot", "power-loss") and self.trial.was_active
         early = fault.kind in ("second-connect", *OWNERS)
