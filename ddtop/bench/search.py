@@ -194,6 +194,8 @@ def verdict_on(
     """The verdict on a measured load; None where its result is spoiled, and the load must be measured again."""
     if validity == "INVALID":
         below = bracket(steps, search).low
+        if not OVERLOAD.isdisjoint(reasons) and (metrics.get("slo") or {}).get("verdict") == "over-saturated":
+            return "over-saturated"  # its queue was cut by the generator: what was cut is no failure
         above = below is not None and (below < point.load or point.confirm)
         overloaded = above and not OVERLOAD.isdisjoint(reasons)
         return "failed" if overloaded else None

@@ -139,14 +139,16 @@ def run_bench(options: BenchOptions) -> dict[str, Any]:
     while (point := next_point(steps, search)) is not None:
         result = _one(options, point, point_load(search, point, steps, seed))
         verdict = verdict_on(result["validity"], result["reasons"], result["metrics"], point, steps, search)
-        results.append({**result, "verdict": verdict or "failed"})
+        slo = attained(result["metrics"], verdict or "failed")
+        results.append({**result, "verdict": verdict or "failed", "within": slo})
         if verdict is None:  # spoiled: nothing that follows could be believed
             break
-        steps.append(as_tried(point, verdict, result["metrics"], attained(result["metrics"], verdict)))
+        steps.append(as_tried(point, verdict, result["metrics"], slo))
     known = bracket(steps, search)
-    best = next((r for s, r in zip(steps, results, strict=False) if s.load == known.low), results[-1])
+    at_knee = [r for s, r in zip(steps, results, strict=False) if s.load == known.low]
+    best = at_knee[-1] if at_knee else results[-1]  # the last one is the confirmation
     return {
-        **best,
+        **{key: value for key, value in best.items() if key not in ("verdict", "within", "confirm")},
         "knee": (int(known.low) if search.by == "concurrency" else known.low) if known.low else None,
         "knee_above": known.high is None and known.low is not None,
         "search": {"by": search.by, "objective": search.limits, "confirmed": known.confirmed},
@@ -171,7 +173,7 @@ def search_of(options: BenchOptions) -> Search:
 
 def _step_json(result: Mapping[str, Any]) -> dict[str, Any]:
     metrics = result["metrics"]
-    slo = metrics.get("slo") or {}
+    slo = result["within"]
     return {
         "concurrency": result["concurrency"] if not result.get("rate") else None,
         "rate": result.get("rate"),

@@ -126,6 +126,8 @@ def test_a_load_that_overwhelms_the_server_is_missed_and_one_that_gives_nothing_
 
     assert of("most-failed", 8) == of("no-tokens", 8) == of("most-failed", 4, confirm=True) == "failed"
     assert of("most-failed", 2) is None, "less than what was met"
+    cut = {"slo": {"verdict": "over-saturated"}}
+    assert verdict_on("INVALID", ("no-tokens",), cut, Point(1), [], RATE) == "over-saturated"
     assert of("client-bound", 8) is None and of("garbage-output", 8) is None
 
 
@@ -256,6 +258,10 @@ def test_against_a_server_whose_knee_is_known() -> None:
     verdicts = [step["verdict"] for step in result["steps"]]
     assert verdicts[:3] == ["met"] * 3 and set(verdicts[3::2]) <= {"missed", "failed"}
     assert max(step["n"] for step in result["steps"][:4]) <= 130, "a load ends when it is decided"
+    assert all(step["n"] == step["attained"] > 0 for step in result["steps"] if step["verdict"] == "met")
+    assert result["requests"] != 10_000 and "slo" not in result["metrics"], (
+        "the figures are the confirmation's"
+    )
     text = bench_text(result)
     assert (
         "knee            6 streams (95% with E2E ≤ 60000 ms)" in text and "6 streams  confirmed: met" in text
