@@ -112,7 +112,7 @@ def strip_ansi(text: str) -> str:
     """Remove colour and cursor sequences (the text itself is kept)."""
     if "\x1b" in text:
         text = _ANSI.sub("", text)
-    return _WRITTEN_OUT.sub("", text) if "m" in text and "[" in text else text
+    return _WRITTEN_OUT.sub("", text) if "0m" in text else text  # what sets a colour also sets it back
 
 
 def pieces(line: str) -> list[str]:
