@@ -26,7 +26,10 @@ _FORM = (
     '{{.RestartCount}}|{{index .Config.Labels "ddtop.run"}}|{{range .NetworkSettings.Networks}}{{.IPAddress}},{{end}}'
 )
 _POLL_S = 0.5
-_STARTED = re.compile(r"(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(?P<part>\d{1,9}))?Z")
+_STARTED = re.compile(
+    r"(?P<second>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(?P<part>\d{1,9}))?(?:Z| \+0000 UTC)"
+)
+"""As docker writes a moment, and as podman does in `--format`."""
 EARLY_NS = 90_000_000
 """So much earlier than StartedAt a line of the same start may be stamped."""
 _NO_CONTAINER = re.compile(r"no such (?:object|container)|no container with name", re.IGNORECASE)
@@ -268,6 +271,8 @@ def first_stamp(generation: str) -> str:
     least 100 ms earlier: that is the shortest pause of a restart policy.
 
     >>> first_stamp("c0ffee@2026-12-01T03:02:01.05Z")
+    '2026-12-01T03:02:00.960000000Z'
+    >>> first_stamp("c0ffee@2026-12-01 03:02:01.05 +0000 UTC@10.88.0.2,")
     '2026-12-01T03:02:00.960000000Z'
     """
     found = _STARTED.match(generation.partition("@")[2].partition("@")[0])

@@ -21,6 +21,14 @@ PULL = (
     " nosuch/image, repository does not exist or may require 'docker login': denied: requested access is denied."
 )
 NO_GPU = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'
+SHORT = (
+    'Error: short-name "nosuch/image:1" did not resolve to an alias and no unqualified-search registries are defined in'
+    ' "/etc/containers/registries.conf"'
+)
+TAKEN = (
+    'Error: creating container storage: the container name "qq" is already in use by 3e9c0e22add7. You have to remove that'
+    " container to be able to reuse that name: that name is already in use"
+)
 AWAY = "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?."
 
 
@@ -44,6 +52,15 @@ AWAY = "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.so
         (NO_PROGRAM, "program-missing", "config", 0),
         (NO_GPU, "nvidia-runtime-missing", "config", 0),
         (AWAY + SEE, "container-daemon-away", "host", 0),
+        ("Error: nosuch/image:1: image not known", "container-not-started", "config", 0),
+        (SHORT, "container-not-started", "config", 0),
+        (TAKEN, "container-not-started", "config", 0),
+        (
+            "Error: crun: setrlimit (RLIM_MEMLOCK): Operation not permitted: OCI permission denied",
+            "container-not-started",
+            "config",
+            0,
+        ),
         ("something else\nin two lines", "container-not-started", "config", 0),
     ],
 )
