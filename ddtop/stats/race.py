@@ -59,7 +59,7 @@ def _race(results: Results, contenders: Sequence[str], rules: Rules) -> Decision
     standings = {
         load: one
         for load, found in results.items()
-        if (one := _standing(found, [c for c in contenders if found.get(c)], rules.epsilon)) is not None
+        if (one := _standing(found, contenders, rules.epsilon)) is not None
     }
     needed = {config for one in standings.values() if not one.settled for config in one.alive}
     known = {config for one in standings.values() for config in (*one.alive, *one.behind)}
@@ -87,14 +87,16 @@ class _Standing:
     words: str
 
 
-def _standing(found: Mapping[str, Starts], racing: Sequence[str], epsilon: float) -> _Standing | None:
-    if not racing:
+def _standing(found: Mapping[str, Starts], contenders: Sequence[str], epsilon: float) -> _Standing | None:
+    measured = [config for config in found if found[config]]
+    if not measured:
         return None
     spread = with_prior(pooled(found.values()))
-    leader = max(racing, key=lambda config: mean(found[config]))
+    # Also one that is started no more leads: a load may be settled while others still wait for their first result.
+    leader = max(measured, key=lambda config: mean(found[config]))
     alive, behind, settled = [leader], {}, True
-    for config in racing:
-        if config == leader:
+    for config in contenders:
+        if config == leader or config not in measured:
             continue
         low, ratio, high = _ratio(found[config], found[leader], spread)
         if high < 1:

@@ -71,6 +71,14 @@ def test_what_has_no_result_yet_goes_on() -> None:
     assert decide({}, "ab", RACE, 1).go_on == ("a", "b")
 
 
+def test_what_came_late_is_compared_with_a_leader_that_is_started_no_more() -> None:
+    found = decide(flat(a=[100.0], b=[50.0], c=[60.0]), "c", RACE, 2)
+    assert (found.go_on, found.ended, found.leaders) == ((), "a leads", {"fib c1": "a"})
+    assert found.left["c"].startswith("40.0 % below a")
+    near = decide(flat(a=[100.0], b=[50.0], c=[99.0]), "c", RACE, 2)
+    assert near.go_on == ("c",)
+
+
 def test_figures_of_zero_lose() -> None:
     found = decide(flat(a=[100.0], b=[0.0]), "ab", RACE, 1)
     assert found.ended == "a leads" and found.left["b"].startswith("100.0 % below a")

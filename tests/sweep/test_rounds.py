@@ -91,6 +91,17 @@ def test_a_configuration_that_cannot_start_ends_no_race() -> None:
     assert decided(run)[0].ended == "a leads" and "b" not in decided(run)[0].left
 
 
+def test_a_configuration_that_came_up_late_is_compared_with_the_leader() -> None:
+    """`b` hangs in the first round: the others are settled by then, and it alone is started in the second one."""
+    run = rig(b=(0.7,) * 4)
+    run.world.faults, run.world.limits = {"--context-length 8192": "hang"}, {"--context-length 8192": 2}
+    run.run()
+    first, second = decided(run)
+    assert first.go_on == ("b",) and "below a" in first.left["c"] and first.left["a"] == "a leads"
+    assert second.ended == "a leads" and second.left["b"].startswith("30.0 % below a")
+    assert run.states("b")[:4] == ["failed", "failed", "done", "done"]
+
+
 def test_the_baseline_against_itself_goes_on_as_long_as_the_baseline() -> None:
     run = rig(c=(1.0,) * 4, b=(0.5,) * 4)
     cells = [
