@@ -52,8 +52,8 @@ def _recording(source: str, folder: Path) -> Path:
 def _write(path: Path, source: str, output: Path | None) -> tuple[str, int]:
     from ddtop.events import CellsPlanned, PlanSource, RunStarted
     from ddtop.journal.read.reader import JournalReader
-    from ddtop.plan import check_plan, expand, recorded_plan
-    from ddtop.plan.again import plan_files
+    from ddtop.plan import as_begun, check_plan, expand, recorded_plan
+    from ddtop.plan.again import plan_files, with_warm_up
     from ddtop.redact import HIDDEN
 
     with JournalReader(path) as reader:
@@ -71,7 +71,11 @@ def _write(path: Path, source: str, output: Path | None) -> tuple[str, int]:
     target = output or Path(f"{plan.name}.toml")
     if target.exists():
         raise UsageError(f"{target} already exists", do="name another file: --output PLAN.toml")
-    text, files = plan_files(run.plan_toml, plan.files, plan.env, f"{target.stem}-prompts")
+    ids = [c.id for c in wanted]
+    written = run.plan_toml
+    if (begun := as_begun(plan, ids)) is not plan:  # its default was another when the run began
+        written = with_warm_up(written, int(begun.bench.warmup))
+    text, files = plan_files(written, plan.files, plan.env, f"{target.stem}-prompts")
     try:
         for name, content in files.items():
             place = target.parent / name
@@ -83,7 +87,7 @@ def _write(path: Path, source: str, output: Path | None) -> tuple[str, int]:
             f"{error.filename or target}: cannot be written: {error.strerror}", do="name another file"
         ) from error
     again, _ = check_plan(target)
-    ids, now = [c.id for c in wanted], [c.spec.id for c in expand(again)]
+    now = [c.spec.id for c in expand(again)]
     other = len(set(now) ^ set(ids))
     head = f"wrote {target}" + (f" and {many(len(files), 'prompt file')}" if files else "")
     do = f"ddtop connect {again.host or 'HOST'} --plan {target}"

@@ -43,3 +43,16 @@ def _with_env(text: str, env: Mapping[str, str]) -> str:
 def _escaped(value: str) -> str:
     """A value inside a basic string of TOML, which escapes as JSON does."""
     return json.dumps(value, ensure_ascii=False)[1:-1]
+
+
+def with_warm_up(text: str, requests: int) -> str:
+    """The plan's text with `bench.warmup` written down: what the run used while the plan left it to the version of ddtop.
+
+    >>> with_warm_up('name = "x"\\n[bench]   # how\\nnonce = true\\n', 1).splitlines()[2]
+    'warmup = 1'
+    """
+    line = f"warmup = {requests}\n"
+    found = re.search(r"^[ \t]*\[bench\][^\n]*\n", text, re.M)
+    if found is not None:
+        return text[: found.end()] + line + text[found.end() :]
+    return text.rstrip("\n") + f"\n\n[bench]\n{line}"

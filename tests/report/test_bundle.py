@@ -194,6 +194,20 @@ def test_variables_stand_for_their_values(tmp_path: Path, end: str) -> None:
     assert [c.spec.id for c in expand(plan)] == ids
 
 
+@pytest.mark.parametrize("bench", ["", "\n[bench]   # how\nnonce = false\n"])
+def test_a_run_begun_when_the_warm_up_was_one_request_runs_again_with_it(tmp_path: Path, bench: str) -> None:
+    """Its plan says nothing of a warm-up: the cells of today's default would be others."""
+    text = SMALL + bench
+    old, _ = parse_plan(text + ("" if bench else "\n[bench]\n") + "warmup = 1\n")
+    stamp = {"at_s": 1.0, "mono_s": 1.0, "host": "gpu"}
+    with JournalWriter.open(tmp_path / "run.ddtop") as writer:
+        writer.append(RunStarted(**stamp, run_id="r", name="x", mode="sweep", segment=0, plan_toml=text))
+        writer.append(CellsPlanned(**stamp, cells=tuple(c.spec for c in expand(old))))
+    done, code = plan_again(str(tmp_path / "run.ddtop"), tmp_path / "again.toml")
+    assert code == 0, done
+    assert "warmup = 1" in (tmp_path / "again.toml").read_text()
+
+
 def test_a_plan_that_lost_a_secret_says_that_its_ids_are_others(tmp_path: Path) -> None:
     text = SMALL.replace('"--port", "{port}"', f'"--api-key", "{KEY}", "--port", "{{port}}"')
     assert KEY in text

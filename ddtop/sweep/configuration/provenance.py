@@ -33,7 +33,7 @@ async def record_provenance(ctx: SweepContext, host: Host, launch: Launch, start
             **select,
             main_pid=started.main_pid,
             container=container,
-            model=launch.model_path,
+            model=launch.model_path or _served(ctx),
             timeout_s=LOOK_S,
         )
     except AgentError as error:
@@ -51,6 +51,13 @@ async def record_provenance(ctx: SweepContext, host: Host, launch: Launch, start
         facts=without_secrets(facts),
         unknown=unknown,
     )
+
+
+def _served(ctx: SweepContext) -> str | None:
+    """Where the model lies by the server's own arguments, for a plan that names none; None for a name of a hub."""
+    args = ctx.state.restarts[-1].resolved_args if ctx.state.restarts else {}
+    paths = (args.get(name) for name in ("model_path", "model"))
+    return next((p for p in paths if isinstance(p, str) and p.startswith("/")), None)
 
 
 def held_gpus(facts: Mapping[str, Any]) -> tuple[int, ...] | None:
