@@ -23,7 +23,7 @@ from ddtop.sweep.cell.server_figures import follow_figures
 from ddtop.sweep.shared.context import SweepContext
 from tests.agent.helpers import agent
 from tests.agent.test_http import ok, server
-from tests.journal.made import Clock, measured, sweep
+from tests.journal.made import Clock, measured, restart, sweep
 from tests.waiting import HANG_S
 
 
@@ -157,3 +157,21 @@ def test_the_cells_screen_and_the_reports_show_it() -> None:
         ["auto fib@256 tp1 c1", "7, 8", "2, 4", "20.0, 30.0", "37.5", "500, 500", "2"]
     ]
     assert report_json([state])["cells"][0]["server"]["queued"] == {"mean": 2.0, "max": 4.0}
+
+
+def test_the_power_is_that_of_the_gpus_that_the_server_holds() -> None:
+    clock = Clock()
+    events = [e for e in sweep() if isinstance(e, ev.RunStarted | ev.CellsPlanned)]
+    _, started, *_ = measured(clock, "a1", 100.0)
+    gpus = tuple(ev.GpuReading(index=i, power_w=w) for i, w in enumerate((300.0, 30.0, 30.0)))
+    state = fold(
+        [
+            *events,
+            *restart(clock, "auto", "at-1"),
+            ev.StartProvenance(**clock(), attempt_id="at-1", gpus=(0, 1)),
+            started,
+            ev.GpuSampled(**clock(), gpus=gpus),
+            figures(clock, 1001.0, running=8.0),
+        ]
+    )
+    assert [p.power_w for p in state.cells["a1"].attempts[-1].figures] == [330.0]

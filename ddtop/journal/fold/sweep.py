@@ -76,7 +76,9 @@ def _server_figures(state: State, event: ev.ServerFigures) -> None:
     if attempt is None:  # before the job's first cell, or between two
         return
     fresh = state.gpus_at_s is not None and event.at_s - state.gpus_at_s <= GPU_FRESH_S
-    watts = [view.reading.power_w for view in state.gpus.values()] if fresh else []
+    found = state.restart.provenance if state.restart is not None else None
+    held = found.gpus if found is not None and found.gpus else tuple(state.gpus)
+    watts = [view.reading.power_w for i, view in state.gpus.items() if i in held] if fresh else []
     known = [w for w in watts if w is not None]
     attempt.figures.append(
         FigurePoint(

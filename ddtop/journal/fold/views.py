@@ -165,7 +165,8 @@ class FigurePoint(NamedTuple):
     prefix_hit_pct: float | None
     prompt_tokens: float | None
     power_w: float | None
-    """Of all GPUs together; None where one of them says nothing, or their last reading is old."""
+    """Of the GPUs that the server holds, together (of all where that is not known); None where one of them says nothing,
+    or their last reading is old."""
     host_mono_s: float | None
 
 
