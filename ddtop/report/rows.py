@@ -154,7 +154,7 @@ def _plain(value: Any) -> Any:
     """Text that a spreadsheet would take for a formula is made text; None is an empty field."""
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
-    if isinstance(value, float) and value == int(value) and abs(value) < 1e15:
+    if isinstance(value, float) and abs(value) < 1e15 and value == int(value):
         return int(value)
     return "" if value is None else value
 

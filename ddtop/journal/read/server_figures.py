@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -41,14 +42,16 @@ def load_over(points: Iterable[FigurePoint]) -> dict[str, Any]:
         return {}
     out: dict[str, Any] = {"n": len(taken)}
     for name in ("running", "queued", "kv_pct", "power_w"):
-        values = [v for p in taken if (v := getattr(p, name)) is not None]
+        values = [v for p in taken if (v := getattr(p, name)) is not None and math.isfinite(v)]
         if values:
-            out[name] = {"mean": sum(values) / len(values), "max": max(values)}
+            out[name] = {"mean": sum(v / len(values) for v in values), "max": max(values)}
     asked = [(p.prefix_hit_pct, p.prompt_tokens) for p in taken if p.prompt_tokens]
     tokens = sum(n for hit, n in asked if hit is not None and n is not None)
     if tokens:
         found = sum(hit * n for hit, n in asked if hit is not None and n is not None)
-        out["prefix_hit_pct"] = found / tokens
+        share = found / tokens
+        if math.isfinite(share):  # absurd counters overflow
+            out["prefix_hit_pct"] = share
     return out
 
 
