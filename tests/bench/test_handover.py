@@ -138,9 +138,9 @@ def test_the_window_is_apart_from_the_burst(prefill: str) -> None:
     assert figures["requests_ok"] == 32 and figures["ttft_ms"]["n"] == 32
     assert figures["output_tok_s"] == pytest.approx(window["tokens"] / window["wall_s"])
     assert figures["wall_s"] == window["wall_s"] and figures["steady_tok_s"] == figures["output_tok_s"]
-    assert 7.5 < figures["in_flight_mean"] <= 8
+    assert 1 < figures["in_flight_mean"] <= 8
     assert figures["burst"]["requests"] == len(result["burst"]) and figures["burst"]["requests_failed"] == 0
-    assert figures["burst"]["ttft_ms"]["max"] > figures["ttft_ms"]["p50"]
+    assert figures["burst"]["ttft_ms"]["max"] >= 8 * 5, "the last of the herd waits for the prompts of all"
     again = unpack(pack(result))
     assert again["burst"] == result["burst"]
 
@@ -163,9 +163,9 @@ def test_the_window_lasts_as_long_as_asked(prefill: str) -> None:
     result = cell(prefill, requests=16, min_window_s=1.0)
     assert result["window"]["wall_s"] >= 1.0
     assert [one["i"] for one in result["requests"]] == list(range(len(result["requests"])))
-    assert len(result["requests"]) > 40
+    assert len(result["requests"]) > 16
     plain = cell(prefill, requests=16, min_window_s=1.0, warmup=0)
-    assert len(plain["requests"]) > 40 and "handover" not in plain and "burst" not in plain
+    assert len(plain["requests"]) > 16 and "handover" not in plain and "burst" not in plain
 
 
 def test_processes_agree_on_one_zero(prefill: str) -> None:
