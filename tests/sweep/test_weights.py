@@ -6,7 +6,7 @@ import pytest
 
 from ddtop.events import Phase
 from ddtop.sweep.start.evidence.progress import ActivityReading, advance, begin
-from ddtop.sweep.start.evidence.weights import Held, before_loading, came
+from ddtop.sweep.start.evidence.weights import Baseline, before_loading, came
 
 GIB = 1 << 30
 Reading = tuple[Phase, float | None, int]
@@ -23,11 +23,28 @@ ROWS: list[tuple[str, int, list[Reading], bool]] = [
         True,
     ),
     ("bytes alone, into pinned memory", 1, [("launching", 600.0, 0), ("loading", 600.0, 2 * GIB)], True),
-    ("libraries read before", 1, [("launching", 0.0, 3 * GIB), ("loading", 600.0, 3 * GIB + 5)], False),
+    (
+        "libraries read before",
+        1,
+        [("launching", 0.0, 3 * GIB), ("launching", 0.0, 3 * GIB), ("loading", 600.0, 3 * GIB + 5)],
+        False,
+    ),
+    (
+        "the log is late: the reading before its line holds all of it",
+        1,
+        [("launching", 600.0, 0), ("launching", 30000.0, 0), ("loading", 30000.0, 0)],
+        True,
+    ),
+    (
+        "the same with the first reading of all",
+        1,
+        [("launching", 30000.0, 0), ("loading", 30000.0, 0)],
+        True,
+    ),
     (
         "the draft model begins",
         1,
-        [("loading", 30000.0, 0), ("kv", 30000.0, 0), ("loading", 30000.0, 0)],
+        [("loading", 30000.0, 0), ("kv", 30000.0, 0), ("kv", 30000.0, 0), ("loading", 30000.0, 0)],
         False,
     ),
 ]
@@ -35,8 +52,8 @@ ROWS: list[tuple[str, int, list[Reading], bool]] = [
 
 @pytest.mark.parametrize(("what", "tp", "readings", "answer"), ROWS, ids=[row[0] for row in ROWS])
 def test_weights_have_come(what: str, tp: int, readings: list[Reading], answer: bool) -> None:
-    p, before = begin(0.0), Held()
+    p, before = begin(0.0), Baseline()
     for n, (phase, gpu_mib, read_b) in enumerate(readings):
         p = advance(p, ActivityReading(at=float(n), pids=2, gpu_mem_mib=gpu_mib, read_b=read_b))
-        before = before_loading(before, p, phase)
+        before = before_loading(before, p, phase, float(n + 1))
     assert came(before, p, tp=tp) is answer, what

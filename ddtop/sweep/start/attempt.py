@@ -16,7 +16,7 @@ from ddtop.sweep.start.evidence.busy_gpus import BusyGpus
 from ddtop.sweep.start.evidence.log import StartLog
 from ddtop.sweep.start.evidence.phases import Phases, enter, leave, rank
 from ddtop.sweep.start.evidence.progress import ActivityReading, advance, begin, evidence, reset_gap
-from ddtop.sweep.start.evidence.weights import Held, before_loading, came
+from ddtop.sweep.start.evidence.weights import Baseline, before_loading, came
 from ddtop.sweep.start.gate import (
     ArgsReading,
     Gate,
@@ -93,7 +93,7 @@ class Attempt:
         self._new_since: float | None = None
         self._not_ready_at: float | None = None
         """When the server last responded that it is not ready (HTTP 503)."""
-        self._before_loading = Held()
+        self._before_loading = Baseline()
         self._gpus = BusyGpus()
         self._cursors: set[str] = set()
 
@@ -113,7 +113,9 @@ class Attempt:
 
     def take_activity(self, reading: ActivityReading) -> None:
         self.progress = advance(self.progress, reading)
-        self._before_loading = before_loading(self._before_loading, self.progress, self.phases.current)
+        self._before_loading = before_loading(
+            self._before_loading, self.progress, self.phases.current, reading.at
+        )
 
     @property
     def speechless(self) -> bool:
