@@ -72,7 +72,9 @@ def newcomer(demo: Terminal, tmp_path: Path, dashboard_s: float) -> Path:
     print(f"the dashboard after {time.monotonic() - began:.1f} s")
     root = folder(tmp_path)
     demo.wait_for("1/24 cells", seconds=HANG_S)
-    seen = demo.wait_for("NOT STARTING?", "A weight file is damaged", "re-stage and retry b16", seconds=HANG_S)
+    seen = demo.wait_for(
+        "NOT STARTING?", "A weight file is damaged", "re-stage and retry b16", seconds=HANG_S
+    )
     print(f"the alert after {time.monotonic() - began:.1f} s")
     assert "SIMULATED" in seen
     demo.press("r")
