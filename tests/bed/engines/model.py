@@ -7,6 +7,7 @@ embedding, and the head's row for `next(t)` is the embedding of `t`. The answer 
 from __future__ import annotations
 
 import array
+import fcntl
 import json
 import random
 import shutil
@@ -191,8 +192,15 @@ SPOILT = ("no-config", "cut-config", "bad-architecture", "bad-shape", "no-tokeni
 
 
 def models() -> dict[str, Path]:
-    """Name → folder of the model (`known`) and of each spoilt copy; made where they are missing."""
+    """Name → folder of the model (`known`) and of each spoilt copy; made where they are missing, by one process at a time."""
     place = ENGINES / "models"
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _made(place)
+
+
+def _made(place: Path) -> dict[str, Path]:
     found = {}
     for kind in ("known", *SPOILT):
         found[kind] = folder = place / kind
