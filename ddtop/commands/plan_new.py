@@ -41,19 +41,19 @@ def plan_text(host: str, probe: Mapping[str, Any]) -> str:
             do="start one, or begin with a shipped plan: ddtop paths shows where they are",
         )
     server = servers[0]
-    command, tp, masked = templated([str(w) for w in server.get("cmdline") or []], server.get("port"))
+    model = str(server.get("model") or "")
+    placed = model.startswith("/")  # a name such as org/model is the engine's own to fetch
+    words = [str(w) for w in server.get("cmdline") or []]
+    command, tp, masked = templated(words, server.get("port"), model if placed else "")
     unit = server.get("unit")
     kind = "systemd" if unit else "process"
-    name = re.sub(r"[^a-z0-9.-]+", "-", f"{host}-{Path(str(server.get('model') or 'model')).name}".lower())
+    name = re.sub(r"[^a-z0-9.-]+", "-", f"{host}-{Path(model or 'model').name}".lower())
     lines = [
         f"# Drafted from the server that ran on {host}. Run `ddtop plan check` after every edit.",
         f"name = {_toml(name)}",
         f"host = {_toml(host)}",
         "",
-        "[model]",
-        f"path = {_toml(str(server.get('model') or ''))}",
-        'sources = []                 # where to copy it from if it is missing: folders, "hf:org/name"',
-        "",
+        *(_model(model) if placed else []),
         "[service]",
         f"kind = {_toml(kind)}",
         f"unit = {_toml(str(unit or 'server'))}",
@@ -74,6 +74,9 @@ def plan_text(host: str, probe: Mapping[str, Any]) -> str:
         'name = "fib"',
         'prompts = ["Write a Python program that prints the first 50 Fibonacci numbers."]',
         "output_tokens = [256]",
+        "",
+        "[bench]",
+        'warmup = "handover"          # measured from where the load has settled',
     ]
     if masked:
         lines.insert(
@@ -86,11 +89,23 @@ def plan_text(host: str, probe: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def templated(words: Sequence[str], port: Any) -> tuple[list[str], int, list[str]]:
-    """A command line with {tp}, {port} and {model.path} put in; the TP it had; the flags left out as secrets.
+def _model(path: str) -> list[str]:
+    return [
+        "[model]",
+        f"path = {_toml(path)}",
+        'sources = []                 # where to copy it from if it is missing: folders, "hf:org/name"',
+        "",
+    ]
 
-    >>> templated(["python3", "-m", "sglang.launch_server", "--model-path", "/m", "--tp", "4", "--port", "1"], 1)
+
+def templated(words: Sequence[str], port: Any, model: str) -> tuple[list[str], int, list[str]]:
+    """A command line with {tp}, {port} and {model.path} put in; the TP it had; the flags left out as secrets. `model` is the
+    model's path; "" leaves what names it as it is.
+
+    >>> templated(["python3", "-m", "sglang.launch_server", "--model-path", "/m", "--tp", "4", "--port", "1"], 1, "/m")
     (['python3', '-m', 'sglang.launch_server', '--model-path', '{model.path}', '--tp', '{tp}', '--port', '{port}'], 4, [])
+    >>> templated(["vllm", "serve", "/m", "--port", "1"], 1, "/m")
+    (['vllm', 'serve', '{model.path}', '--port', '{port}'], 1, [])
     """
     out: list[str] = []
     masked: list[str] = []
@@ -101,12 +116,15 @@ def templated(words: Sequence[str], port: Any) -> tuple[list[str], int, list[str
         after = value if joined else (words[i + 1] if i + 1 < len(words) else "")
         target = "{tp}" if flag in _VALUES["tp"] else "{port}" if flag in _VALUES["port"] else ""
         # `-m` names a module after python, a model after llama-server.
-        if flag in _MODEL and not (flag == "-m" and Path(words[0]).name.startswith("python")):
+        if model and flag in _MODEL and not (flag == "-m" and Path(words[0]).name.startswith("python")):
             target = "{model.path}"
         if flag.startswith("--") and names_secret(flag):
             masked.append(flag)
             if not joined and after and not after.startswith("-"):
                 next(rest, None)
+            continue
+        if model and word == model and i and words[i - 1] == "serve":
+            out.append("{model.path}")
             continue
         if not target:
             out.append(word.replace("{", "{{").replace("}", "}}"))

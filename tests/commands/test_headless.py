@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ddtop.agent.host.servers import model_of
 from ddtop.commands.plan_new import plan_text
 from ddtop.errors import RefusedError
 from ddtop.journal.read.reader import read_state
+from ddtop.plan import parse_plan
+from ddtop.plan.cells import expand
 from tests.waiting import HANG_S
 
 from .conftest import Cli, DemoHost
@@ -94,6 +97,18 @@ def test_once_over_ssh(ddtop: Cli, demo_host: DemoHost) -> None:
 def test_nothing_serves_there() -> None:
     with pytest.raises(RefusedError, match=r"no SGLang, vLLM or llama\.cpp server runs there"):
         plan_text("box", {"servers": []})
+
+
+@pytest.mark.parametrize("model", ["/models/Qwen3-8B", "Qwen/Qwen3-8B"])
+def test_a_plan_for_a_server_whose_model_is_no_option(model: str) -> None:
+    """`vllm serve MODEL`: a folder becomes the plan's model, a name stays in the command for the engine to fetch."""
+    words = ["/venv/bin/python3", "/venv/bin/vllm", "serve", model, "--port", "8000"]
+    assert model_of(words, "vllm") == model
+    server = {"engine": "vllm", "pid": 7, "port": 8000, "cmdline": words, "model": model}
+    plan, warnings = parse_plan(plan_text("box", {"servers": [server]}))
+    (cell, *_) = expand(plan)
+    assert cell.launch.argv == tuple(words) and not warnings
+    assert (plan.model.path if plan.model else None) == (model if model.startswith("/") else None)
 
 
 def test_ctrl_c_ends_a_sweep_and_the_host_is_as_it_was(

@@ -57,6 +57,21 @@ def option(words: List[str], *names: str) -> Optional[str]:
     return value
 
 
+def model_of(words: List[str], engine: str) -> Optional[str]:
+    """The model that a command line names: by an option, or after `serve`, as vLLM and SGLang take it.
+
+    >>> model_of(["python3", "/venv/bin/vllm", "serve", "/models/q", "--port", "1"], "vllm")
+    '/models/q'
+    >>> model_of(["llama-server", "-m", "x.gguf"], "llamacpp")
+    'x.gguf'
+    """
+    named = option(words, "--model-path", "--model", "-m" if engine == "llamacpp" else "--model")
+    if named or "serve" not in words:
+        return named
+    after = words[words.index("serve") + 1 :][:1]
+    return after[0] if after and not after[0].startswith("-") else None
+
+
 def absolute(model: Optional[str], pid: int) -> Optional[str]:
     """A model's path as it is from anywhere: one that is relative and exists below the process's folder, with that folder.
     A hub name (`org/name`) stays."""
@@ -86,9 +101,7 @@ def find_servers() -> List[Dict[str, Any]]:
             "engine": engine,
             "cmdline": words,
             "port": int(port) if port and port.isdigit() else DEFAULT_PORTS[engine],
-            "model": absolute(
-                option(words, "--model-path", "--model", "-m" if engine == "llamacpp" else "--model"), pid
-            ),
+            "model": absolute(model_of(words, engine), pid),
             "cgroup": group,
             "unit": unit_of_cgroup(group),
         }
