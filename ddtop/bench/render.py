@@ -119,7 +119,7 @@ def bench_text(result: Mapping[str, Any]) -> str:
             + f"{stats['n']:>9,.0f}"
             for name, stats in table
         ]
-    if metrics.get("burst"):
+    if (metrics.get("burst") or {}).get("requests"):
         lines.append(f"burst           {burst_words(metrics['burst'])}")
     if client:
         lag = (client.get("lag_ms") or {}).get("p99")

@@ -67,6 +67,7 @@ def advice_json(recording: Recording, found: Sequence[Advice]) -> dict[str, Any]
                 **one.curves.load._asdict(),
                 "baseline": one.curves.baseline,
                 "ratios_to": one.curves.reference,
+                "ratios_to_suspect": list(one.curves.doubts),
                 "advice": one.words,
                 "ranges": [
                     {

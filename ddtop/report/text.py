@@ -103,7 +103,7 @@ def legend(state: State, wanted: Sequence[int], metric: str, baseline: str | Non
     if not bases and any(c.n for c in cells):
         lines.append("no intervals: one measurement of each, so the spread is not known")
     if bases:
-        lines.append("[…]: 95 % interval by the spread " + " or ".join(BASIS[b] for b in BASIS if b in bases))
+        lines.append("[…]: 95% interval by the spread " + " or ".join(BASIS[b] for b in BASIS if b in bases))
     if any(c.differs is False for c in cells):
         lines.append("≈ not different from the baseline")
     lines += [
@@ -130,10 +130,10 @@ def aa_words(view: Matrix) -> str:
     """What the baseline differs from itself by, where the plan measures it twice."""
     if view.aa is None or view.aa.ratio is None:
         return ""
-    floor = f"{100 * abs(view.aa.ratio - 1):.1f} %"
+    floor = f"{100 * abs(view.aa.ratio - 1):.1f}%"
     interval = ""
     if view.aa.low is not None and view.aa.high is not None:
-        interval = f" (95 % interval {100 * view.aa.low - 100:+.1f} to {100 * view.aa.high - 100:+.1f} %)"
+        interval = f" (95% interval {100 * view.aa.low - 100:+.1f} to {100 * view.aa.high - 100:+.1f}%)"
     itself = f"A/A: {view.baseline} differs from itself by up to {floor}{interval}"
     return f"{itself}: less than that counts as no difference"
 

@@ -210,3 +210,23 @@ def test_reports_have_it_as_a_section() -> None:
         assert "What to run, by concurrency" in text and "c 1–5: b32 · 6–16: b15 · from 17: auto" in text
     alone = Recording("r", made({"auto": {1: [100.0]}}))
     assert "What to run" not in report_markdown([alone])
+
+
+def test_a_baseline_leads_on_only_where_the_others_were_seen_to_fall() -> None:
+    slow = {"auto": {1: [100.0], 8: [300.0], 32: [900.0]}, "b8": {1: [90.0], 8: [200.0], 32: [300.0]}}
+    both = one(made({**slow, "b32": {1: [200.0], 8: [500.0], 32: []}}))
+    assert both.words == "c 1–8: b32 · 9–32: auto"  # nothing is known of b32 above 8: not "from 9"
+    assert "above c 32" in both.not_measured
+    assert one(made(slow)).words == "c from 1: auto"
+
+
+def test_doubts_of_the_baseline_are_said() -> None:
+    state = made({"b8": {1: [200.0]}, "auto": {1: [100.0]}}, validity="SUSPECT", reasons=("drift-in-start",))
+    assert one(state).reasons[0] == "auto: ratios are to it; SUSPECT: drift-in-start"
+    data = advice_json(Recording("r", state), advice_of(state))
+    assert data["loads"][0]["ratios_to_suspect"] == ["drift-in-start"]
+
+
+def test_where_nothing_is_measured_each_reason_is_said_once() -> None:
+    found = one(made({"auto": {1: []}, "b8": {1: []}}))
+    assert found.ranges == () and found.not_measured == ("auto at c 1: planned", "b8 at c 1: planned")

@@ -207,6 +207,15 @@ def test_missing_usage_and_streams() -> None:
     assert reasons(raw) == ("no-usage",)
 
 
+def test_a_rate_promises_no_streams() -> None:
+    raw = made(16)
+    starts = [0, 10, *range(300, 3000, 300), 3000, 3010]  # two at once at both ends, one at a time between
+    raw["requests"] = [record(i, s, s + 50, [10] * 14, 4) for i, s in enumerate(starts)]
+    assert "under-delivery" in reasons(raw)
+    raw["spec"] = {"mode": "open", "rate": 1.0, "concurrency": 2}
+    assert "under-delivery" not in reasons(raw)
+
+
 def test_under_delivery() -> None:
     raw = made(16)
     raw["spec"]["concurrency"] = 4

@@ -117,6 +117,13 @@ def test_a_server_started_again_within_a_round_is_another_start() -> None:
     assert field(matrix(made(*cells)), "auto").starts == 2
 
 
+def test_columns_stand_by_size_whatever_the_running_order() -> None:
+    loads = (8, 32, 1, 16)
+    view = matrix(made(*(("auto", 0, 100.0 * c, {"concurrency": c}) for c in loads)))
+    assert [c.concurrency for c in view.columns] == [1, 8, 16, 32]
+    assert [c.value for c in view.rows[0].cells if c is not None] == [100.0, 800.0, 1600.0, 3200.0]
+
+
 def test_rounds_that_are_still_planned_hide_no_value() -> None:
     auto = field(matrix(made(("auto", 0, 100.0, {}), planned=("auto",))), "auto")
     assert auto.state == "done" and auto.value == 100.0
@@ -136,7 +143,7 @@ def test_what_the_baseline_differs_from_itself_by_is_no_difference() -> None:
     assert field(view, "b15").differs is False
     assert field(matrix(twice(aa=100.2, b15=102.5)), "b15").differs is True
     words = render_table(twice(aa=103.0, b15=102.5))
-    assert "A/A: auto differs from itself by up to 3.0 %" in words
+    assert "A/A: auto differs from itself by up to 3.0%" in words
 
 
 def test_the_history_learns_the_spread_between_starts() -> None:

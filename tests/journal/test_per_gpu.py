@@ -24,7 +24,10 @@ def swept(
 ) -> State:
     """Configuration → the GPUs that it held; (configuration, concurrency) → (tok/s, median TPOT in ms)."""
     clock = Clock()
-    cells = {key: spec(f"{key[0]}-{key[1]}", key[0], concurrency=key[1]) for key in results}
+    cells = {
+        key: spec(f"{key[0]}-{key[1]}", key[0], concurrency=key[1], aa=key[0].endswith("-aa"))
+        for key in results
+    }
     events: list[ev.Event] = [
         ev.RunStarted(**clock(), run_id="r", name="demo", mode="sweep", segment=0),
         ev.CellsPlanned(**clock(), cells=tuple(cells.values()), baseline=None),
@@ -122,3 +125,9 @@ def test_the_gpus_of_a_start_are_found_by_its_generation() -> None:
     assert held_by(state, NEW) == (2, 3)
     assert held_by(state, ev.Generation(boot="boot-1", id="another")) is None
     assert held_by(state, None) is None
+
+
+def test_the_baseline_measured_again_dominates_nothing() -> None:
+    state = swept({"auto": (0,), "auto-aa": (0,)}, {("auto", 1): (100.0, 10.0), ("auto-aa", 1): (101.0, 9.9)})
+    assert [(p.config, p.front) for p in per_gpu(state)] == [("auto", True)]
+    assert unknown_configs(state) == {}

@@ -6,7 +6,7 @@ import pytest
 
 from ddtop.events import Search
 from ddtop.journal.read.select import Column
-from ddtop.plan import expand, show
+from ddtop.plan import expand, parse_plan, show
 from tests.plan.test_plan import SMALL, faults, small
 
 LIMITED = '{ search = "concurrency", slo = { ttft_ms = 500 } }'
@@ -26,6 +26,19 @@ def test_a_rate_is_an_open_loop_for_a_time() -> None:
     assert (cell.spec.rate, cell.spec.concurrency) == (2.5, 0)
     assert cell.spec.label == "b16 fib@256 tp1 2.5 req/s"
     assert "rate 2.5 requests/s" in show(small(with_load("{ rate = 2.5 }")))
+
+
+def test_a_rate_that_gives_no_sound_result_is_warned_of() -> None:
+    def warned(load: str, more: str = "") -> list[str]:
+        _, warnings = parse_plan(with_load(load) + more)
+        return [str(w) for w in warnings if w.key.startswith("matrix")]
+
+    assert warned("{ rate = 0.1, duration_s = 50 }") == []
+    (few,) = warned("{ rate = 0.01, duration_s = 60 }")
+    assert "sends 1 request in 60 s" in few and "few-samples" in few
+    (long,) = warned("{ rate = 4.0, duration_s = 3600 }")
+    assert "lasts 3600 s, and bench.time_limit_s is 600" in long
+    assert warned("{ rate = 4.0, duration_s = 3600 }", "[bench]\ntime_limit_s = 4000\n") == []
 
 
 def test_each_repeat_has_arrivals_of_its_own_and_each_configuration_the_same() -> None:

@@ -203,7 +203,7 @@ def _client(
         # With kernel stamps a late read moves no time; without them its lag is in every gap.
         details["client-bound"] = f"reads lag {lag['p50']:.2f} ms, chunks come every {itl:.2f} ms"
     wanted, mean = int(asked.get("concurrency") or 1), metrics.get("in_flight_mean")
-    if mean is not None and mean < 0.95 * min(wanted, len(result["requests"])):
+    if mean is not None and not asked.get("rate") and mean < 0.95 * min(wanted, len(result["requests"])):
         details["under-delivery"] = f"{mean:.1f} of {wanted} streams were under way"
     late = metrics.get("start_lag_ms")
     if late and asked.get("rate") and late.get("p90", late["max"]) > max(5.0, 50.0 / asked["rate"]):

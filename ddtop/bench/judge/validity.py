@@ -132,10 +132,10 @@ TABLE: dict[str, Rule] = {
     "few-samples": _doubt("fewer than 5 requests", "run more requests"),
     "clock-moved": _doubt("the wall clock was changed during the cell", "times may be wrong by that much"),
     "generator-waited": _doubt(
-        "the generator waited for a CPU more than 1 % of the time", "keep a core free for it"
+        "the generator waited for a CPU more than 1% of the time", "keep a core free for it"
     ),
     "server-waited": _doubt(
-        "the server waited for a CPU more than 1 % of the time", "check what else runs on the host"
+        "the server waited for a CPU more than 1% of the time", "check what else runs on the host"
     ),
     "cpu-pressure": _doubt(
         "tasks waited for a CPU on this machine (PSI)",

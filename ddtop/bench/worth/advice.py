@@ -54,6 +54,8 @@ class Advice:
         """Why: one line a configuration, then what the ranges rest on."""
         curves = self.curves
         out = [f"{one.config}: {_reason(one)}" for one in curves.curves]
+        if curves.doubts:
+            out.insert(0, f"{curves.reference}: ratios are to it; SUSPECT: {', '.join(curves.doubts)}")
         if curves.floor > FLOOR:
             out.append(
                 f"the baseline differs from itself by up to {curves.floor:.1%}: smaller gains do not count"
@@ -67,9 +69,7 @@ class Advice:
         """What was not measured, and where nothing is therefore said."""
         out: list[str] = []
         curves = self.curves
-        if curves.reference is None:
-            return (curves.why,)
-        if curves.reference != curves.baseline:
+        if curves.reference is not None and curves.reference != curves.baseline:
             out.append(curves.why)
         rows = [(curves.reference, curves.missing), *((c.config, c.missing) for c in curves.curves)]
         for config, missing in rows:
@@ -108,10 +108,17 @@ def advise(curves: Curves) -> Advice:
         before = c
     ranges.append(_range(curves, holder, first, before))
     last = ranges[-1]
-    falls = any(one.measured[-1:] == curves.concurrencies[-1:] for one in curves.curves)
-    if last.config == curves.baseline and falls and len(curves.concurrencies) > 1:
+    if last.config == curves.baseline and _has_taken_the_lead(curves):
         ranges[-1] = Range(last.config, last.first, None, last.gain, last.shown)
     return Advice(curves, tuple(ranges))
+
+
+def _has_taken_the_lead(curves: Curves) -> bool:
+    """Whether the last measured points show that the reference leads from there on: one of them at the highest concurrency,
+    and no configuration whose gain was never seen to end."""
+    at_end = any(one.measured[-1:] == curves.concurrencies[-1:] for one in curves.curves)
+    ends = [one.found.fit[-1].ratio for one in curves.curves if one.found.fit]
+    return at_end and len(curves.concurrencies) > 1 and all(ratio < 1 + curves.floor for ratio in ends)
 
 
 def _best(curves: Curves, c: int, holder: str) -> str:

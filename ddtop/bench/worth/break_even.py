@@ -84,7 +84,7 @@ def break_even(points: Sequence[Point]) -> BreakEven:
         (p for p in points if _positive(p.ratio) and p.concurrency > 0), key=lambda p: p.concurrency
     )
     if not usable:
-        return BreakEven("not known", "no concurrency was measured for it and for the baseline")
+        return BreakEven("not known", "measured at no concurrency at which the baseline is")
     fit = _fitted(usable)
     lo, hi = _shown(usable)
     first, last = usable[0].concurrency, usable[-1].concurrency

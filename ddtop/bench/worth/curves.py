@@ -75,6 +75,8 @@ class Curves:
     """Gains below it do not matter: 1 %, or the most by which the baseline differs from itself, where that is measured."""
     inside: bool = False
     """True where intervals are by the spread inside one start only."""
+    doubts: tuple[str, ...] = ()
+    """Reasons of the reference's results that are SUSPECT."""
 
 
 def all_curves(state: State, metric: str = DEFAULT_METRIC, baseline: str | None = None) -> tuple[Curves, ...]:
@@ -138,8 +140,9 @@ def _curves(load: Load, everything: Rows, metric: str, baseline: str | None) -> 
         (c, _absent(cells)) for c, cells in sorted(configs.get(reference or "", {}).items()) if c not in base
     )
     floor = _floor(base, [everything[name] for name in twins], metric) if reference == baseline else FLOOR
+    doubts = _doubts(configs.get(reference or "", {}).values(), set())
     return Curves(
-        *(load, baseline, reference, why, tuple(curves), tuple(sorted(base)), absent, floor, inside)
+        *(load, baseline, reference, why, tuple(curves), tuple(sorted(base)), absent, floor, inside, doubts)
     )
 
 

@@ -112,6 +112,7 @@ def matrix(
     against = baseline if baseline is not None else state.run.baseline
     fields, configs, columns = fields_of(state, chosen)
     judged, aa = _judged(fields, columns, metric, against)
+    columns = in_order(columns)
     rows = tuple(
         Row(config, config == against, tuple(judged.get((config, column)) for column in columns))
         for config in configs
@@ -126,6 +127,18 @@ def fields_of(state: State, tp: int) -> tuple[Fields, list[str], list[Column]]:
         if cell.spec.tp == tp:
             fields.setdefault((cell.spec.config, Column.of(cell.spec)), []).append(cell)
     return fields, list(dict.fromkeys(c for c, _ in fields)), list(dict.fromkeys(c for _, c in fields))
+
+
+def in_order(columns: Sequence[Column]) -> list[Column]:
+    """Columns as they are read: workloads as planned, then by size. With several starts the running order is a hash's."""
+    workloads = list(dict.fromkeys(c.workload for c in columns))
+    return sorted(
+        columns,
+        key=lambda c: (
+            *(workloads.index(c.workload), c.output_tokens, c.context),
+            *(bool(c.search), c.rate or 0.0, c.concurrency, c.search),
+        ),
+    )
 
 
 def _judged(

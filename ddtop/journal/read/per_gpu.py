@@ -82,13 +82,17 @@ def usd_per_mtok(tok_s: float, gpus: int, usd_per_gpu_hour: float) -> float:
 
 
 def per_gpu(state: State, usd_per_gpu_hour: float | None = None) -> list[GpuPoint]:
-    """A point for each field of the matrix whose value counts and whose GPUs are known, with the fronts marked."""
+    """A point for each field of the matrix whose value counts and whose GPUs are known, with the fronts marked. The baseline
+    measured against itself is left out."""
     points: list[GpuPoint] = []
+    twins = {cell.spec.config for cell in state.plan_cells if cell.spec.aa}
     for tp in tps(state):
         speed, tpot = matrix(state, tp, DEFAULT_METRIC), matrix(state, tp, TPOT)
         for row, times in zip(speed.rows, tpot.rows, strict=True):
             gpus = held_gpus(state, row.config, tp)
-            if gpus is None:
+            if (
+                gpus is None or row.config in twins
+            ):  # the baseline measured again is no other point than the baseline
                 continue
             for column, cell, time in zip(speed.columns, row.cells, times.cells, strict=True):
                 value = _value(cell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, cast
 
 from ddtop.events import Search, name_load
@@ -9,11 +10,14 @@ from ddtop.plan.model import Bench, LoadPoint, Workload
 from ddtop.plan.problems import shown
 from ddtop.plan.read.bench import read_slo
 from ddtop.plan.read.fields import Fields
+from ddtop.words import many
 
 MAX_CONCURRENCY = 100_000
 MIN_RATE, MAX_RATE = 0.001, 100_000.0
 MAX_REQUESTS = 1_000_000
 """Of one cell at a rate."""
+FEW = 5
+"""With fewer requests a result is SUSPECT, as `ddtop.bench.judge.sanity` says."""
 KINDS = ("concurrency", "rate", "search")
 EXAMPLE = '{ search = "concurrency", slo = { ttft_ms = 500 }, share = 0.95, max = 256 }'
 
@@ -53,16 +57,25 @@ def _read(fields: Fields, workloads: tuple[Workload, ...], bench: Bench) -> Load
         fields.done()
         return LoadPoint(concurrency=streams)
     if kinds == ["rate"]:
-        return _read_rate(fields)
+        return _read_rate(fields, bench)
     return _read_search(fields, workloads, bench)
 
 
-def _read_rate(fields: Fields) -> LoadPoint:
+def _read_rate(fields: Fields, bench: Bench) -> LoadPoint:
     rate = fields.number("rate", 1.0, MIN_RATE, MAX_RATE, "requests/s")
     duration_s = fields.number("duration_s", 60.0, 1, 604_800, "s")
     fields.done()
     if rate * duration_s > MAX_REQUESTS:
         fields.fault("duration_s", duration_s, f"at most {MAX_REQUESTS:,} requests in all")
+    elif bench.kind == "builtin":
+        key = (*fields.path, "duration_s" if fields.has("duration_s") else "rate")
+        if rate * duration_s < FEW:
+            sent = math.ceil(rate * duration_s)
+            what = f"sends {many(sent, 'request')} in {duration_s:g} s"
+            fields.problems.warn(key, what, f"of fewer than {FEW} the result is SUSPECT (few-samples)")
+        if duration_s >= bench.time_limit_s:
+            what = f"lasts {duration_s:g} s, and bench.time_limit_s is {bench.time_limit_s:g}"
+            fields.problems.warn(key, what, "the limit ends the cell, and the result is SUSPECT (time-limit)")
     return LoadPoint(rate=rate, duration_s=duration_s)
 
 
