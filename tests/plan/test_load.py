@@ -39,6 +39,8 @@ def test_a_rate_that_gives_no_sound_result_is_warned_of() -> None:
     (long,) = warned("{ rate = 4.0, duration_s = 3600 }")
     assert "lasts 3600 s, and bench.time_limit_s is 600" in long
     assert warned("{ rate = 4.0, duration_s = 3600 }", "[bench]\ntime_limit_s = 4000\n") == []
+    (confirmed,) = warned(LIMITED, "[bench]\ntime_limit_s = 60\n")
+    assert "matrix.load[0].search: lasts 60 s, and bench.time_limit_s is 60" in confirmed
 
 
 def test_each_repeat_has_arrivals_of_its_own_and_each_configuration_the_same() -> None:

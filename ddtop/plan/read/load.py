@@ -7,7 +7,7 @@ from typing import Literal, cast
 
 from ddtop.events import Search, name_load
 from ddtop.plan.model import Bench, LoadPoint, Workload
-from ddtop.plan.problems import shown
+from ddtop.plan.problems import Path, shown
 from ddtop.plan.read.bench import read_slo
 from ddtop.plan.read.fields import Fields
 from ddtop.words import many
@@ -73,10 +73,14 @@ def _read_rate(fields: Fields, bench: Bench) -> LoadPoint:
             sent = math.ceil(rate * duration_s)
             what = f"sends {many(sent, 'request')} in {duration_s:g} s"
             fields.problems.warn(key, what, f"of fewer than {FEW} the result is SUSPECT (few-samples)")
-        if duration_s >= bench.time_limit_s:
-            what = f"lasts {duration_s:g} s, and bench.time_limit_s is {bench.time_limit_s:g}"
-            fields.problems.warn(key, what, "the limit ends the cell, and the result is SUSPECT (time-limit)")
+        _warn_of_limit(fields, key, duration_s, bench)
     return LoadPoint(rate=rate, duration_s=duration_s)
+
+
+def _warn_of_limit(fields: Fields, key: Path, seconds: float, bench: Bench) -> None:
+    if seconds >= bench.time_limit_s:
+        what = f"lasts {seconds:g} s, and bench.time_limit_s is {bench.time_limit_s:g}"
+        fields.problems.warn(key, what, "the limit ends the cell, and the result is SUSPECT (time-limit)")
 
 
 def _read_search(fields: Fields, workloads: tuple[Workload, ...], bench: Bench) -> LoadPoint | None:
@@ -111,6 +115,8 @@ def _read_search(fields: Fields, workloads: tuple[Workload, ...], bench: Bench) 
         for key, value in (("start", start), ("max", limit)):
             if value != int(value):
                 fields.fault(key, value, "a whole number of streams")
+    confirm = (*fields.path, "confirm_s" if fields.has("confirm_s") else "search")
+    _warn_of_limit(fields, confirm, search.confirm_s, bench)
     if limit < start:
         fields.fault("max", limit, f"at least start ({start:g})")
     short = next((w.name for w in workloads if 1 in w.output_tokens), None)
