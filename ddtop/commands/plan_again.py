@@ -71,7 +71,7 @@ def _write(path: Path, source: str, output: Path | None) -> tuple[str, int]:
     target = output or Path(f"{plan.name}.toml")
     if target.exists():
         raise UsageError(f"{target} already exists", do="name another file: --output PLAN.toml")
-    ids = [c.id for c in wanted]
+    ids = [c.id for c in wanted if c.refines is None]  # the plan asks for these by itself again
     written = run.plan_toml
     if (begun := as_begun(plan, ids)) is not plan:  # its default was another when the run began
         written = with_warm_up(written, int(begun.bench.warmup))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -10,6 +11,13 @@ from pathlib import PurePath
 import tomli
 
 _PROMPTS = re.compile(r"""(?P<key>(?<![\w-])prompts_file\s*=\s*)(?P<value>"(?:\\.|[^"\\\n])*"|'[^'\n]*')""")
+_BENCH = (
+    (re.compile(r"^[ \t]*\[[ \t]*[\"']?bench[\"']?[ \t]*\][^\n]*", re.M), "\n{}"),
+    (re.compile(r"^[ \t]*bench[ \t]*=[ \t]*\{", re.M), " {},"),
+    (re.compile(r"^[ \t]*bench[ \t]*=[ \t]*\{", re.M), " {} "),
+    (re.compile(r"^(?=[ \t]*bench[ \t]*\.)", re.M), "bench.{}\n"),
+)
+"""Where `bench` begins in each of TOML's spellings, and what is written there."""
 _ENV = re.compile(r"(?<!\{)\{env\.([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -51,8 +59,13 @@ def with_warm_up(text: str, requests: int) -> str:
     >>> with_warm_up('name = "x"\\n[bench]   # how\\nnonce = true\\n', 1).splitlines()[2]
     'warmup = 1'
     """
-    line = f"warmup = {requests}\n"
-    found = re.search(r"^[ \t]*\[bench\][^\n]*\n", text, re.M)
-    if found is not None:
-        return text[: found.end()] + line + text[found.end() :]
-    return text.rstrip("\n") + f"\n\n[bench]\n{line}"
+    asked = f"warmup = {requests}"
+    wanted = tomli.loads(text)
+    wanted["bench"] = {**wanted.get("bench", {}), "warmup": requests}
+    for way, put in _BENCH:
+        for found in way.finditer(text):  # what looks like it may stand in a prompt
+            written = text[: found.end()] + put.format(asked) + text[found.end() :]
+            with contextlib.suppress(tomli.TOMLDecodeError):
+                if tomli.loads(written) == wanted:
+                    return written
+    return text.rstrip("\n") + f"\n\n[bench]\n{asked}\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli
 from msgspec.structs import replace
 
 from ddtop.commands.plan_again import NO_SAME_IDS, plan_again
@@ -26,6 +27,8 @@ from ddtop.events import (
 from ddtop.journal.read.reader import JournalReader, read_state
 from ddtop.journal.write.writer import JournalWriter
 from ddtop.plan import InvalidPlanError, check_plan, expand, parse_plan
+from ddtop.plan.again import with_warm_up
+from ddtop.plan.refine import further
 from ddtop.redact import HIDDEN
 from ddtop.report.bundle.write import RECORDING, write_bundle
 from tests.commands.record_demo import EVENTS, write_recording
@@ -206,6 +209,39 @@ def test_a_run_begun_when_the_warm_up_was_one_request_runs_again_with_it(tmp_pat
     done, code = plan_again(str(tmp_path / "run.ddtop"), tmp_path / "again.toml")
     assert code == 0, done
     assert "warmup = 1" in (tmp_path / "again.toml").read_text()
+
+
+SPELLED = [
+    "name = 'x'\n[bench]",
+    "name = 'x'\n[ bench ]  # how\r\nnonce = true\r\n",
+    "name = 'x'\n['bench']\nnonce = true\n",
+    "bench = { nonce = true }\nname = 'x'\n",
+    "bench = {}\n",
+    "name = 'x'\nbench.nonce = true\n",
+    "[bench.slo]\nttft_ms = 1\n",
+    'prompt = """\n[bench]\nhello"""\n',
+]
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_a_warm_up_is_written_into_every_spelling_of_its_table_and_into_no_prompt(text: str) -> None:
+    before = tomli.loads(text)
+    bench = {**before.get("bench", {}), "warmup": 1}
+    assert tomli.loads(with_warm_up(text, 1)) == {**before, "bench": bench}
+
+
+def test_a_refined_run_that_was_resumed_runs_again_with_its_ids(tmp_path: Path) -> None:
+    """A resume plans the refining cells with the others; the plan written again asks for them by itself."""
+    text = SMALL.replace("concurrency = [1, 8]", 'concurrency = [1, 8]\nrefine = "break-even"')
+    plan, _ = parse_plan(text)
+    more = further(plan)
+    assert more
+    stamp = {"at_s": 1.0, "mono_s": 1.0, "host": "gpu"}
+    with JournalWriter.open(tmp_path / "run.ddtop") as writer:
+        writer.append(RunStarted(**stamp, run_id="r", name="x", mode="sweep", segment=1, plan_toml=text))
+        writer.append(CellsPlanned(**stamp, cells=tuple(c.spec for c in (*expand(plan), *more))))
+    done, code = plan_again(str(tmp_path / "run.ddtop"), tmp_path / "again.toml")
+    assert code == 0, done
 
 
 def test_a_plan_that_lost_a_secret_says_that_its_ids_are_others(tmp_path: Path) -> None:
