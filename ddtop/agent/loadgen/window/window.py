@@ -224,11 +224,11 @@ class Window:
     # ---- the window's zero and its close
 
     def _may_begin(self) -> None:
-        """The load has settled, or will not: alone the window begins now (an open loop's with the next arrival)."""
+        """The load has settled, or will not: alone the window begins now (an open loop's as soon as this arrival is sent)."""
         if self.before is not None and self.before.control >= 0:
             self.on_ready()
         elif self.open_loop:
-            self.zero_at_ns = self.schedule[0][0] if self.schedule else now()
+            self.zero_at_ns = now()
         else:
             self._zero()
 
@@ -244,9 +244,11 @@ class Window:
         self.opening = False
 
     def _arrivals(self, zero_ns: int) -> None:
-        """Open loop: all requests of the window with their times."""
-        spec, count = self.spec, self.spec.requests
-        times = arrival_times(count + self.more * self.processes, spec.rate, spec.arrival, spec.seed)
+        """Open loop: all requests of the window with their times. One that is handed over ends with its last arrival, so it
+        begins a gap before its first: as many gaps as requests, and never a window of no length."""
+        spec, count, skip = self.spec, self.spec.requests, int(self.before is not None)
+        most = count + self.more * self.processes + skip
+        times = arrival_times(most, spec.rate, spec.arrival, spec.seed)[skip:]
         while count < len(times) and times[count] < spec.min_window_s * 1e9:
             count += 1
         first = self.queue[0] % self.processes
