@@ -62,6 +62,7 @@ def cell(config: str, *, start: int = 0, **fields: Any) -> CellView:
 
 def start_of(config: str, number: int, **facts: Any) -> RestartView:
     view = RestartView(f"at-{config}-{number}", config, 1, engine="sglang", engine_version="0.5.23")
+    view.acceptance_simulated = ""
     view.outcome, view.generation = "ready", Generation(boot="b", id=f"g-{config}-{number}")
     view.provenance = StartProvenance(
         at_s=0.0, mono_s=0.0, attempt_id=view.attempt_id, gpus=(0,), facts={**FACTS, **facts}
@@ -157,6 +158,11 @@ def without_section(seen: Seen, section: str, why: str) -> Seen:
     return replace(seen, starts=(first, *seen.starts[1:]))
 
 
+def unasked(start: RestartView) -> RestartView:
+    """A start of which nothing says whether its acceptance is simulated."""
+    return replace(start, acceptance_simulated=None)
+
+
 LOST: list[tuple[str, Callable[[Seen], Seen], str]] = [
     ("real", lambda s: replace(s, simulated=True), "SIMULATED"),
     ("complete", lambda s: replace(s, left=2), "2 cells of the plan without a result"),
@@ -167,6 +173,8 @@ LOST: list[tuple[str, Callable[[Seen], Seen], str]] = [
     ("starts", lambda s: with_field(s, "b15", starts=1, basis="inside"), "least 1"),
     ("starts", lambda s: with_field(s, "b15", basis="inside"), "no interval by the spread between starts"),
     ("drift", lambda s: replace(s, sentinels=()), "measured again"),
+    ("drift", lambda s: replace(s, sentinels=s.sentinels[:1]), "the end of these starts: b15 start 1"),
+    ("acceptance", lambda s: replace(s, starts=(unasked(s.starts[0]), *s.starts[1:])), "could not be read"),
     ("window", lambda s: changed(s, 0, metrics={"wall_s": 3.0}), "shorter than 10 s: auto"),
     ("aa-floor", lambda s: replace(s, matrices=(replace(s.matrices[0], aa=None),)), "against itself"),
     ("open-loop", lambda s: replace(s, cells=s.cells[:-1]), "closed loop only"),

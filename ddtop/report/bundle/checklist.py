@@ -108,6 +108,12 @@ def _drift(seen: Seen) -> Answer:
             "not met",
             "no load was measured again at the end of its start ([matrix] starts gives each start a sentinel)",
         )
+    ended = {c.spec.restart_key for c in done if c.validity != "INVALID"}
+    open_ended = [
+        f"{c.spec.config} start {c.spec.start + 1}" for c in seen.loads if c.spec.restart_key not in ended
+    ]
+    if open_ended:
+        return "not met", f"no load was measured again at the end of these starts: {names(open_ended)}"
     return "met", f"{many(len(done), 'sentinel')}: the first load of a start agrees with itself at its end"
 
 
@@ -261,6 +267,10 @@ def _acceptance(seen: Seen) -> Answer:
     faked = seen.reasons.get("acceptance-simulated", [])
     if faked:
         return "not met", f"the server simulated its acceptance: {names(faked)}"
+    unknown = [f"{r.config} tp{r.tp}" for r in seen.starts if r.acceptance_simulated is None]
+    if unknown or not seen.starts:
+        why = "not known whether the server simulates its acceptance (its environment could not be read)"
+        return "not met", f"{why}: {names(unknown) or 'no start is recorded'}"
     return "met", "no server simulated its acceptance"
 
 
