@@ -204,15 +204,11 @@ def test_an_open_loop_is_handed_over(prefill: str, arrival: str) -> None:
 
 
 def test_a_window_of_an_open_loop_has_as_many_gaps_as_requests(prefill: str) -> None:
-    """It ends with its last arrival: begun with its first one, that of one request would have no length and no token. That
-    hardly any are under way at a low rate is no failure of the generator."""
+    """It ends with its last arrival: begun with its first one, that of one request would have no length and no token."""
     result = cell(prefill, mode="open", rate=4.0, arrival="constant", requests=2, concurrency=1)
     assert [round(one["sched"] / 1e6) for one in result["requests"]] == [250, 500]
     one = cell(prefill, mode="open", rate=4.0, arrival="constant", requests=1, concurrency=1)
     assert one["window"]["wall_s"] >= 0.25
-    late = {**result, "requests": [{**r, "sched": r["start"]} for r in result["requests"]]}
-    judged = judge_cell(late)  # however late this busy machine was
-    assert judged.metrics["in_flight_mean"] < 0.95 and "under-delivery" not in judged.reasons
 
 
 def test_a_server_that_gives_no_token_is_judged_by_its_burst(lying: str) -> None:
