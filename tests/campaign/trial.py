@@ -48,7 +48,13 @@ SMALL_STATE = (
 """The agent keeps nothing on a tmpfs: a small disk over one, for the fault that fills it."""
 OWNERS = ("stop-server", "restart-server")
 """The owner's hands on the unit."""
-OTHERS_MAY_STAY = ("/dev/shm/models", "/dev/shm/Qwen3.6-27B", "/dev/shm/Kimi-K2.6")
+OTHERS_MAY_STAY = (
+    "/dev/shm/models",
+    "/dev/shm/Qwen3.6-27B",
+    "/dev/shm/Kimi-K2.6",
+    "systemd-journald.service",
+)
+"""What a fault itself leaves: a journald that was killed beside a jump of the clock runs into systemd's start limit."""
 
 
 @dataclass
