@@ -257,3 +257,16 @@ class Watched:
             if cell.state != "done":
                 return cell
         return cells[-1] if cells else None
+
+    def cell_to_open(self) -> CellView | None:
+        """The cell under the cursor that has most to show: one that runs, else one that has gone wrong, else the last result."""
+        _, field = self.selected()
+        cells = [
+            self.state.cells[i] for i in (field.ids if field is not None else ()) if i in self.state.cells
+        ]
+        for wanted in (("running",), ("failed", "broken", "interrupted")):
+            if found := next((c for c in cells if c.state in wanted), None):
+                return found
+        done = [c for c in cells if c.state == "done"]
+        plain = [c for c in done if not c.spec.sentinel] or done
+        return plain[-1] if plain else self.selected_cell()

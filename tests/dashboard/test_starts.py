@@ -7,10 +7,12 @@ from ddtop.dashboard.draw.paint import plain
 from ddtop.dashboard.panels.cell import cell_title
 from ddtop.dashboard.panels.plan import plan_head, plan_items
 from ddtop.dashboard.panels.results import Sort, results_items
-from ddtop.dashboard.panels.sweep import Cursor, detail_line
+from ddtop.dashboard.panels.sweep import Cursor, detail_line, field_line
+from ddtop.dashboard.watched import Watched
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import matrix
+from tests.dashboard.memory import MemorySession
 from tests.journal.test_matrix import made
 
 
@@ -52,3 +54,36 @@ def test_the_plan_lists_each_start_and_what_follows_the_last_round() -> None:
 def test_a_cells_title_says_its_start() -> None:
     cells = state().plan_cells
     assert "start 2" in cell_title(cells[2]) and cell_title(cells[3]).endswith("start 2 · sentinel")
+
+
+def shown(state: State, row: int, width: int) -> str:
+    found = matrix(state).rows[row]
+    return plain(field_line(found.cells[0], found.baseline, width, 0.0, "")).rstrip()
+
+
+def test_a_value_stays_where_another_start_has_gone_wrong() -> None:
+    one = made(("auto", 0, 528.3, {}), ("auto", 1, 500.0, {"state": "interrupted"}))
+    assert shown(one, 0, 14) == "528.3 ‖" and shown(one, 0, 10) == "528.3 ‖"
+
+
+def test_no_number_is_cut_where_a_field_is_narrow() -> None:
+    two = made(("auto", 0, 500.0, {}), ("b15", 0, 550.6, {"validity": "SUSPECT"}))
+    assert [shown(two, 1, width) for width in (14, 10, 7)] == ["550.6? 1.1×", "551? 1.1×", "550.6?"]
+
+
+def test_a_row_keeps_its_name_and_its_workload_apart() -> None:
+    long = made(("plain-aa-with-a-long-name", 0, 100.0, {}))
+    (row,) = (plain(item.line) for item in results_items(long, Sort(), "auto", 80))
+    assert "… fib@" in row
+
+
+def test_enter_opens_the_last_result_rather_than_what_is_still_planned() -> None:
+    watched = Watched(MemorySession([]))
+    watched.state = state()
+    watched.put_cursor(Cursor(0, 0))
+    cell, (first, _, second, *_) = watched.cell_to_open(), state().plan_cells
+    assert first.spec.config == second.spec.config == "auto" and cell is not None
+    assert cell.spec.id == second.spec.id  # not its sentinel
+    watched.put_cursor(Cursor(1, 0))
+    cell = watched.cell_to_open()
+    assert cell is not None and (cell.spec.config, cell.state) == ("b15", "done")

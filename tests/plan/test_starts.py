@@ -203,6 +203,8 @@ def test_starts_of_one_configuration_are_warned_of() -> None:
         "line 12: matrix.starts: has one configuration to start again; "
         "its own value gets an interval; there is nothing to compare it with"
     ]
+    _, warnings = parse_plan(one.replace("starts = 3\n", "starts = 3\naa = true\n"), environ=ENV)
+    assert not [w for w in warnings if w.path[:2] == ("matrix", "starts")]  # it is compared with itself
 
 
 def test_a_configuration_may_not_have_the_name_of_the_baseline_against_itself() -> None:

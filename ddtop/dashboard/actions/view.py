@@ -82,7 +82,7 @@ class ViewActions:
         """`enter`: everything about the cell under the cursor."""
         from ddtop.dashboard.screens.cell import CellScreen
 
-        cell = self.app.here.selected_cell()
+        cell = self.app.here.cell_to_open()
         if cell is None:
             config, _ = self.app.here.selected()
             self.app.say(

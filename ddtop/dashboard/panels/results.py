@@ -157,7 +157,7 @@ def _row(cell: CellView, base: dict[tuple[object, ...], float], width: int, base
     spans: list[tuple[str, str]] = [
         (f"{glyph} ", "warn" if glyph == "?" else CELL_ROLE[cell.state]),
         (
-            fit_text(f"{spec.config} tp{spec.tp}{round_}", name),
+            fit_text(f"{spec.config} tp{spec.tp}{round_}", name - 1) + " ",
             "accent" if spec.config == baseline else "value",
         ),
         (fit_text(f"{spec.workload}@{spec.output_tokens}", name), "text"),

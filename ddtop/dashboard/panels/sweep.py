@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, line, pad, selected
+from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, line, pad, selected, width_of
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, SPINNER, bar, rate, times
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import Matrix, MatrixCell, Row
@@ -189,8 +189,11 @@ def field_line(cell: MatrixCell | None, baseline: bool, width: int, now_s: float
         turn = SPINNER[int(now_s * 2) % len(SPINNER)]
         done = f"{cell.progress_pct:.0f} %" if cell.progress_pct is not None else cell.trying or "running"
         parts = line((f"{turn} {done}", "run"))
-    elif cell.state == "done" and cell.value is not None:
-        parts = _result(cell, baseline)
+    elif cell.value is not None and (cell.state == "done" or cell.n):
+        # another start or repeat of it may have gone wrong: its glyph stands behind the value
+        glyph = (f" {CELL_GLYPH[cell.state]}", CELL_ROLE[cell.state]) if cell.state != "done" else ("", "dim")
+        forms = (_result(cell, baseline), _result(cell, baseline, short=True), _result(cell, True))
+        parts = next((f for f in forms if width_of(f) + len(glyph[0]) <= width), forms[-1]) + line(glyph)
     elif cell.state == "planned":
         parts = line(("·", "dim"))
     else:
@@ -198,8 +201,9 @@ def field_line(cell: MatrixCell | None, baseline: bool, width: int, now_s: float
     return tuple(span._replace(target=target) for span in pad(parts, width))
 
 
-def _result(cell: MatrixCell, baseline: bool) -> Line:
-    value = rate(cell.value)
+def _result(cell: MatrixCell, baseline: bool, *, short: bool = False) -> Line:
+    """The value with its speed-up (not of a baseline); `short`: without digits after the point."""
+    value = f"{cell.value:.0f}" if short and cell.value is not None else rate(cell.value)
     if cell.validity == "INVALID":
         return line((f"{value} ", "dim"), ("✗inval", "bad"))
     mark = "?" if cell.validity == "SUSPECT" else ""

@@ -35,7 +35,8 @@ def _check(fields: Fields, configs: tuple[Config, ...], auto: bool, race: bool, 
     problems = fields.problems
     if race and len(configs) == 1:
         problems.fault((*fields.path, "race"), "has one configuration", "at least two, or leave race out")
-    if len(configs) == 1 and (auto or (fixed or 1) > 1) and not race:
+    compared = len(configs) > 1 or fields.data.get("aa") is True
+    if not compared and (auto or (fixed or 1) > 1) and not race:
         problems.warn(
             (*fields.path, "starts"),
             "has one configuration to start again",
