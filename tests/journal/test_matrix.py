@@ -117,9 +117,11 @@ def test_a_server_started_again_within_a_round_is_another_start() -> None:
     assert field(matrix(made(*cells)), "auto").starts == 2
 
 
-def test_columns_stand_by_size_whatever_the_running_order() -> None:
+def test_with_several_starts_columns_stand_by_size() -> None:
     loads = (8, 32, 1, 16)
-    view = matrix(made(*(("auto", 0, 100.0 * c, {"concurrency": c}) for c in loads)))
+    once = [("auto", 0, 100.0 * c, {"concurrency": c}) for c in loads]
+    assert [c.concurrency for c in matrix(made(*once)).columns] == [8, 32, 1, 16]  # as the plan says
+    view = matrix(made(*once, ("auto", 1, 100.0, {"concurrency": 1})))
     assert [c.concurrency for c in view.columns] == [1, 8, 16, 32]
     assert [c.value for c in view.rows[0].cells if c is not None] == [100.0, 800.0, 1600.0, 3200.0]
 

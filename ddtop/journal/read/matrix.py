@@ -112,7 +112,8 @@ def matrix(
     against = baseline if baseline is not None else state.run.baseline
     fields, configs, columns = fields_of(state, chosen)
     judged, aa = _judged(fields, columns, metric, against)
-    columns = in_order(columns)
+    if any(cell.spec.start or cell.spec.sentinel for cells in fields.values() for cell in cells):
+        columns = in_order(columns)
     rows = tuple(
         Row(config, config == against, tuple(judged.get((config, column)) for column in columns))
         for config in configs
@@ -130,7 +131,7 @@ def fields_of(state: State, tp: int) -> tuple[Fields, list[str], list[Column]]:
 
 
 def in_order(columns: Sequence[Column]) -> list[Column]:
-    """Columns as they are read: workloads as planned, then by size. With several starts the running order is a hash's."""
+    """Columns as they are read: workloads as planned, then by size: with several starts the running order is a hash's."""
     workloads = list(dict.fromkeys(c.workload for c in columns))
     return sorted(
         columns,
