@@ -146,9 +146,13 @@ def _search_lines(result: Mapping[str, Any]) -> list[str]:
         load = figure(step["rate"]) if rate else step["concurrency"]
         share = f", {step['attained']} of {step['n']} within the limits" if step["n"] else ""
         word = f"confirmed: {step['verdict']}" if step["confirm"] else step["verdict"]
-        out.append(f"  {load:>5} {unit}  {word:<16} {figure(step['output_tok_s'], 'tok/s')}{share}")
+        one = "stream " if load == 1 and not rate else unit
+        out.append(f"  {load:>5} {one}  {word:<16} {figure(step['output_tok_s'], 'tok/s')}{share}")
+    if result["knee"] is None and all(s["verdict"] == "undecided" for s in result["steps"]):
+        return [*out, "knee            not known: no load was decided; give more time (--time-limit)"]
     if result["knee"] is None:
         return [*out, f"knee            none: no load held {result['search']['objective']}"]
+    unit = "stream" if result["knee"] == 1 and not rate else unit
     above = " or above: the highest load allowed held too" if result["knee_above"] else ""
     return [*out, f"knee            {result['knee']:g} {unit}{above} ({result['search']['objective']})"]
 

@@ -229,4 +229,13 @@ def test_doubts_of_the_baseline_are_said() -> None:
 
 def test_where_nothing_is_measured_each_reason_is_said_once() -> None:
     found = one(made({"auto": {1: []}, "b8": {1: []}}))
-    assert found.ranges == () and found.not_measured == ("auto at c 1: planned", "b8 at c 1: planned")
+    assert found.reasons == () and found.ranges == ()
+    assert found.not_measured == ("auto at c 1: planned", "b8 at c 1: planned")
+
+
+def test_a_winner_with_other_answers_is_not_advised_silently() -> None:
+    changed = {"validity": "SUSPECT", "reasons": ("answers-differ",)}
+    state = made({"auto": {1: [100.0]}, "tiny": {1: [300.0]}}, **changed)
+    assert one(state).reasons[-1].startswith("tiny gives other answers than auto")
+    slower = one(made({"auto": {1: [100.0]}, "tiny": {1: [50.0]}}, **changed))
+    assert not any("other answers" in line for line in slower.reasons)

@@ -11,6 +11,7 @@ import pytest
 
 from ddtop.agent.loadgen.spec import LIMITS
 from ddtop.agent.loadgen.window.slo import FIRST_LOOK, LOOK_AGAIN, verdict_of
+from ddtop.bench import render
 from ddtop.bench.figures.metrics import Slo
 from ddtop.bench.render import bench_text
 from ddtop.bench.search import (
@@ -266,3 +267,20 @@ def test_against_a_server_whose_knee_is_known() -> None:
     assert (
         "knee            6 streams (95% with E2E ≤ 60000 ms)" in text and "6 streams  confirmed: met" in text
     )
+
+
+def test_a_ladder_in_words() -> None:
+    step = {"concurrency": 1, "rate": None, "confirm": False, "output_tok_s": 25.0, "n": 0, "attained": 0}
+    result = {
+        "search": {"by": "concurrency", "objective": "95% with TTFT ≤ 500 ms"},
+        "knee": None,
+        "knee_above": False,
+    }
+
+    def said(verdict: str, **more: object) -> list[str]:
+        return render._search_lines({**result, "steps": [{**step, "verdict": verdict}], **more})
+
+    assert said("undecided")[-1].startswith("knee            not known: no load was decided")
+    assert said("missed")[-1] == "knee            none: no load held 95% with TTFT ≤ 500 ms"
+    assert said("met", knee=1)[-1] == "knee            1 stream (95% with TTFT ≤ 500 ms)"
+    assert said("met", knee=1)[0].startswith("      1 stream   met ")

@@ -202,8 +202,9 @@ def _client(
     elif client["clock"] not in ("kernel", "none") and itl and lag.get("p50", 0.0) > 0.05 * itl:
         # With kernel stamps a late read moves no time; without them its lag is in every gap.
         details["client-bound"] = f"reads lag {lag['p50']:.2f} ms, chunks come every {itl:.2f} ms"
-    wanted, mean = int(asked.get("concurrency") or 1), metrics.get("in_flight_mean")
-    if mean is not None and not asked.get("rate") and mean < 0.95 * min(wanted, len(result["requests"])):
+    wanted = min(int(asked.get("concurrency") or 1), len(result["requests"]))
+    mean = metrics.get("in_flight_mean")
+    if mean is not None and not asked.get("rate") and mean < 0.95 * wanted:
         details["under-delivery"] = f"{mean:.1f} of {wanted} streams were under way"
     late = metrics.get("start_lag_ms")
     if late and asked.get("rate") and late.get("p90", late["max"]) > max(5.0, 50.0 / asked["rate"]):

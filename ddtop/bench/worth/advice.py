@@ -53,9 +53,17 @@ class Advice:
     def reasons(self) -> tuple[str, ...]:
         """Why: one line a configuration, then what the ranges rest on."""
         curves = self.curves
+        if curves.reference is None:
+            return ()
         out = [f"{one.config}: {_reason(one)}" for one in curves.curves]
         if curves.doubts:
             out.insert(0, f"{curves.reference}: ratios are to it; SUSPECT: {', '.join(curves.doubts)}")
+        run = {one.config for one in self.ranges}
+        out.extend(
+            f"{one.config} gives other answers than {curves.reference}: see that they are as good before you run it"
+            for one in curves.curves
+            if one.config in run and "answers-differ" in one.doubts
+        )
         if curves.floor > FLOOR:
             out.append(
                 f"the baseline differs from itself by up to {curves.floor:.1%}: smaller gains do not count"
