@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ddtop.stats.spread import Basis, Spread, Starts, mean
+from ddtop.stats.spread import Basis, Spread, Starts, around, mean
 from ddtop.stats.student import quantile, two_sided
 
 FLOOR = 0.01
@@ -43,7 +43,7 @@ def differences(
             error = math.hypot(spread.error(reference), spread.error(result))
             risks[name] = _risk(one.ratio, error, spread.freedom)
             half = quantile(1 - RISK, spread.freedom) * error
-            low, high = one.ratio * math.exp(-half), one.ratio * math.exp(half)
+            low, high = around(one.ratio, half)
             one = Comparison(None, one.ratio, low, high, basis=spread.basis)
         out[name] = one
     for name, risk in holm(risks).items():
@@ -76,7 +76,7 @@ def _ratio(reference: Starts, result: Starts) -> Comparison:
 
 
 def _risk(ratio: float, error: float, freedom: int) -> float:
-    shift = abs(math.log(ratio))
+    shift = abs(math.log(ratio)) if ratio > 0 else math.inf
     if error == 0:
         return 1.0 if shift == 0 else 0.0
     return two_sided(shift / error, freedom)

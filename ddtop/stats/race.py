@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ddtop.stats.spread import Spread, Starts, mean, pooled
+from ddtop.stats.spread import Spread, Starts, around, mean, pooled
 from ddtop.stats.student import quantile
 
 PRIOR_SD, PRIOR_FREEDOM = 0.015, 3
@@ -150,4 +150,5 @@ def _ratio(starts: Starts, leader: Starts, spread: Spread) -> tuple[float, float
     """(low, ratio, high) of the value to the leader's, of which each side is right with 95 %."""
     ratio = mean(starts) / mean(leader) if mean(leader) else 1.0
     half = quantile(LEVEL, spread.freedom) * math.hypot(spread.error(starts), spread.error(leader))
-    return ratio * math.exp(-half), ratio, ratio * math.exp(half)
+    low, high = around(ratio, half)
+    return low, ratio, high

@@ -19,6 +19,7 @@ Starts = Sequence[Sequence[float]]
 Basis = Literal["starts", "inside"]
 """What a spread is of: between starts, or between repeats inside one start only."""
 LEVEL = 0.95
+MOST_HALF = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,12 @@ def combined(spreads: Iterable[Spread]) -> Spread:
     return Spread("starts", math.sqrt(math.fsum(s.freedom * s.sd**2 for s in known) / freedom), freedom)
 
 
+def around(value: float, half: float) -> tuple[float, float]:
+    """The interval of a positive value whose logarithm is known to ± `half`; absurd figures give a wide one, no overflow."""
+    factor = math.exp(min(half, MOST_HALF))
+    return value / factor, value * factor
+
+
 def value_of(starts: Starts, spread: Spread) -> Value | None:
     """The value of a result and its interval; None where there is no measurement."""
     if not starts:
@@ -97,4 +104,4 @@ def value_of(starts: Starts, spread: Spread) -> Value | None:
     half = spread.half_width(len(samples(starts, spread.basis)))
     if half is None:
         return Value(value, None, None, count, len(starts))
-    return Value(value, value * math.exp(-half), value * math.exp(half), count, len(starts))
+    return Value(value, *around(value, half), count, len(starts))

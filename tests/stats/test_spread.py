@@ -9,7 +9,8 @@ import pytest
 
 from ddtop.stats.differ import Comparison, differences, holm
 from ddtop.stats.drift import drifted
-from ddtop.stats.spread import Spread, Starts, pooled, value_of
+from ddtop.stats.race import Rules, decide
+from ddtop.stats.spread import Spread, Starts, around, pooled, value_of
 from ddtop.stats.student import quantile, two_sided
 
 TABLE = {
@@ -91,6 +92,28 @@ def test_small_differences_do_not_matter_however_sure() -> None:
     assert one(((100.0,),) * 3, ((102.0,),) * 3).different is True
     floored = one(((100.0,),) * 3, ((102.0,),) * 3, floor=0.025)
     assert floored.different is False and floored.why == "not different: less than 2.5 %"
+
+
+def test_absurd_figures_give_wide_intervals_and_no_overflow() -> None:
+    """An external benchmark's result file may hold anything."""
+    wild: dict[str, Starts] = {
+        "a": ((1e300,),),
+        "b": ((1e-300, 1e-300), (1.0, 13.0)),
+        "c": ((1.0, 2.0, 1e-300),),
+    }
+    spread = pooled(wild.values())
+    low, high = around(1.0, 9_999.0)
+    assert 0 < low < 1e-100 and 1e100 < high < math.inf
+    found = value_of(wild["b"], spread)
+    assert found is not None and found.low is not None and found.high is not None
+    assert found.low < found.value < found.high
+    compared = differences(wild["a"], {"b": wild["b"], "c": wild["c"]}, spread)
+    assert all(
+        one.low is not None and one.high is not None and one.low <= one.high for one in compared.values()
+    )
+    assert drifted(1e300, 1e-300, [[math.inf, 1.0]]) and drifted(math.inf, math.inf, []) is None
+    unsure: dict[str, Starts] = {"a": ((1e-300, 1e-300), (1.0,)), "b": ((1.0,),)}
+    assert decide({"c8": unsure}, ("a", "b"), Rules(rule="race", most=3), 1).go_on == ("a", "b")
 
 
 def test_what_cannot_be_known() -> None:
