@@ -36,6 +36,13 @@ def check_cells(plan: Plan, problems: Problems) -> None:
             problems.warn(("matrix", "skip", index), "skips nothing", "no cell of this plan matches it")
     if cells and all(cell.spec.skip_reason is not None for cell in cells):
         problems.fault(("matrix", "skip"), "skips every cell", "leave some to run")
+    rules = plan.matrix.rounds
+    if rules is not None and rules.rule == "race" and all(p.rate is not None for p in plan.matrix.points):
+        problems.warn(
+            ("matrix", "race"),
+            "has rates alone to judge by",
+            "servers that keep up with a rate have the same tok/s, whatever their latency: add a concurrency or a search",
+        )
     if plan.bench.kind == "builtin":
         _check_prompts(plan, problems)
         if not plan.bench.warmup_written:

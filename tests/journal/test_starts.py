@@ -120,3 +120,19 @@ def test_reports_have_them() -> None:
     data = report_json([recording])
     assert data["restarts"][0]["files"] == "warm" and data["start_times"][1]["ratio"] == pytest.approx(1.0)
     assert "Start times" not in report_markdown([Recording("r", State())])
+
+
+def test_phases_stand_in_their_usual_order() -> None:
+    clock = Clock()
+    events: list[ev.Event] = [
+        ev.CellsPlanned(**clock(), cells=(), baseline="auto"),
+        ev.RestartStarted(**clock(), attempt_id="a", config="auto", tp=1, unit="u"),
+    ]
+    seen: tuple[ev.Phase, ...] = ("stopping", "loading", "stopped")  # that it had stopped was seen late
+    events += [
+        ev.PhaseSeen(**clock(), attempt_id="a", phase=phase, state="done", elapsed_s=1.0) for phase in seen
+    ]
+    generation = ev.Generation(boot="b", id="a")
+    events.append(ev.RestartReady(**clock(), attempt_id="a", generation=generation, ready_s=3.0))
+    (found,) = start_times(fold(events))
+    assert [name for name, _ in found.phases] == ["stopping", "stopped", "loading"]

@@ -192,6 +192,17 @@ def test_a_race_needs_two_configurations() -> None:
     )
 
 
+def test_a_race_by_rates_alone_is_warned_of() -> None:
+    def warned(load: str) -> list[str]:
+        text = SMALL.replace("[matrix]\n", "[matrix]\nrace = true\n").replace("concurrency = [1, 8]", load)
+        _, warnings = parse_plan(text, environ=ENV)
+        return [str(w) for w in warnings if w.path == ("matrix", "race")]
+
+    (said,) = warned("load = [{ rate = 4.0 }]")
+    assert "has rates alone to judge by" in said and "add a concurrency or a search" in said
+    assert warned("concurrency = 1\nload = [{ rate = 4.0 }]") == []
+
+
 def test_starts_of_one_configuration_are_warned_of() -> None:
     one = (
         SMALL.replace("auto = {}\n", "")

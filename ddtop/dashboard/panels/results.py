@@ -151,7 +151,11 @@ def load_mark(spec: CellSpec) -> str:
 def _row(cell: CellView, base: dict[tuple[object, ...], float], width: int, baseline: str | None) -> Line:
     spec, name, metrics = cell.spec, name_width(width), columns_for(width)
     glyph = CELL_GLYPH[cell.state]
-    round_ = (f" s{spec.start + 1}" if spec.start else "") + (" again" if spec.sentinel else "")
+    round_ = (
+        (f" s{spec.start + 1}" if spec.start else "")
+        + (f" r{spec.repeat}" if spec.repeat else "")
+        + (" again" if spec.sentinel else "")
+    )
     if cell.validity == "SUSPECT" and cell.state == "done":
         glyph = "?"
     spans: list[tuple[str, str]] = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ddtop.events import Phase
+from ddtop.events import PHASES, Phase
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import RestartView
 from ddtop.stats.differ import Comparison, differences
@@ -132,4 +132,4 @@ def _phases(starts: list[RestartView]) -> tuple[tuple[Phase, float], ...]:
         for phase in restart.phases.values():
             if phase.state == "done" and phase.elapsed_s:
                 found.setdefault(phase.phase, []).append(phase.elapsed_s)
-    return tuple((phase, mean([seconds])) for phase, seconds in found.items())
+    return tuple((phase, mean([found[phase]])) for phase in PHASES if phase in found)
