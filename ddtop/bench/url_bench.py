@@ -107,7 +107,9 @@ def load_spec_of(options: BenchOptions, concurrency: int) -> dict[str, Any]:
         "exact_tokens": options.exact_tokens,
         "connections": options.connections,
         "warmup": options.warmup,
-        "min_window_s": 0.0 if options.requests or options.ramp else options.min_window_s,
+        "min_window_s": 0.0
+        if options.requests or options.ramp
+        else min(options.min_window_s, options.time_limit_s / 4),  # the limit holds the warm-up too
         "request_timeout_s": options.request_timeout_s,
         "time_limit_s": options.time_limit_s,
         "keep_texts": options.keep_texts,
@@ -167,7 +169,7 @@ def search_of(options: BenchOptions) -> Search:
         start=min(1.0, most),
         most=most,
         point_s=min(60.0, options.time_limit_s),
-        confirm_s=min(options.confirm_s, options.time_limit_s),
+        confirm_s=min(options.confirm_s, options.time_limit_s / 2),
     )
 
 

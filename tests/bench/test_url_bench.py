@@ -19,6 +19,7 @@ from ddtop.bench.url_bench import (
     link_lost,
     load_spec_of,
     run_bench,
+    search_of,
     split_url,
 )
 from tests.waiting import HANG_S
@@ -72,6 +73,14 @@ def test_bench_of_an_endpoint(stamper: str) -> None:
     assert result["validity"] in text and "TTFT" in text and "24 ok" in text
     assert "\nburst           " in text and " requests in " in text
     assert exit_code(result) == (0 if result["validity"] == "VALID" else 10)
+
+
+def test_a_short_time_limit_leaves_room_for_window_and_warm_up() -> None:
+    """A window as long as its limit would be cut in every run, and be SUSPECT."""
+    short = BenchOptions("localhost:1", concurrency=2, time_limit_s=8.0, slo=Slo(ttft_ms=500))
+    assert load_spec_of(short, 2)["min_window_s"] == 2.0 and search_of(short).confirm_s == 4.0
+    usual = BenchOptions("localhost:1", concurrency=2)
+    assert load_spec_of(usual, 2)["min_window_s"] == 10.0 and search_of(usual).confirm_s == 60.0
 
 
 def test_a_window_says_how_many_requests_it_had(stamper: str) -> None:
