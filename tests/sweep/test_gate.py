@@ -32,6 +32,11 @@ def test_ready_needs_all_five() -> None:
         assert not gate(replace(READY, **{blank: None})).ready, blank
 
 
+def test_one_token_is_one_token() -> None:
+    one = replace(READY, token=TokenReading(at=4.0, tokens=1, generation=NEW, status=200))
+    assert [gate(r).parts[-1].evidence.text for r in (one, READY)] == ["1 token", "3 tokens"]
+
+
 CASES = [
     ("old generation", {"unit": replace(UNIT, generation=OLD)}, "generation", "pending"),
     ("deactivating", {"unit": replace(UNIT, active="deactivating")}, "generation", "pending"),

@@ -12,6 +12,7 @@ from typing import Literal
 from ddtop.events import Evidence, GatePartName
 from ddtop.services.readings import ListenerReading, UnitReading
 from ddtop.sweep.start.answers import reachable
+from ddtop.words import many
 
 PartState = Literal["pending", "ok", "no", "unknown"]
 """`no`: refused, though waiting may still help (a listener that goes away); `unknown`: other rights are needed."""
@@ -269,5 +270,8 @@ def _token(r: GateReadings) -> GatePart:
     if t.tokens <= 0:
         return _part("token", "no", "http", f"HTTP {t.status}, 0 tokens from a real request")
     return _part(
-        "token", "ok", "http", f"{t.tokens} tokens" + (f": {t.text.strip()[:60]!r}" if t.text.strip() else "")
+        "token",
+        "ok",
+        "http",
+        many(t.tokens, "token") + (f": {t.text.strip()[:60]!r}" if t.text.strip() else ""),
     )
