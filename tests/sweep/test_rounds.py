@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddtop import events as ev
+from ddtop.journal.fold.views import CellView
 from ddtop.stats.race import Rules
+from ddtop.sweep.cell import host_doubts
 from ddtop.sweep.controller import Controller
 from tests.sweep.test_controller import Dead, Rig, make_sweep
 from tests.sweep.test_starts import in_rounds
@@ -49,6 +51,26 @@ def test_a_race() -> None:
     skipped = [c for c in run.state.plan_cells if c.state == "skipped"]
     assert len(skipped) == 6 and {(c.spec.config, c.by) for c in skipped} == {("c", "race")}
     assert all("below a" in c.reason for c in skipped)
+
+
+@pytest.mark.parametrize("faked", ["b", "abc"])
+def test_a_simulated_acceptance_wins_no_race_beside_a_real_one(
+    monkeypatch: pytest.MonkeyPatch, faked: str
+) -> None:
+    """In no round. Where all simulate theirs it is a trial, and raced as any other."""
+
+    def said_of(_: object, cell: CellView) -> dict[str, str]:
+        return {"acceptance-simulated": "SGLANG_SIMULATE_ACC_LEN"} if cell.spec.config in faked else {}
+
+    monkeypatch.setattr(host_doubts, "_simulated", said_of)
+    run = rig(b=(3.0,) * 4, c=(0.98, 1.03, 0.99, 1.01))
+    assert run.run().word == "done"
+    first, *more = decided(run)
+    if faked == "b":
+        assert first.go_on == ("a", "c") and "simulated" in first.left["b"] and more
+        assert all(r.leaders["w@32"] in "ac" for r in decided(run))
+    else:
+        assert first.leaders == {"w@32": "b"} and not more
 
 
 def test_it_ends_early_when_one_leads() -> None:

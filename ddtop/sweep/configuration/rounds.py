@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ddtop import events as ev
+from ddtop.bench.worth.curves import SIMULATED
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.matrix import fields_of, starts_in
@@ -21,6 +22,8 @@ from ddtop.sweep.shared.plan import OPEN_STATES
 
 BY = "race"
 """Who skips the cells of a configuration that is started no more. A person brings one back by a retry."""
+
+NO_SPEED = "its acceptance is simulated: its tok/s say nothing"
 
 
 def settle_rounds(ctx: SweepContext) -> None:
@@ -46,18 +49,20 @@ def due(state: State, rules: Rules, tp: int) -> dict[str, Any] | None:
     if not any(c.spec.start == start for c in before) or any(c.state in OPEN_STATES for c in before):
         return None
     fields, _, columns = fields_of(state, tp)
+    contenders = _contenders(cells, start)
+    out = _outside(before) if rules.rule == "race" else frozenset()
     results: dict[str, dict[str, Starts]] = {}
     for (config, column), mine in fields.items():
-        if not mine[0].spec.aa:
+        if not mine[0].spec.aa and config not in out:
             counting = (c for c in mine if c.spec.start <= start)
             results.setdefault(column.label(columns), {})[config] = starts_in(counting, DEFAULT_METRIC)
-    found = decide(results, _contenders(cells, start), rules, start + 1)
+    found = decide(results, [c for c in contenders if c not in out], rules, start + 1)
     return {
         "start": start,
         "tp": tp,
         "rule": rules.rule,
         "go_on": found.go_on,
-        "left": dict(found.left),
+        "left": {**found.left, **{c: NO_SPEED for c in contenders if c in out}},
         "ended": found.ended,
         "leaders": dict(found.leaders),
     }
@@ -68,6 +73,14 @@ def _contenders(cells: list[CellView], start: int) -> list[str]:
     here = {c.spec.config for c in cells if c.spec.start == start and c.state != "skipped"}
     alive = (c.spec for c in cells if c.state == "done" or c.state in OPEN_STATES)
     return list(dict.fromkeys(spec.config for spec in alive if spec.config in here and not spec.aa))
+
+
+def _outside(cells: list[CellView]) -> frozenset[str]:
+    """Configurations that race against nobody: with a simulated acceptance, beside others without."""
+    done = [c for c in cells if c.state == "done" and not c.spec.aa]
+    faked = frozenset(c.spec.config for c in done if SIMULATED in c.reasons)
+    # All of them: a trial, in which they are alike.
+    return faked if any(c.spec.config not in faked for c in done) else frozenset()
 
 
 def to_skip(state: State) -> Iterator[tuple[CellView, str]]:
