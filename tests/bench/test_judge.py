@@ -223,3 +223,9 @@ def test_under_delivery() -> None:
     raw["spec"]["concurrency"] = 2
     assert reasons(raw) == ()
     raw["requests"][5]["start"] += 0
+
+
+@pytest.mark.parametrize("damage", [{"burst": [None]}, {"requests": [3]}, {"window": 7}, {"clients": 1}])
+def test_a_result_whose_parts_have_the_wrong_form_is_damaged_and_no_traceback(damage: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="wrong form"):
+        judge_cell({**made(), **damage})

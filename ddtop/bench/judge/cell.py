@@ -44,6 +44,13 @@ def judge_cell(
     """Judge one `cell-<id>.json`. `spec` carries what only the sweep knows (all optional): speculative, draft_tokens,
     gpus (indices in use), gpu_wanted (it is not meant for the CPU), arguments_overridden, wrong_arguments, two_servers, link_lost, server_tok_s, neighbours,
     acceptance_log [(length, weight)], answers_differ. Raises ValueError if the result is damaged."""
+    try:
+        return _judge(raw, slo, spec)
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"a part of it has the wrong form: {error}") from error
+
+
+def _judge(raw: Mapping[str, Any], slo: Slo | None, spec: Mapping[str, Any] | None) -> CellJudgement:
     known = dict(spec or {})
     result = unpack(dict(raw))
     asked = dict(result.get("spec") or {})

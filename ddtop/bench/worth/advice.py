@@ -131,12 +131,12 @@ def _has_taken_the_lead(curves: Curves) -> bool:
 
 def _best(curves: Curves, c: int, holder: str) -> str:
     """The fastest at `c`: the reference where nothing gains the floor over it, else the one that has the lead already where
-    nothing gains the floor over that."""
+    nothing gains the floor over that. Where repeats could show a gain and show none anywhere, there is none to run for."""
     reference = curves.reference or ""
     gains = {reference: 1.0}
     for curve in curves.curves:
         gain = ratio_at(curve.found.fit, c)
-        if gain is not None:
+        if gain is not None and (curve.found.lo is not None or not _judged(curve)):
             gains[curve.config] = gain
     best = max(gains, key=lambda name: gains[name])
     for kept in (reference, holder):
@@ -151,8 +151,12 @@ def _range(curves: Curves, config: str, first: int, last: int) -> Range:
         return Range(config, first, last, (1.0, 1.0), None)
     fit = curve.found.fit
     gain = (ratio_at(fit, first) or math.nan, ratio_at(fit, last) or math.nan)
-    judged = any(p.low is not None for p in fit)
-    return Range(config, first, last, gain, last <= (curve.found.lo or 0) if judged else None)
+    return Range(config, first, last, gain, last <= (curve.found.lo or 0) if _judged(curve) else None)
+
+
+def _judged(curve: Curve) -> bool:
+    """Whether there are repeats to judge its speed-ups by."""
+    return any(p.low is not None for p in curve.found.fit)
 
 
 def _reason(curve: Curve) -> str:

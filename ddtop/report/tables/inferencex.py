@@ -43,4 +43,5 @@ def server_facts(state: State, spec: CellSpec, event: CellMeasured) -> ServerFac
 def _start_of(state: State, spec: CellSpec, event: CellMeasured) -> RestartView | None:
     ready = [r for r in starts_of(state, spec) if r.generation is not None]
     mine = [r for r in ready if event.generation is not None and r.generation == event.generation]
-    return (mine or ready or [None])[-1]  # type: ignore[list-item]
+    found = mine or ready
+    return found[-1] if found else None
