@@ -59,14 +59,13 @@ class Gpu:
         self.tp = args.tp_size
         self.model_path = Path(args.model_path)
 
-    def say(self, phase: str, mib: float, activity: float = 0.0) -> None:
+    def say(
+        self, phase: str, mib: float, activity: float = 0.0, busy: tuple[float, float] = (0.0, 0.0)
+    ) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = self.path.with_suffix(".new")
-        new.write_text(
-            json.dumps(
-                {"pid": os.getpid(), "tp": self.tp, "phase": phase, "mib": int(mib), "activity": activity}
-            )
-        )
+        look = {"phase": phase, "mib": int(mib), "activity": activity, "busy": busy}
+        new.write_text(json.dumps({"pid": os.getpid(), "tp": self.tp, **look}))
         new.rename(self.path)
 
     def forget(self) -> None:

@@ -23,7 +23,9 @@ KV_TOKENS = 16_384
 
 
 class GpuSink(Protocol):
-    def say(self, phase: str, mib: float, activity: float = 0.0) -> None: ...
+    def say(
+        self, phase: str, mib: float, activity: float = 0.0, busy: tuple[float, float] = (0.0, 0.0)
+    ) -> None: ...
 
 
 class Model:
@@ -59,7 +61,8 @@ class Model:
                 f"Prefill batch, #new-seq: 1, #new-token: {tokens}, #cached-token: 0, token usage: 0.00, #running-req: {self.running - 1}, #queue-req: 0, "
                 "#pending-token: 0, cuda graph: False, input throughput (token/s): 812.40"
             )
-            self.gpu.say("decode", 84_000, self.speed.power_share(self.running))
+            speed = self.speed
+            self.gpu.say("decode", 84_000, speed.power_share(self.running), speed.busy(self.running))
 
     def leave(self, tokens: int) -> None:
         with self.lock:

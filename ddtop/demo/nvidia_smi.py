@@ -107,7 +107,8 @@ def rows(query: str) -> list[dict[str, str]]:
 GPM = {2: "smutil", 3: "smocc", 5: "mmaact", 10: "dram"}
 GPM_LOOKS = {"off": (0, 0, 0, 0), "idle": (0, 0, 0, 0), "load": (1, 0, 0, 2), "decode": (87, 12, 4, 90)}
 """SM activity, occupancy, tensor and DRAM activity of each phase: decode as an H200 was measured at batch 1."""
-MMA_FULL_PCT = 11
+FULL_PCT = 90
+"""Tensor or DRAM activity of a GPU that does nothing else; the engine says for which share of a step each is at work."""
 
 
 def dmon_row(index: int, now: float, metrics: list[int], tick: int) -> list[str]:
@@ -116,8 +117,9 @@ def dmon_row(index: int, now: float, metrics: list[int], tick: int) -> list[str]
     phase = state["phase"] if state else "off"
     values = dict(zip(GPM, GPM_LOOKS[phase], strict=True))
     if state and phase == "decode":
-        values[5] = round(2 + MMA_FULL_PCT * state["activity"])
-        values[10] += round(1.5 * math.sin(now + index))
+        dram, tensor = state["busy"]
+        values[5] = round(2 + FULL_PCT * tensor)
+        values[10] = round(FULL_PCT * dram + 1.5 * math.sin(now + index))
     reading = gpu(index, now)
     use = [reading["utilization.gpu"], reading["utilization.memory"], "0", "0", "0", "0"]
     return [str(index), *use, *(str(values[m]) if tick >= 2 and m in values else "-" for m in metrics)]

@@ -45,6 +45,11 @@ class Speed:
         """Seconds that a step takes with `running` streams."""
         return self.alone_s * math.hypot(1.0, self.load(max(1, running)))
 
+    def busy(self, running: int) -> tuple[float, float]:
+        """Shares of a step's time in which memory, and arithmetic, are at work."""
+        load = self.load(running)
+        return 1 / math.hypot(1.0, load), load / math.hypot(1.0, load)
+
     def power_share(self, running: int) -> float:
         """Share of the power range that the GPU draws."""
         return min(1.0, 0.35 + 0.2 * self.load(running))

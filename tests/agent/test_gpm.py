@@ -32,7 +32,14 @@ def tool(folder: Path, script: str) -> dict[str, str]:
 async def test_where_it_works_it_is_unknown_once_and_then_in_can(state_dir: Path, tmp_path: Path) -> None:
     env = tool(tmp_path, f'exec "{sys.executable}" -S "{SMI}" "$@"')
     (tmp_path / "gpu").mkdir()
-    server = {"pid": os.getpid(), "tp": 2, "phase": "decode", "activity": 1.0, "mib": 1000}
+    server = {
+        "pid": os.getpid(),
+        "tp": 2,
+        "phase": "decode",
+        "activity": 1.0,
+        "mib": 1000,
+        "busy": [0.9, 0.4],
+    }
     (tmp_path / "gpu" / "1.json").write_text(json.dumps(server))
     async with agent(state_dir, env=env) as host:
         assert "gpm" in host.hello.unknown and "gpm" not in host.hello.can
