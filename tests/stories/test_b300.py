@@ -22,7 +22,9 @@ from tests.bed.config import REPO
 from tests.stories.harness import Runner, alerts, left_behind, noted, states_of, took
 from tests.stories.test_plans import derived
 
-SHIPPED = (REPO / "plans/b300-kimi-k2.6.toml").read_text()
+AS_WRITTEN = (REPO / "plans/b300-kimi-k2.6.toml").read_text()
+SHIPPED = derived(AS_WRITTEN, {"starts = 2": "starts = 1"})
+"""As shipped, less its second round."""
 QUICK = {
     "concurrency = [1, 8, 32]": "concurrency = [1, 8]",
     "context = [0, 8192, 32768]": "context = [0, 8192]",
@@ -159,3 +161,23 @@ def test_a_benchmark_that_fails_is_not_the_servers_fault(b300: Any, tmp_path: Pa
     cell = state.plan_cells[0]
     assert len(cell.attempts) == 3 and cell.reasons == ("generator-failed",)
     assert len([r for r in state.restarts if r.outcome == "ready"]) == 1, "the server is not restarted for it"
+
+
+@pytest.mark.bed
+def test_two_starts_measured_by_his_own_benchmark(b300: Any, tmp_path: Path) -> None:
+    """Rounds with a script that restarts and a benchmark that is not ours: each round runs both, each cell has its own result."""
+    b300.stage()
+    b300.fault(*FAST)
+    began = b300.bed.now()
+    few = {
+        "concurrency = [1, 8, 32]": "concurrency = [1, 8]",
+        "context = [0, 8192, 32768]": "context = [0]",
+        "budget = [16, 32, 64]": "budget = [16, 64]",
+    }
+    code, state, _, text = sweep(b300, tmp_path, derived(AS_WRITTEN, few), 150)
+    assert code == 0, text[-4000:]
+    ran = [e["budget"] for e in b300.ledger("reconfig-begin", since_ns=began)]
+    assert ran == [16, 64, 64, 16], "the second round begins with the other one"
+    assert {c.state for c in state.plan_cells} == {"done"} and len(state.plan_cells) == 12
+    assert sum(c.spec.sentinel for c in state.plan_cells) == 4
+    assert len({c.attempts[-1].job for c in state.plan_cells}) == 12
