@@ -122,6 +122,7 @@ def test_the_demo_has_the_theme_of_the_person(monkeypatch: pytest.MonkeyPatch, t
     taken: list[object] = []
     monkeypatch.setenv("DDTOP_HOME", str(tmp_path))
     monkeypatch.setenv("DDTOP_THEME", "mono")
+    monkeypatch.setenv("DDTOP_DEMO_DIR", "")  # the demo sets it for its children: undone with the test
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "config.toml").write_text(
         'bell = false\n[keys]\npause = "f5"\n[hosts.demo]\nport = 1\n'

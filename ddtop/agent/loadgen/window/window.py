@@ -37,6 +37,10 @@ MOST_MORE = 4000  # requests beyond those asked for, to fill `min_window_s`: a r
 Progress = Callable[[int, int, int], None]
 
 
+def nobody_listens() -> None:
+    """What a window tells of its moments where no other process waits for them."""
+
+
 class Window:
     """Runs requests `indices` of a spec once; then `exchanges` and `quality()` say what happened.
 
@@ -64,8 +68,7 @@ class Window:
         self.processes = processes
         self.next_index = indices[-1] + processes
         self.more = MOST_MORE // processes if spec.min_window_s else 0
-        nothing: Callable[[], None] = lambda: None  # noqa: E731
-        self.on_start = self.on_ready = self.on_close = nothing
+        self.on_start = self.on_ready = self.on_close = nobody_listens
         self.traffic = Traffic(spec, self)
         self.exchanges: list[Exchange] = []
         self.in_flight = 0
