@@ -238,7 +238,7 @@ OPS = {
         "stream",
         '{"url" (this host only), "names": [series], "every_s": 1, "key_env": name|null}',
         '{"rows": [[name, labels, value]], "mono_s", "took_ms"} | {"error": word} once for each change; asked less often'
-        " where the answer takes long (2 % of the time)",
+        " where the answer takes long (2% of the time)",
     ),
 }
 

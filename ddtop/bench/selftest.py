@@ -87,7 +87,7 @@ def selftest_problems(result: Mapping[str, Any], dt_ms: float) -> list[str]:
     itl, ttft = result["itl_error_us"], result["ttft_error_ms"]
     if itl and itl["p50"] > 0.05 * dt_ms * 1e3:
         problems.append(
-            f"the gaps are wrong by {itl['p50'] / 1e3:.2f} ms (p50), more than 5 % of {dt_ms:g} ms"
+            f"the gaps are wrong by {itl['p50'] / 1e3:.2f} ms (p50), more than 5% of {dt_ms:g} ms"
         )
     if ttft and ttft["p50"] > 2.0:
         problems.append(f"TTFT is {ttft['p50']:.1f} ms too high (p50)")

@@ -90,7 +90,7 @@ def _gpu_lines(probe: Mapping[str, Any]) -> list[str]:
             f"{s.mem_used_mib:.0f}/{s.mem_total_mib:.0f} MiB"
             if s.mem_used_mib is not None and s.mem_total_mib is not None
             else None,
-            f"{s.util_gpu_pct:.0f} %" if s.util_gpu_pct is not None else None,
+            f"{s.util_gpu_pct:.0f}%" if s.util_gpu_pct is not None else None,
             f"{s.temp_c:.0f}°" if s.temp_c is not None else None,
         ]
         lines.append(

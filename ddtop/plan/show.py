@@ -138,7 +138,7 @@ def _rounds(plan: Plan, to_run: Sequence[PlannedCell], history: Estimate | None)
         return out if matrix.starts > 1 else []
     sd, count = history.spread.sd, max(servers.values())
     out.append(
-        f"  spread between starts here: {100 * sd:.1f} %, from earlier runs; "
+        f"  spread between starts here: {100 * sd:.1f}%, from earlier runs; "
         + _shows(sd, matrix.starts, count)
     )
     more = f" ({_duration(round_s)} more)" if round_s is not None else ""
@@ -151,7 +151,7 @@ def _shows(sd: float, starts: int, configurations: int) -> str:
     half = Spread("starts", sd, configurations * (starts - 1)).half_width(starts) if starts > 1 else None
     if half is None:
         return "one start each shows no difference for sure"
-    return f"{starts} starts each show differences from {100 * half * 2**0.5:.1f} %"
+    return f"{starts} starts each show differences from {100 * half * 2**0.5:.1f}%"
 
 
 def _duration(seconds: float) -> str:

@@ -11,7 +11,7 @@ from ddtop.journal.read.select import DEFAULT_METRIC, tps
 
 def against_baseline(state: State, metric: str = DEFAULT_METRIC) -> dict[str, dict[str, Any]]:
     """Cell id → {baseline, metric, ratio, low, high, different, why, spread, n, starts, baseline_n, baseline_starts}:
-    `ratio` of the values with its 95 % interval; `different` is null where there is no spread to judge by, which is
+    `ratio` of the values with its 95% interval; `different` is null where there is no spread to judge by, which is
     between `starts` or only `inside` one. Cells without a comparison are left out."""
     out: dict[str, dict[str, Any]] = {}
     for tp in tps(state):

@@ -43,7 +43,7 @@ KEYS = (
     "measured",
 )
 COMPARED = ("speedup", "speedup_low", "speedup_high", "different")
-"""Against the baseline, with the 95 % interval."""
+"""Against the baseline, with the 95% interval."""
 FIRST = (
     "knee",
     "output_tok_s",
@@ -75,7 +75,7 @@ def flatten(metrics: dict[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 def report_csv(recordings: Sequence[Recording], baseline: str | None = None) -> str:
-    """CSV with a header: one row for each cell of each recording. `speedup` (with its 95 % interval, and whether it is
+    """CSV with a header: one row for each cell of each recording. `speedup` (with its 95% interval, and whether it is
     `different`) is that of the cell's starts and repeats together against `baseline`."""
     rows: list[dict[str, Any]] = []
     for recording in recordings:

@@ -1,4 +1,4 @@
-"""Whether results differ: ratios with 95 % intervals, and Holm's rule over the configurations that are compared."""
+"""Whether results differ: ratios with 95% intervals, and Holm's rule over the configurations that are compared."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ddtop.stats.spread import Basis, Spread, Starts, around, mean
 from ddtop.stats.student import quantile, two_sided
 
 FLOOR = 0.01
-"""A difference below 1 % does not matter, however small the spread."""
+"""A difference below 1% does not matter, however small the spread."""
 RISK = 0.05
 """The chance that any of the configurations compared at one load is called different where none is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`ratio` = value ÷ reference's, with a 95 % interval [low, high] (None without a spread). `different` is None where
+    """`ratio` = value ÷ reference's, with a 95% interval [low, high] (None without a spread). `different` is None where
     there is nothing to judge by; True also means that it holds for all configurations compared at once."""
 
     different: bool | None
@@ -87,11 +87,11 @@ def _judged(one: Comparison, risk: float, count: int, floor: float) -> Compariso
     only = "; spread inside one start only" if one.basis == "inside" else ""
     different = risk <= RISK and abs(one.ratio - 1) >= floor
     if different:
-        why = "different: the 95 % interval of the ratio excludes 1"
+        why = "different: the 95% interval of the ratio excludes 1"
     elif abs(one.ratio - 1) < floor:
-        why = f"not different: less than {100 * floor:.3g} %"
+        why = f"not different: less than {100 * floor:.3g}%"
     elif not one.low <= 1 <= one.high:
         why = f"not different: among {count} configurations a difference like this comes by chance"
     else:
-        why = "not different: the 95 % interval of the ratio includes 1"
+        why = "not different: the 95% interval of the ratio includes 1"
     return Comparison(different, one.ratio, one.low, one.high, why + only, one.basis)

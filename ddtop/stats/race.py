@@ -1,7 +1,7 @@
 """After a round of starts: which configurations are worth another one, and why the others are not. Pure.
 
 Two rules. A *race* looks for the best: a configuration is left where it lies below the leader at every load, by a
-one-sided 95 % test, and the race ends when one is left or all are within epsilon of the leader. *Precision* wants
+one-sided 95% test, and the race ends when one is left or all are within epsilon of the leader. *Precision* wants
 every value known to a per cent: a configuration is left once its intervals are narrow enough.
 """
 
@@ -16,9 +16,9 @@ from ddtop.stats.spread import Spread, Starts, around, mean, pooled
 from ddtop.stats.student import quantile
 
 PRIOR_SD, PRIOR_FREEDOM = 0.015, 3
-"""What a race takes the spread between starts for until it has seen some: 1.5 %, worth three degrees of freedom."""
+"""What a race takes the spread between starts for until it has seen some: 1.5%, worth three degrees of freedom."""
 LEVEL = 0.90
-"""Two-sided, so that each side has 5 %."""
+"""Two-sided, so that each side has 5%."""
 
 Results = Mapping[str, Mapping[str, Starts]]
 """Load → configuration → its starts so far. More is better."""
@@ -33,7 +33,7 @@ class Rules:
     epsilon: float = 0.02
     """A race ends where all that are left are within this share of the leader."""
     precision: float = 0.02
-    """Half the 95 % interval of a value, as a share of it."""
+    """Half the 95% interval of a value, as a share of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ def _standing(found: Mapping[str, Starts], contenders: Sequence[str], epsilon: f
             continue
         low, ratio, high = _ratio(found[config], found[leader], spread)
         if high < 1:
-            interval = f"90 % interval {100 * (1 - high):.1f} to {100 * (1 - low):.1f} %"
-            behind[config] = f"{100 * (1 - ratio):.1f} % below {leader} ({interval})"
+            interval = f"90% interval {100 * (1 - high):.1f} to {100 * (1 - low):.1f}%"
+            behind[config] = f"{100 * (1 - ratio):.1f}% below {leader} ({interval})"
         else:
             alive.append(config)
             settled = settled and low >= 1 - epsilon
     names = f"{', '.join(alive[:-1])} and {alive[-1]}" if len(alive) > 1 else leader
-    words = f"{names} are within {100 * epsilon:g} % of each other" if len(alive) > 1 else f"{leader} leads"
+    words = f"{names} are within {100 * epsilon:g}% of each other" if len(alive) > 1 else f"{leader} leads"
     return _Standing(leader, tuple(alive), behind, settled, words)
 
 
@@ -133,8 +133,8 @@ def _narrow(results: Results, contenders: Sequence[str], rules: Rules) -> Decisi
             before = widths[config]
             widths[config] = None if half is None or before is None else max(before, half)
     wide = [c for c in contenders if c not in measured or (w := widths[c]) is None or w > rules.precision]
-    left = {c: f"known to ±{100 * (widths[c] or 0):.1f} %" for c in contenders if c not in wide}
-    ended = "" if wide else f"every value is known to ±{100 * rules.precision:g} %"
+    left = {c: f"known to ±{100 * (widths[c] or 0):.1f}%" for c in contenders if c not in wide}
+    ended = "" if wide else f"every value is known to ±{100 * rules.precision:g}%"
     return Decision(tuple(wide), left, ended)
 
 
@@ -147,7 +147,7 @@ def with_prior(spread: Spread) -> Spread:
 
 
 def _ratio(starts: Starts, leader: Starts, spread: Spread) -> tuple[float, float, float]:
-    """(low, ratio, high) of the value to the leader's, of which each side is right with 95 %."""
+    """(low, ratio, high) of the value to the leader's, of which each side is right with 95%."""
     ratio = mean(starts) / mean(leader) if mean(leader) else 1.0
     half = quantile(LEVEL, spread.freedom) * math.hypot(spread.error(starts), spread.error(leader))
     low, high = around(ratio, half)

@@ -1,7 +1,7 @@
 """The spread between starts, pooled over configurations, and the interval of a value.
 
 A result is a list of starts, each a list of its repeats. Its value is the mean of the starts' means. Noise of servers
-is relative (1 % of 100 and of 1,000 tok/s alike), so spreads are of logarithms: 0.01 is 1 %. One spread is pooled over
+is relative (1% of 100 and of 1,000 tok/s alike), so spreads are of logarithms: 0.01 is 1%. One spread is pooled over
 all configurations of a load, because two or three starts of one alone say next to nothing of it.
 """
 
@@ -35,7 +35,7 @@ class Spread:
         return self.sd / math.sqrt(len(samples(starts, self.basis)))
 
     def half_width(self, count: int) -> float | None:
-        """Half the relative 95 % interval of a value of `count` samples; None without a spread."""
+        """Half the relative 95% interval of a value of `count` samples; None without a spread."""
         if self.basis is None or not count:
             return None
         return quantile(LEVEL, self.freedom) * self.sd / math.sqrt(count)
@@ -43,7 +43,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The value of a result, with its 95 % interval where there is a spread to judge by."""
+    """The value of a result, with its 95% interval where there is a spread to judge by."""
 
     value: float
     low: float | None

@@ -21,7 +21,7 @@ def tail(t: int, n: int, p: int) -> Fraction:
 
 @pytest.mark.parametrize(("p", "least"), [(90, 64), (99, 662)])
 def test_loadgens_own_sample_counts(p: int, least: int) -> None:
-    """MLPerf's rules: at least 64 samples for an estimate of p90, 662 for one of p99 (t = 1 at 99 %)."""
+    """MLPerf's rules: at least 64 samples for an estimate of p90, 662 for one of p99 (t = 1 at 99%)."""
     assert CERTIFIED[f"p{p}"] == least
     assert tail(1, least, p) <= Fraction(1, 100) < tail(1, least - 1, p)
 
@@ -50,7 +50,7 @@ def test_the_bound_holds_in_99_of_100(n: int, p: int) -> None:
     below = sum(
         (upper_bound(sorted(rng.expovariate(1) for _ in range(n)), p) or 0) < true for _ in range(2000)
     )
-    assert below <= 32, "1 % of 2,000, and three standard errors"
+    assert below <= 32, "1% of 2,000, and three standard errors"
 
 
 def test_what_is_shown() -> None:

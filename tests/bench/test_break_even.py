@@ -99,8 +99,8 @@ def _measured(rng: random.Random, at: int, truth: float, starts: int, noise: flo
 @pytest.mark.parametrize("noise", [0.015, 0.05])
 @pytest.mark.parametrize("which", range(len(CURVES)))
 def test_the_interval_covers_the_true_crossing(which: int, noise: float) -> None:
-    """SIMULATED: 600 sweeps of three starts; [lo, hi] holds the true crossing in at least 95 %, and is of use: with
-    1.5 % noise both ends are known in most."""
+    """SIMULATED: 600 sweeps of three starts; [lo, hi] holds the true crossing in at least 95%, and is of use: with
+    1.5% noise both ends are known in most."""
     rng = random.Random(1000 * which + round(1000 * noise))
     held = both = 0
     runs = 600

@@ -104,7 +104,7 @@ def test_a_cells_name_says_its_round() -> None:
 
 
 class Known:
-    """What earlier runs taught: a minute a cell, two minutes a start, 1 % between starts."""
+    """What earlier runs taught: a minute a cell, two minutes a start, 1% between starts."""
 
     spread = Spread("starts", 0.01, 12)
 
@@ -120,16 +120,16 @@ def test_show_says_what_starts_cost_and_what_one_more_would_show() -> None:
     # two rounds of six servers, each 2 min and 5 cells of 1 min
     assert "60 cells to run, 12 server starts" in text and "about 1 h 24 min" in text
     assert "starts: 2 of every configuration, 42 min for each" in text
-    # three configurations a TP: 3 degrees of freedom, t 3.182 × 1 % × √(2/2); then 6, t 2.447 × 1 % × √(2/3)
-    assert "here: 1.0 %, from earlier runs; 2 starts each show differences from 3.2 %" in text
-    assert "one start more of each (42 min more): 3 starts each show differences from 2.0 %" in text
+    # three configurations a TP: 3 degrees of freedom, t 3.182 × 1% × √(2/2); then 6, t 2.447 × 1% × √(2/3)
+    assert "here: 1.0%, from earlier runs; 2 starts each show differences from 3.2%" in text
+    assert "one start more of each (42 min more): 3 starts each show differences from 2.0%" in text
     assert "start 2: auto tp1, b8 tp1, b16 tp2, auto tp2, b8 tp2, b16 tp1" in text
     assert "sentinel: the first load again" in text
 
 
 def test_show_says_what_a_first_further_start_would_bring() -> None:
     text = show(small(), Known())
-    assert "one start each shows no difference for sure" in text and "from 3.2 %" in text
+    assert "one start each shows no difference for sure" in text and "from 3.2%" in text
     assert "starts:" not in show(small()) and "starts: 2 of every configuration\n" in show(
         starts_of("starts = 2")
     )
@@ -155,7 +155,7 @@ def test_show_says_what_a_first_further_start_would_bring() -> None:
         ("starts = 3\nprecision_pct = 1", 'line 14: matrix.precision_pct: stands without starts = "auto"'),
         ("race = true\nprecision_pct = 1", "line 14: matrix.precision_pct: stands beside race"),
         ('starts = "auto"\nprecision_pct = 0', "line 14: matrix.precision_pct: found 0"),
-        ("race = true\nepsilon_pct = 90", "a number from 0.1 to 50 %"),
+        ("race = true\nepsilon_pct = 90", "a number from 0.1 to 50%"),
         ("aa = 1", "true or false"),
     ],
 )

@@ -85,17 +85,17 @@ def test_what_followed_each_round_is_in_every_report() -> None:
         start=0,
         tp=1,
         rule="race",
-        left={"b15": "49.8 % below auto"},
+        left={"b15": "49.8% below auto"},
         ended="auto leads",
         leaders={"w": "auto"},
     )
     apply(state, race)
     (one,) = report_json([state])["rounds"]
-    assert one["left"] == {"b15": "49.8 % below auto"} and one["ended"] == "auto leads"
+    assert one["left"] == {"b15": "49.8% below auto"} and one["ended"] == "auto leads"
     recording = Recording("r", state)
     for text in (report_markdown([recording]), report_html([recording])):
         assert "Which configurations were started again" in text
-        assert "49.8 % below auto" in text and "none: auto leads" in text
+        assert "49.8% below auto" in text and "none: auto leads" in text
 
 
 def test_a_table_without_repeats_says_that_the_spread_is_not_known() -> None:

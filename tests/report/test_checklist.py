@@ -120,7 +120,7 @@ def test_a_run_that_has_all_meets_all() -> None:
     assert [(c.id, c.why) for c in checks if c.met != "met"] == []
     assert checklist_json(checks)["met"] == len(RULES)
     assert next(c.why for c in checks if c.id == "aa-floor") == (
-        "the baseline differs from itself by 1.2 %: no smaller difference is claimed"
+        "the baseline differs from itself by 1.2%: no smaller difference is claimed"
     )
 
 

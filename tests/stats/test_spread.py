@@ -25,7 +25,7 @@ TABLE = {
     30: 2.042,
     120: 1.980,
 }
-"""Two-sided 95 % quantiles of Student's t by degrees of freedom, as printed in tables."""
+"""Two-sided 95% quantiles of Student's t by degrees of freedom, as printed in tables."""
 
 
 @pytest.mark.parametrize(("freedom", "t"), TABLE.items())
@@ -91,7 +91,7 @@ def test_small_differences_do_not_matter_however_sure() -> None:
     assert one(((100.0,),) * 3, ((100.5,),) * 3).different is False
     assert one(((100.0,),) * 3, ((102.0,),) * 3).different is True
     floored = one(((100.0,),) * 3, ((102.0,),) * 3, floor=0.025)
-    assert floored.different is False and floored.why == "not different: less than 2.5 %"
+    assert floored.different is False and floored.why == "not different: less than 2.5%"
 
 
 def test_absurd_figures_give_wide_intervals_and_no_overflow() -> None:
@@ -177,7 +177,7 @@ def test_where_nothing_differs_hardly_any_sweep_says_so() -> None:
 
 
 def test_what_repeats_in_one_start_call_sure_is_often_wrong() -> None:
-    """Why `starts` exists: with 3 % between starts, 95 % intervals of repeats inside one start miss mostly."""
+    """Why `starts` exists: with 3% between starts, 95% intervals of repeats inside one start miss mostly."""
     rng, hit = random.Random(1), 0
     for _ in range(300):
         results = [drawn(rng, 100.0, 1, 4, 0.03, 0.01) for _ in range(4)]
@@ -190,10 +190,10 @@ def test_what_repeats_in_one_start_call_sure_is_often_wrong() -> None:
 
 
 def test_a_start_that_moved_more_than_chance_explains() -> None:
-    # 1.5 % worth three degrees of freedom: the limit is 3 × √2 × 1.5 % = 6.4 %
+    # 1.5% worth three degrees of freedom: the limit is 3 × √2 × 1.5% = 6.4%
     assert drifted(100.0, 94.1, []) is None and drifted(100.0, 106.3, []) is None
     said = drifted(100.0, 90.0, [])
-    assert said == "the start's first load gave 100.0 tok/s, and 90.0 (-10.0 %) as its last; limit 6.4 %"
+    assert said == "the start's first load gave 100.0 tok/s, and 90.0 (-10.0%) as its last; limit 6.4%"
     assert drifted(0.0, 90.0, []) is None
 
 
@@ -205,7 +205,7 @@ def test_the_limit_follows_what_starts_show_and_is_2_percent_at_least() -> None:
 
 
 def test_hardly_any_healthy_start_is_doubted() -> None:
-    """SIMULATED: starts with 1.5 % noise inside, of which 20 were seen."""
+    """SIMULATED: starts with 1.5% noise inside, of which 20 were seen."""
     rng, count = random.Random(2), 1500
     wrong = 0
     for _ in range(count):

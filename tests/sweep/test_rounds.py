@@ -80,7 +80,7 @@ def test_it_ends_early_when_one_leads() -> None:
     assert only.ended == "a leads" and only.leaders == {"w@32": "a"}
     assert len(run.world.starts) == 3
     by_config = {c.spec.config: c.reason for c in run.state.plan_cells if c.state == "skipped"}
-    assert by_config["a"] == "a leads" and "50.0 % below a" in by_config["b"]
+    assert by_config["a"] == "a leads" and "50.0% below a" in by_config["b"]
 
 
 def test_precision_stops_when_all_is_known() -> None:
@@ -88,7 +88,7 @@ def test_precision_stops_when_all_is_known() -> None:
         Rules(rule="precision", most=4, precision=0.05), a=(1.0, 1.001, 1.0, 1.0), b=(1.0, 1.001, 1.0, 1.0)
     )
     run.run()
-    assert decided(run)[-1].start == 1 and decided(run)[-1].ended == "every value is known to ±5 %"
+    assert decided(run)[-1].start == 1 and decided(run)[-1].ended == "every value is known to ±5%"
     assert len(run.world.starts) == 6
 
 
@@ -120,7 +120,7 @@ def test_a_configuration_that_came_up_late_is_compared_with_the_leader() -> None
     run.run()
     first, second = decided(run)
     assert first.go_on == ("b",) and "below a" in first.left["c"] and first.left["a"] == "a leads"
-    assert second.ended == "a leads" and second.left["b"].startswith("30.0 % below a")
+    assert second.ended == "a leads" and second.left["b"].startswith("30.0% below a")
     assert run.states("b")[:4] == ["failed", "failed", "done", "done"]
 
 

@@ -301,7 +301,7 @@ def test_at_the_end_every_form_of_report_has_the_ladder() -> None:
     assert trying(cell) == "" and words(cell) == "knee c11: c12 is too much"
     ((title, rows),) = ladders(state)
     assert title == "Search · a w@32 tp1 knee c ttft≤50 #1 (95% with TTFT ≤ 50 ms): knee c11: c12 is too much"
-    assert rows[1][:4] == ["c1", "met", "104 of 104", "95.0–100.0 %"] and rows[-1][:2] == ["c11", "confirmed"]
+    assert rows[1][:4] == ["c1", "met", "104 of 104", "95.0–100.0%"] and rows[-1][:2] == ["c11", "confirmed"]
     report = report_json([state])
     (entry,) = (c for c in report["cells"] if c["id"] == "a1")
     assert entry["search"]["most"] == 64.0 and entry["concurrency"] is None

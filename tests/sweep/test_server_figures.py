@@ -87,7 +87,7 @@ async def test_a_server_without_the_page_is_noted_once_with_what_to_do(tmp_path:
 
 
 def test_a_slow_page_is_asked_for_less_often() -> None:
-    """At most 2 % of the time while an answer takes less than 0.2 s; then each 10 s."""
+    """At most 2% of the time while an answer takes less than 0.2 s; then each 10 s."""
     for took_s in (0.001, 0.01, 0.05, 0.1, 0.19):
         assert took_s / pause_s(1.0, took_s) <= 0.02 + 1e-9
     assert pause_s(1.0, 5.0) == 10.0

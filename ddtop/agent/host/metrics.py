@@ -1,7 +1,7 @@
 """The stream `metrics-follow`: a few series of a server's /metrics, read at a bounded cost.
 
 The page is read here and cut to the named series; it never leaves the host. A server that takes long to write it is asked
-less often: its answers fill at most 2 % of the time, while one takes less than 0.2 s.
+less often: its answers fill at most 2% of the time, while one takes less than 0.2 s.
 """
 
 from __future__ import annotations

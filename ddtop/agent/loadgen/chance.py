@@ -7,7 +7,7 @@ from typing import Callable, Sequence
 
 CONFIDENCE = 0.99
 BLOCKS = 8
-T99 = 3.707  # two-sided 99 % quantile of Student's t with BLOCKS - 2 degrees of freedom
+T99 = 3.707  # two-sided 99% quantile of Student's t with BLOCKS - 2 degrees of freedom
 LEAST_RISE = 1.5  # a queue that grows without end has grown by this factor from the first block to the last
 
 
@@ -73,7 +73,7 @@ def _where(above: Callable[[float], bool]) -> float:
 
 
 def rises(values: Sequence[float]) -> bool:
-    """Whether a series grows: over the means of BLOCKS equal parts the 99 % interval of the slope (Student's t) lies above
+    """Whether a series grows: over the means of BLOCKS equal parts the 99% interval of the slope (Student's t) lies above
     0, and the last part is LEAST_RISE times the first. Means of parts, because neighbours are alike in a queue."""
     size = len(values) // BLOCKS
     if size < 2:

@@ -1,4 +1,4 @@
-"""Context before a prompt: natural text shipped with ddtop, cut to a number of tokens (±1 %) by the server's own count.
+"""Context before a prompt: natural text shipped with ddtop, cut to a number of tokens (±1%) by the server's own count.
 
 Natural, because random tokens destroy what speculative decoding accepts. The cut is by characters and converges on the
 count that the server gives, by /tokenize or by the prompt tokens of a one-token request.

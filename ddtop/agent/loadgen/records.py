@@ -30,7 +30,7 @@ def _squeeze(text: str) -> str:
 
     return base64.b64encode(
         zlib.compress(text.encode(), 1)
-    ).decode()  # level 6 is 5 % smaller and takes 3 times as long
+    ).decode()  # level 6 is 5% smaller and takes 3 times as long
 
 
 def unpack_value(text: str) -> Any:

@@ -196,7 +196,7 @@ def acceptance(raw: Mapping[str, Any], *, log: Sequence[tuple[float, float]] = (
     if not good:
         return None
     best = good[0]
-    # Take the positions from another source if it has them and its length agrees within 5 %.
+    # Take the positions from another source if it has them and its length agrees within 5%.
     shape = next((one for one in good if one.per_position), best)
     near = abs(shape.length - best.length) <= 0.05 * best.length
     return Acceptance(

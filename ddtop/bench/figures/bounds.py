@@ -1,6 +1,6 @@
 """Upper bounds of percentiles. Pure.
 
-Figures of one value a request also have an upper bound of p90 and p99 at 99 % confidence, by the binomial estimate with
+Figures of one value a request also have an upper bound of p90 and p99 at 99% confidence, by the binomial estimate with
 which MLPerf's LoadGen stops early; where not even the largest sample is one, the percentile is absent. From 64 and 662
 samples on the percentile is shown as it is, below that its bound (`shown_percentile`).
 """
@@ -14,8 +14,8 @@ from ddtop.bench.figures.stats import summary
 
 
 def upper_bound(ordered: Sequence[float], p: int) -> float | None:
-    """What the p-th percentile is below, at 99 % confidence: the t-th largest of n sorted samples, with the largest t at
-    which at most t samples beyond the percentile have a chance of at most 1 % (LoadGen's t, at least 1). The largest
+    """What the p-th percentile is below, at 99% confidence: the t-th largest of n sorted samples, with the largest t at
+    which at most t samples beyond the percentile have a chance of at most 1% (LoadGen's t, at least 1). The largest
     sample where none beyond it has that chance; None where even that is no bound."""
     n, beyond = len(ordered), 1 - p / 100
     unlikely = 1 - CONFIDENCE

@@ -20,7 +20,7 @@ HW_SLOWDOWN = 0x08
 MAX_GAP_S = 2.5  # a longer hole between samples is missing telemetry
 CAP_SHARE = 0.05
 SETTLED_S = 0.5  # a reading of utilisation is of the time before it
-IDLE_SAMPLES = 5  # for each GPU, before 0 % is a finding
+IDLE_SAMPLES = 5  # for each GPU, before 0% is a finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def idle_words(series: Mapping[int, Sequence[Mapping[str, Any]]], wall_s: float)
         utils += inside
     if not utils or max(utils) > 0:
         return ""
-    return f"the GPUs were idle: utilisation 0 % in all {len(utils)} samples"
+    return f"the GPUs were idle: utilisation 0% in all {len(utils)} samples"
 
 
 def _one_gpu(rows: list[dict[str, Any]], wall_s: float) -> tuple[dict[str, Any], str]:

@@ -19,7 +19,7 @@ PARTS = 4
 LEAST = 8
 """Requests in each part, below which nothing is said."""
 RANGE_999 = 5.3
-"""Of four equal means their range is below this many standard errors in 99.9 % of the cases (studentized range)."""
+"""Of four equal means their range is below this many standard errors in 99.9% of the cases (studentized range)."""
 MEDIAN_ERROR = 1.2533
 """Standard error of a median, in those of a mean."""
 TIMES = 3.0

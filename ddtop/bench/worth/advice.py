@@ -17,7 +17,7 @@ from ddtop.stats.differ import FLOOR
 @dataclass(frozen=True, slots=True)
 class Range:
     """Concurrencies `first` … `last` (None: and above) at which `config` is the one to run. `gain` is its fitted speed-up
-    over the reference at both ends; `shown`: the 95 % interval shows it at every concurrency of the range (None: the
+    over the reference at both ends; `shown`: the 95% interval shows it at every concurrency of the range (None: the
     reference itself, or no repeats to judge by)."""
 
     config: str

@@ -5,8 +5,8 @@ non-increasing (pool adjacent violators on the logarithm of the ratio, weighted 
 is read off, by interpolation on the logarithms of ratio and concurrency.
 
 The interval [lo, hi] is read from the measured points alone, so that it holds for every falling curve: from the left, the last point
-of the unbroken row whose 95 % interval lies above 1; from the right, the same below 1. Testing in the order of a
-monotone curve needs no correction for the number of points: each end is wrong in at most 2.5 % of cases.
+of the unbroken row whose 95% interval lies above 1; from the right, the same below 1. Testing in the order of a
+monotone curve needs no correction for the number of points: each end is wrong in at most 2.5% of cases.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Verdict = Literal["always", "until", "never", "not known"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Speed-up at one concurrency: `ratio` to the baseline's value, with its 95 % interval where there are repeats."""
+    """Speed-up at one concurrency: `ratio` to the baseline's value, with its 95% interval where there are repeats."""
 
     concurrency: int
     ratio: float

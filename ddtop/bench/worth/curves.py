@@ -72,7 +72,7 @@ class Curves:
     missing: tuple[tuple[int, str], ...] = ()
     """Of the reference: concurrency → why it is not measured."""
     floor: float = FLOOR
-    """Gains below it do not matter: 1 %, or the most by which the baseline differs from itself, where that is measured."""
+    """Gains below it do not matter: 1%, or the most by which the baseline differs from itself, where that is measured."""
     inside: bool = False
     """True where intervals are by the spread inside one start only."""
     doubts: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ class Rung(NamedTuple):
     n: int | None
     share_low: float | None
     share_high: float | None
-    """The 99 % interval of the share that met the limits."""
+    """The 99% interval of the share that met the limits."""
     output_tok_s: float | None
     ttft_ms: float | None
     requests_s: float | None

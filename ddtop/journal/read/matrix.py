@@ -31,7 +31,7 @@ class MatrixCell:
     """Mean of the starts' means."""
     low: float | None = None
     high: float | None = None
-    """The 95 % interval of `value`, by the spread pooled over the configurations of this load."""
+    """The 95% interval of `value`, by the spread pooled over the configurations of this load."""
     n: int = 0
     """Measurements that count."""
     starts: int = 0

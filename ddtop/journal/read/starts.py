@@ -43,7 +43,7 @@ class StartClass(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class StartTime:
     """The ready starts of one configuration in one class. `seconds`: from the call to ready, the mean of `n` starts, with
-    its 95 % interval by the spread pooled over configurations (None without one)."""
+    its 95% interval by the spread pooled over configurations (None without one)."""
 
     config: str
     tp: int

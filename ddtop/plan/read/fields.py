@@ -81,7 +81,8 @@ class Fields:
             return default
         bad = isinstance(value, bool) or not isinstance(value, int | float)
         if bad or not math.isfinite(value) or not low <= value <= high:
-            self.fault(key, value, f"a number from {low:g} to {high:g}{f' {unit}' if unit else ''}")
+            after = unit if unit == "%" else f" {unit}" if unit else ""
+            self.fault(key, value, f"a number from {low:g} to {high:g}{after}")
             return default
         return float(value)
 

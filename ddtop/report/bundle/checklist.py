@@ -18,7 +18,7 @@ Met = Literal["met", "not met", "n/a"]
 Answer = tuple[Met, str]
 
 P90_SAMPLES, P99_SAMPLES = CERTIFIED["p90"], CERTIFIED["p99"]
-"""Samples from which a percentile has a bound at 99 % confidence (MLPerf's early stopping)."""
+"""Samples from which a percentile has a bound at 99% confidence (MLPerf's early stopping)."""
 WINDOW_S = 10.0
 STARTS = 3
 NOTHING: Answer = ("not met", "no result counts")
@@ -95,7 +95,7 @@ def _starts(seen: Seen) -> Answer:
     bare = [name for name, cell in fields if cell.low is None or cell.basis != "starts"]
     if bare:
         return "not met", f"no interval by the spread between starts: {names(bare)}"
-    return "met", f"{STARTS} starts or more of each, 95 % intervals by the spread between starts"
+    return "met", f"{STARTS} starts or more of each, 95% intervals by the spread between starts"
 
 
 def _drift(seen: Seen) -> Answer:
@@ -132,7 +132,7 @@ def _aa(seen: Seen) -> Answer:
     if not found:
         return "not met", "the baseline was not measured against itself ([matrix] aa = true)"
     floor = max(abs((one.ratio or 1.0) - 1.0) for one in found)
-    return "met", f"the baseline differs from itself by {100 * floor:.1f} %: no smaller difference is claimed"
+    return "met", f"the baseline differs from itself by {100 * floor:.1f}%: no smaller difference is claimed"
 
 
 def _open_loop(seen: Seen) -> Answer:

@@ -11,7 +11,7 @@ HEAD = (
     "load",
     "verdict",
     "within the limits",
-    "their share, 99 % interval",
+    "their share, 99% interval",
     "tok/s",
     "requests/s",
     "TTFT ms",
@@ -35,7 +35,7 @@ def _title(cell: CellView) -> str:
 
 def _row(rung: Rung) -> list[str]:
     share = (
-        f"{100 * rung.share_low:.1f}–{100 * rung.share_high:.1f} %"
+        f"{100 * rung.share_low:.1f}–{100 * rung.share_high:.1f}%"
         if rung.n and rung.share_low is not None and rung.share_high is not None
         else "not known"
     )

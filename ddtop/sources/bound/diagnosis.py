@@ -44,7 +44,7 @@ class Thresholds(NamedTuple):
     util_mem_high_pct: float = 90.0
     util_mem_low_pct: float = 45.0
     busy_util_pct: float = 90.0
-    wedged_power_fraction: float = 0.35  # NCCL hang on a 600 W card: 120-140 W (nccl#1999); idle is 10-18 %
+    wedged_power_fraction: float = 0.35  # NCCL hang on a 600 W card: 120-140 W (nccl#1999); idle is 10-18%
     far_below_fraction: float = 0.6
     near_limit_fraction: float = 0.8
     clock_cut: float = 0.9  # of the highest clock

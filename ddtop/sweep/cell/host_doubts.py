@@ -71,7 +71,7 @@ def with_drift(
 
 def _inside(ctx: SweepContext, cell: CellView) -> list[list[float]]:
     """Measurements of one load inside one start, of all starts but this cell's and those that drifted: on a real server
-    that drifts by 60 % in every start, these would call the third drift chance."""
+    that drifts by 60% in every start, these would call the third drift chance."""
     groups: dict[tuple[object, ...], list[float]] = {}
     for other in ctx.state.plan_cells:
         value = metric_value(other.metrics, DEFAULT_METRIC)

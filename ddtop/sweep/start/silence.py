@@ -38,10 +38,10 @@ def hung_gpu(r: StartReadings, now: float) -> Judgement | None:
         return None
     if now - g.busy_low_since < HUNG_GPU_S or r.progress.quiet_s(now) < HUNG_GPU_S:
         return None
-    share = f"{100 * g.power_share:.0f} % of the power limit" if g.power_share is not None else "low power"
+    share = f"{100 * g.power_share:.0f}% of the power limit" if g.power_share is not None else "low power"
     why = Evidence(
         source="gpu",
-        text=f"utilisation {g.util_pct:.0f} %, {share}, memory flat for {now - g.busy_low_since:.0f} s",
+        text=f"utilisation {g.util_pct:.0f}%, {share}, memory flat for {now - g.busy_low_since:.0f} s",
     )
     return Judgement(
         verdict="hung-gpu",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ddtop.sweep.shared.gpus.watch import GpuWatch
 
 LOW_POWER_SHARE = 0.45
-"""A P2P hang on RTX PRO 6000 draws ~140 W of 600 W at 100 % utilisation; real work draws far more."""
+"""A P2P hang on RTX PRO 6000 draws ~140 W of 600 W at 100% utilisation; real work draws far more."""
 BUSY_PCT = 99.0
 FLAT_MIB = 64.0
 """Memory of all GPUs that changes by less is flat."""
@@ -22,7 +22,7 @@ class GpuLook:
     power_share: float | None = None
     """Power over the limit, of the busiest GPU."""
     busy_low_since: float | None = None
-    """Since when: util ≥ 99 %, low power, flat memory, all at once."""
+    """Since when: util ≥ 99%, low power, flat memory, all at once."""
 
 
 class BusyGpus:

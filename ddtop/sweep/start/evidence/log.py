@@ -116,7 +116,7 @@ class StartLog:
             pct = float(fact.values.get("pct", 0))
             one = phases.of.get(phase)
             if one is None or one.pct is None or pct > one.pct:
-                progress = evidence(progress, at, f"{phase} {pct:.0f} %")
+                progress = evidence(progress, at, f"{phase} {pct:.0f}%")
             eta = fact.values.get("eta_s")
             detail = f"{fact.values['n']}/{fact.values['of']}" if "n" in fact.values else None
             return self._entered(phases, bar(phases, phase, pct, at, eta_s=eta, detail=detail), progress)

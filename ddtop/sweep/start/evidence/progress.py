@@ -2,7 +2,7 @@
 
 What counts: a new percentage or shard, a new phase mark, GPU memory of the unit's processes moving, bytes
 read moving, new files in compile caches. CPU time alone counts for nothing: a hung collective or scheduler loop
-uses 100 %. It counts while compile children live, or while memory or bytes moved in the last 120 s. Log
+uses 100%. It counts while compile children live, or while memory or bytes moved in the last 120 s. Log
 lines are weak: a line never seen before in this start shows that something was reached, but a line that
 repeats (numbers aside) shows nothing, for vLLM repeats a waiting line for ever.
 """
