@@ -46,6 +46,9 @@ class ReplayKeys(Protocol):
     def toggle(self) -> None:
         """Stop the replay's time, or let it run."""
 
+    def seek(self, at_s: float) -> None:
+        """Go to a moment of the recording, in wall time."""
+
 
 class Dashboard(Guarded, App[int]):
     """The app as its screens and actions see it."""

@@ -56,6 +56,8 @@ REPLAY: list[Binding] = [
     bind("right_square_bracket", "replay.step(1)", "Step forward", "replay-step"),
     bind("left_curly_bracket", "replay.alert(-1)", "Previous alert", "replay-previous-alert"),
     bind("right_curly_bracket", "replay.alert(1)", "Next alert", "replay-next-alert"),
+    bind("left_parenthesis", "replay.to_alert(0)", "First alert", "replay-first-alert"),
+    bind("right_parenthesis", "replay.to_alert(-1)", "Last alert", "replay-last-alert"),
     bind("less_than_sign", "replay.speed(-1)", "Slower", "replay-slower"),
     bind("greater_than_sign", "replay.speed(1)", "Faster", "replay-faster"),
     bind("g", "replay.goto", "Go to a time", "replay-goto"),
@@ -76,6 +78,14 @@ LOG: list[Binding] = [
     bind("E", "error(-1)", "Previous error", "previous-error"),
     bind("f", "follow", "Follow the end", "follow"),
 ]
+
+STRIP: list[Binding] = [
+    bind("left", "turn(-1)", "Earlier on the timeline", "timeline-left", show=False),
+    bind("right", "turn(1)", "Later on the timeline", "timeline-right", show=False),
+    bind("home", "turn(-1000000)", "Begin of the timeline", "timeline-begin", show=False),
+    bind("end", "turn(1000000)", "End of the timeline", "timeline-end", show=False),
+]
+"""In a replay, on the timeline."""
 
 BACK = bind("escape", "back", "Back", "back")
 
@@ -106,6 +116,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "replay-step",
             "replay-previous-alert",
             "replay-next-alert",
+            "replay-first-alert",
+            "replay-last-alert",
             "replay-slower",
             "replay-faster",
             "replay-goto",
@@ -141,6 +153,7 @@ SHORT = {
     "follow": "Follow",
     "copy": "Copy",
     "theme": "Theme",
+    "replay-last-alert": "Last alert",
     "next-tp": "TP",
     "replay-back": "Back",
     "replay-step": "Step",
@@ -168,6 +181,8 @@ GLYPHS = {
     "right_square_bracket": "]",
     "left_curly_bracket": "{",
     "right_curly_bracket": "}",
+    "left_parenthesis": "(",
+    "right_parenthesis": ")",
     "less_than_sign": "<",
     "greater_than_sign": ">",
     "escape": "esc",

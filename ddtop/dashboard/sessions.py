@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 if TYPE_CHECKING:
+    from ddtop.journal.fold.track import Track
     from ddtop.journal.read.session import Session
 
 
@@ -12,6 +13,8 @@ class Replay(Protocol):
     """The hands of a replay: time can be stopped, stepped, sought and made faster."""
 
     speed: float
+    track: Track
+    """What was at work when, over the whole recording."""
 
     @property
     def position(self) -> float: ...
@@ -25,6 +28,9 @@ class Replay(Protocol):
     def slower(self) -> None: ...
     def next_alert(self) -> None: ...
     def previous_alert(self) -> None: ...
+    def to_alert(self, number: int) -> None: ...
+    @property
+    def alerts(self) -> tuple[int, int]: ...
 
 
 def is_replay(session: Session | Replay) -> TypeGuard[Replay]:

@@ -9,6 +9,8 @@ from ddtop.dashboard.draw.metrics import TOK_S, Metric
 from ddtop.dashboard.log_window import LogBuffer
 from ddtop.dashboard.panels.header import Recording
 from ddtop.dashboard.panels.sweep import Cursor, cell_at, find
+from ddtop.dashboard.panels.timeline.scale import horizon
+from ddtop.dashboard.panels.timeline.strip import Run, Strip, expected, strip
 from ddtop.dashboard.sessions import is_replay
 from ddtop.events import (
     CellMeasured,
@@ -31,6 +33,7 @@ from ddtop.events import (
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
+from ddtop.journal.read.eta import Eta, sweep_eta
 from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
 from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
 from ddtop.journal.read.select import running_cell, tps
@@ -75,6 +78,9 @@ class Watched:
         """Grows with every event that can change the matrix."""
         self._matrix: tuple[tuple[object, ...], Matrix] | None = None
         self._per_gpu: tuple[int, list[GpuPoint]] | None = None
+        self._eta: tuple[tuple[object, ...], Eta] | None = None
+        self._horizon_s: float | None = None
+        self._strip: tuple[tuple[object, ...], Strip] | None = None
 
     @property
     def replay(self) -> bool:
@@ -202,6 +208,57 @@ class Watched:
         if self._per_gpu is None or self._per_gpu[0] != self.cells_version:
             self._per_gpu = (self.cells_version, per_gpu(self.state))
         return self._per_gpu[1]
+
+    # ---------------------------------------------------------------------------------- the timeline
+
+    def eta(self) -> Eta:
+        """How long the rest takes, as of this second."""
+        key = (self.cells_version, self.state.track.version, int(self.now_s()))
+        if self._eta is None or self._eta[0] != key:
+            self._eta = (key, sweep_eta(self.state, self.now_s()))
+        return self._eta[1]
+
+    @property
+    def has_line(self) -> bool:
+        """Whether the run has a timeline: a host that is only watched has none."""
+        if is_replay(self.session):
+            return bool(self.session.track.lanes["cell"] or self.session.track.lanes["start"])
+        return bool(self.state.plan_cells)
+
+    def run_line(self) -> Run:
+        """The run for the timeline: of a replay the whole recording, else up to now and what is expected."""
+        state, now_s = self.state, self.now_s()
+        if is_replay(self.session):
+            track = self.session.track
+            return Run(track, now_s, track.end_s, True, self.session.alerts)
+        track, raised = state.track, (len(state.alerts), len(state.alerts))
+        if track.ended or track.begin_s is None or not self.session.live:
+            self._horizon_s = None
+            return Run(track, track.end_s, track.end_s, alerts=raised)
+        eta = self.eta()
+        finish_s = now_s + eta.total_s if eta.total_s is not None and eta.cells else None
+        self._horizon_s = horizon(self._horizon_s, finish_s or now_s, track.begin_s)
+        ahead = expected(state, eta.cell_s, eta.restart_s, eta.restarts)
+        return Run(track, now_s, self._horizon_s, False, raised, ahead, finish_s)
+
+    def strip(self, width: int, height: int) -> Strip:
+        """The timeline in so many columns and rows; drawn anew where something shows in it."""
+        run = self.run_line()
+        column_s = max(0.1, (run.end_s - (run.track.begin_s or 0.0)) / max(1, width) / 2)
+        minute = int((run.finish_s or 0.0) / 60)
+        key = (
+            id(run.track),
+            run.track.version,
+            width,
+            height,
+            int(run.now_s / column_s),
+            run.end_s,
+            run.alerts,
+            minute,
+        )
+        if self._strip is None or self._strip[0] != key:
+            self._strip = (key, strip(run, width, height))
+        return self._strip[1]
 
     def cursor(self, shown: Matrix) -> Cursor:
         """Where the cursor stands: where the person put it, else at the cell at work."""

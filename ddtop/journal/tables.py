@@ -151,7 +151,12 @@ def _int64(number: int | None) -> int | None:
 
 def kind_of(event: Event) -> str:
     """Tag of an event's kind, as in its JSON."""
-    return str(type(event).__struct_config__.tag)
+    return tag_of(type(event))
+
+
+def tag_of(kind: type[Event]) -> str:
+    """Tag of a kind of event, as in its JSON."""
+    return str(kind.__struct_config__.tag)
 
 
 def clean(event: Event) -> Event:

@@ -49,6 +49,18 @@ class ReplayActions:
             (replay.next_alert if step > 0 else replay.previous_alert)()
             self.app.touch()
 
+    def action_to_alert(self, number: int) -> None:
+        """`(` and `)`: the first alert, the last."""
+        if (replay := self.playback) is not None:
+            replay.to_alert(number)
+            self.app.touch()
+
+    def seek(self, at_s: float) -> None:
+        """A moment was chosen on the timeline."""
+        if (replay := self.playback) is not None:
+            replay.seek(at_s)
+            self.app.touch()
+
     def action_speed(self, step: int) -> None:
         """`<` and `>`: slower or faster."""
         if (replay := self.playback) is not None:

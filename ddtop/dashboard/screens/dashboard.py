@@ -18,11 +18,13 @@ from ddtop.dashboard.panels.found import found_lines
 from ddtop.dashboard.panels.gpus import gpu_lines, gpu_title
 from ddtop.dashboard.panels.restart import restart_lines, restart_title
 from ddtop.dashboard.panels.sweep import matrix_lines, sweep_title
+from ddtop.dashboard.panels.timeline.strip import cell_at_column
 from ddtop.dashboard.screens.base import DdScreen, set_title
 from ddtop.dashboard.screens.logpane import LogPane
 from ddtop.dashboard.widgets.logview import LogView
 from ddtop.dashboard.widgets.panel import Panel
 from ddtop.dashboard.widgets.sweeppanel import SweepPanel
+from ddtop.dashboard.widgets.timelinestrip import TimelineStrip
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import tps
 
@@ -45,6 +47,7 @@ class DashboardScreen(DdScreen):
         "advised",
         "replay-step",
         "replay-next-alert",
+        "replay-last-alert",
         "replay-faster",
         "pause",
         "filter",
@@ -77,6 +80,7 @@ class DashboardScreen(DdScreen):
             yield SweepPanel(self._sweep, id="sweep", classes="pane")
             yield restart
             yield LogPane(self.here.log, id="log-pane")
+        yield TimelineStrip(lambda: self.here)
         yield Panel(self._alert, id="alert")
 
     def on_resize(self, _event: events.Resize) -> None:
@@ -94,7 +98,8 @@ class DashboardScreen(DdScreen):
             lines and alert.styles.height is None
         ):
             alert.styles.height = len(lines)
-        self._arrange(len(lines))
+        timeline = self.query_one(TimelineStrip)
+        self._arrange(len(lines) + timeline.fit(self.size.height, here.has_line))
         shown = here.matrix()
         gpus = self.query_one("#gpus", Panel)
         sweep = self.query_one("#sweep", SweepPanel)
@@ -104,7 +109,7 @@ class DashboardScreen(DdScreen):
         set_title(gpus, gpu_title(here.state, now))
         set_title(sweep, sweep_title(here.state, shown, here.metric.label, tps(here.state)) + stale)
         set_title(restart, restart_title(here.state) + stale)
-        for panel in (alert, gpus, sweep, restart):
+        for panel in (alert, gpus, sweep, restart, timeline):
             panel.redraw()
         self.query_one(LogPane).draw(here.log, here.state, stale)
 
@@ -152,6 +157,17 @@ class DashboardScreen(DdScreen):
     def on_sweep_panel_moved(self, event: SweepPanel.Moved) -> None:
         shown = self.here.matrix()
         self.here.put_cursor(self.here.cursor(shown).moved(shown, event.down, event.right))
+        self.refresh_view()
+
+    def on_timeline_strip_chosen(self, event: TimelineStrip.Chosen) -> None:
+        """In a replay the moment is shown; else the cell that was at work then is chosen in the matrix."""
+        here = self.here
+        if here.replay:
+            self.dd.replay.seek(event.at_s)
+        elif event.column is not None and (
+            cell_id := cell_at_column(here.run_line(), event.strip, event.column)
+        ):
+            here.select_cell(cell_id)
         self.refresh_view()
 
     def on_sweep_panel_opened(self, _event: SweepPanel.Opened) -> None:

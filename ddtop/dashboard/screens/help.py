@@ -18,6 +18,12 @@ LEGEND = (
     ("?", "warn", "after a number: SUSPECT, the result is kept but doubtful; enter shows why"),
     ("(≈)", "dim", "not different from the baseline, by the spread between starts (or repeats)"),
     ("~", "dim", "before a speed-up: measured with another engine version than the baseline"),
+    ("█░≡", "label", "timeline: cells, starts, staging; ✗ failed, ? suspect, ‖ interrupted"),
+    (
+        "!↻~",
+        "warn",
+        "timeline: alert, reboot, host lost; ┄ an alert waits, = paused, ⋯ no runner, ·: expected",
+    ),
     ("░", "track", "power bar: watts of the power limit; the curve after it is its history"),
 )
 

@@ -277,6 +277,7 @@ HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
 def apply(state: State, event: ev.Event, seq: int | None = None) -> None:
     """Change `state` by one event. `seq` is the event's place in the journal; without it, the next one."""
     state.seq = state.seq + 1 if seq is None else seq
+    state.track.note(event, state.at_s)
     state.at_s = event.at_s
     state.mono_s = event.mono_s
     if event.host and not state.host.name:

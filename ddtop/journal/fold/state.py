@@ -18,6 +18,7 @@ from ddtop.events import (
     StepsPlanned,
     SweepPaused,
 )
+from ddtop.journal.fold.track import Track
 from ddtop.journal.fold.views import (
     AlertView,
     AttemptView,
@@ -78,6 +79,8 @@ class State:
     """The load generator's own error on this host; None where it was not measured."""
     measuring: AttemptView | None = None
     """The try at a cell that is under way."""
+    track: Track = field(default_factory=Track)
+    """What was at work when: the run as one line."""
     strays: int = 0
     """Events that named an unknown cell, restart or alert."""
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from ddtop.errors import RefusedError
-from ddtop.events import Command
+from ddtop.events import AlertRaised, Command
+from ddtop.journal.fold.track import HANDLERS, Track
 from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.read.session import Batch
 from ddtop.journal.read.timeline import Timeline
+from ddtop.journal.tables import tag_of
 
 TICK_S = 0.05
 BATCH = 1000
+TRACKED = tuple(tag_of(kind) for kind in HANDLERS)
 SLOWEST, FASTEST = 1 / 16, 4096.0
 
 
@@ -26,6 +30,8 @@ class ReplaySession:
         self._path = path
         self._reader = JournalReader(path, check=check)
         self.timeline = Timeline(self._reader.times())
+        self.track = self._whole()
+        """What was at work when, over the whole recording."""
         self.speed = min(FASTEST, max(SLOWEST, speed))
         self._playing = True
         self._play_s = 0.0
@@ -100,6 +106,16 @@ class ReplaySession:
         """Pause at the alert before the event shown last, if there is one."""
         self._go_alert(self.timeline.previous_alert(self._aim()))
 
+    def to_alert(self, number: int) -> None:
+        """Pause at the alert with this number, from 0; -1 is the last. Nothing where there is none."""
+        alerts = self.timeline.alerts
+        self._go_alert(alerts[number] if alerts and -len(alerts) <= number < len(alerts) else None)
+
+    @property
+    def alerts(self) -> tuple[int, int]:
+        """(alerts that were raised by the moment that is shown, alerts of the whole recording)."""
+        return self.timeline.alerts_passed(self._aim()), len(self.timeline.alerts)
+
     async def events(self) -> AsyncIterator[Batch]:
         """See Session.events. At the end it waits, because a viewer may seek back; it ends after `close`."""
         self._wake = asyncio.Event()
@@ -126,6 +142,19 @@ class ReplaySession:
         if self._wake is None:
             self._reader.close()
         self._ring()
+
+    def _whole(self) -> Track:
+        track, times = Track(), self.timeline
+        raised: dict[str, int] = {}
+        for seq, event in self._reader.kinds(TRACKED):
+            index = bisect_left(times.seqs, seq)
+            track.note(event, times.wall[index - 1] if index else 0.0)
+            if isinstance(event, AlertRaised):
+                raised.setdefault(event.alert_id, seq)
+        if times.wall:
+            track.end_s = max(track.end_s, times.wall[-1])
+        times.keep_alerts(list(raised.values()))
+        return track
 
     async def _up_to(self, count: int) -> AsyncIterator[Batch]:
         """Batches that lead from what is shown to the first `count` events; from the start if that is fewer."""

@@ -6,7 +6,7 @@ still until it has caught up.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 LONG_GAP_S = 10.0
@@ -60,6 +60,14 @@ class Timeline:
         if index < 0:
             return self.wall[0] if self.wall else 0.0
         return self.wall[index] + (play_s - self.play[index] if index + 1 < len(self) else 0.0)
+
+    def keep_alerts(self, seqs: Sequence[int]) -> None:
+        """Count these events alone as alerts: one that is raised again, because more is known, is no other alert."""
+        self.alerts = [bisect_left(self.seqs, seq) for seq in seqs]
+
+    def alerts_passed(self, count: int) -> int:
+        """How many alerts are among the first `count` events."""
+        return bisect_left(self.alerts, count)
 
     def next_alert(self, count: int) -> int | None:
         """Index of the first alert among the events after the first `count`."""
