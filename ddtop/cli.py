@@ -17,6 +17,7 @@ import typer
 
 from ddtop import __version__
 from ddtop.commands import completion
+from ddtop.commands.live import cli as live
 from ddtop.errors import DdtopError, UsageError
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 plan_app = typer.Typer(no_args_is_help=True, help="Check, list or draft a plan.", rich_markup_mode=None)
 config_app = typer.Typer(no_args_is_help=True, help="Show the settings.", rich_markup_mode=None)
+app.add_typer(live.app)
 app.add_typer(plan_app, name="plan")
 app.add_typer(config_app, name="config")
 
@@ -70,6 +72,17 @@ def connect(
         Path | None,
         typer.Option("--record", help="Run without a dashboard: progress on stderr, recording in FILE."),
     ] = None,
+    detach: Annotated[
+        bool,
+        typer.Option("--detach", help="Run without a dashboard in the background; print the run and return."),
+    ] = False,
+    ask: Annotated[
+        bool,
+        typer.Option(
+            "--ask",
+            help="With --record or --detach: let questions wait for `ddtop do`, for [policy] answer_s at most.",
+        ),
+    ] = False,
     once: Annotated[
         bool, typer.Option("--once", help="Probe the host once, print the result and exit.")
     ] = False,
@@ -98,6 +111,8 @@ def connect(
         hosts=tuple(hosts),
         plan=plan,
         record=record,
+        detach=detach,
+        ask=ask,
         once=once,
         json_out=json_out,
         leave_running=leave_running,

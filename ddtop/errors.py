@@ -4,6 +4,7 @@
     ├── UsageError          a wrong command line or file                          exit 2
     │   └── PlanError       a plan that cannot be run, with file and key path
     ├── RefusedError        ddtop will not do it: another run, another recording  exit 12
+    │   └── NobodyError     no runner is there to do it                           exit 13
     ├── HostError           something about reaching or using a host
     │   ├── HostUnreachableError never reached, or final (key changed, denied)         exit 11
     │   ├── HostLostError   was reached and is gone; trying again can help        exit 11
@@ -64,6 +65,12 @@ class RefusedError(DdtopError):
     """ddtop refuses to do this, and says why."""
 
     exit_code = 12
+
+
+class NobodyError(RefusedError):
+    """No runner is alive that could do what was asked."""
+
+    exit_code = 13
 
 
 class HostError(DdtopError):

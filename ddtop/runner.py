@@ -90,6 +90,8 @@ class RunOptions:
     """None: continue the host's unfinished recording of this plan, else a new one where ddtop keeps them."""
     attended: bool = False
     """A dashboard is about to open on this run."""
+    ask: bool = False
+    """Questions wait for an answer also while no dashboard is open: `ddtop do` gives it."""
     json_out: bool = False
     """Events as JSON lines on standard output."""
     progress: bool = True
@@ -192,7 +194,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         mode="sweep" if sweep else "monitor",
         plan_toml=sweep.plan_toml if sweep else None,
         plan_path=sweep.plan_path if sweep else None,
-        attended=options.attended,
+        attended=options.attended or options.ask,
         simulated=options.simulated,
     )
     recall_causes(ctx)
@@ -210,6 +212,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     _pause_while_full(ctx, recorder, main.requests, writer.path)
     notifier.failed = lambda what: ctx.note("warn", f"a notification could not be sent: {what}")
     main.requests.leave_running, main.requests.if_taken = options.leave_running, options.if_taken
+    main.requests.ask = options.ask
     _take_signals(main)
     try:
         outcome = await alongside(

@@ -25,6 +25,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "ddtop" / "commands" / "live" / "SKILL.md",
 ]
 GROUP: Any = typer.main.get_command(app)
 
@@ -46,7 +47,7 @@ def problem(words: list[str]) -> str:
         if at >= len(words) or words[at].startswith("-"):
             break
         name = words[at]
-        if not re.fullmatch(r"[a-z]+", name):
+        if not re.fullmatch(r"[a-z][a-z-]*", name):
             return ""  # `ddtop COMMAND --help`
         if name not in command.commands:
             return f"no command {name}"

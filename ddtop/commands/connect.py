@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import secrets
-import socket
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -34,6 +31,8 @@ class Options:
     hosts: tuple[str, ...]
     plan: Path | None = None
     record: Path | None = None
+    detach: bool = False
+    ask: bool = False
     once: bool = False
     json_out: bool = False
     leave_running: bool = False
@@ -58,21 +57,24 @@ def connect(options: Options) -> int:
         )
     if options.once:
         return max(_once(host, options, settings) for host in options.hosts)
+    if options.ask and not (options.detach or options.record is not None):
+        raise UsageError(
+            "--ask needs --record or --detach", do="a dashboard is asked without it: leave --ask out"
+        )
+    if options.detach:
+        return _detach(options, settings)
     if options.record is not None:
         from ddtop.runner import run
 
         return run(run_options_for(options.hosts[0], options, settings, record=options.record))
     if options.json_out:
-        raise UsageError("--json needs --once or --record", do="ddtop connect HOST --once --json")
+        raise UsageError("--json needs --once, --record or --detach", do="ddtop connect HOST --once --json")
+    from ddtop.journal.act.pending import viewer_name
+
     need_terminal("ddtop connect HOST --record FILE")
     viewer = viewer_name()
     sessions = [_session(_recording(host, options, settings), viewer) for host in options.hosts]
     return show(sessions, viewer, settings, starter(options.ssh_config))
-
-
-def viewer_name() -> str:
-    """Sender of this dashboard's commands, as the recording names it: `anna@laptop-3f2a`."""
-    return f"{getpass.getuser()}@{socket.gethostname().split('.')[0]}-{secrets.token_hex(2)}"
 
 
 def show(
@@ -137,7 +139,8 @@ def run_options_for(
         plan=_plan(host, options, settings),
         record=record,
         attended=attended,
-        json_out=options.json_out,
+        ask=options.ask,
+        json_out=options.json_out and not options.detach,
         leave_running=options.leave_running,
         if_taken=options.if_taken,
         ssh_config=ssh_config,
@@ -159,13 +162,49 @@ def _plan(host: str, options: Options, settings: Settings) -> Plan | None:
     return plan
 
 
+def _detach(options: Options, settings: Settings) -> int:
+    """Starts a runner of its own for each host, and prints what it records."""
+    import msgspec
+
+    from ddtop.journal.read.runs import run_info
+    from ddtop.runner import spawn_runner
+
+    for host in options.hosts:
+        spawned = spawn_runner(_options_here(host, options, settings))
+        run = run_info(spawned.path)
+        if options.json_out:
+            facts = {"schema": 1, "run": run.run_id, "name": run.name, "host": host, "pid": spawned.pid}
+            print(msgspec.json.encode({**facts, "path": str(spawned.path)}).decode())
+            continue
+        print(f"{host}: run {run.run_id} (pid {spawned.pid}) records {spawned.path}")
+        print(
+            f"  watch: ddtop status {run.run_id} · ddtop wait {run.run_id} --for alert · ddtop connect {host}"
+        )
+        print(f"  stop:  ddtop stop {run.run_id}")
+    return 0
+
+
+def _options_here(host: str, options: Options, settings: Settings, *, attended: bool = False) -> RunOptions:
+    """Options of a runner for `host`. Without a plan and a file, an unfinished sweep of it is resumed."""
+    from ddtop.journal.read.runs import list_runs
+
+    found = run_options_for(host, options, settings, record=options.record, attended=attended)
+    if found.plan is None and found.record is None:
+        left = next(
+            (r for r in list_runs() if r.host == host and r.mode == "sweep" and r.problem is None), None
+        )
+        if left is not None and left.state in UNFINISHED:
+            return run_options_for(host, options, settings, record=left.path, attended=attended)
+    return found
+
+
 def _recording(host: str, options: Options, settings: Settings) -> Path:
     """The recording to show: that of the active runner, else of a runner started now.
 
     Without --plan, an unfinished sweep of this host is resumed.
     """
     from ddtop.journal.locks import live_recording
-    from ddtop.journal.read.runs import list_runs, run_info
+    from ddtop.journal.read.runs import run_info
     from ddtop.runner import spawn_runner
 
     alive = live_recording(host)
@@ -188,14 +227,7 @@ def _recording(host: str, options: Options, settings: Settings) -> Path:
                     host=host,
                 )
         return alive
-    run_options = run_options_for(host, options, settings, attended=True)
-    if run_options.plan is None:
-        left = next(
-            (r for r in list_runs() if r.host == host and r.mode == "sweep" and r.problem is None), None
-        )
-        if left is not None and left.state in UNFINISHED:
-            run_options = run_options_for(host, options, settings, record=left.path, attended=True)
-    return spawn_runner(run_options).path
+    return spawn_runner(_options_here(host, options, settings, attended=True)).path
 
 
 def _edited(recording: Path, wanted: Plan) -> bool:
@@ -263,6 +295,7 @@ def local_gpus() -> tuple[GpuSample, ...]:
 def replay(recording: Path, speed: float) -> int:
     """The dashboard on a recording."""
     from ddtop.config import load_settings
+    from ddtop.journal.act.pending import viewer_name
     from ddtop.journal.read.replay import ReplaySession
     from ddtop.journal.read.runs import resolve_run
 

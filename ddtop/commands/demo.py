@@ -69,7 +69,8 @@ def demo_folder(places: Iterable[Path]) -> Path:
 
 
 def _run(world: World, record: Path | None, settings: Settings) -> int:
-    from ddtop.commands.connect import show, starter, viewer_name
+    from ddtop.commands.connect import show, starter
+    from ddtop.journal.act.pending import viewer_name
     from ddtop.journal.read.session import LiveSession
     from ddtop.plan import parse_plan
     from ddtop.runner import RunOptions, run, spawn_runner

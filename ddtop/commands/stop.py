@@ -7,7 +7,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from ddtop.commands.connect import UNFINISHED, Options, run_options_for, viewer_name
+from ddtop.commands.connect import UNFINISHED, Options, run_options_for
 from ddtop.errors import RefusedError
 
 NOT_UNDONE, HOST_LOST = 10, 11
@@ -24,6 +24,7 @@ def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> in
     import time
 
     from ddtop.events import RunEnded, StopRun
+    from ddtop.journal.act.pending import viewer_name
     from ddtop.journal.commands import append_command
     from ddtop.journal.locks import is_live, live_recording
     from ddtop.journal.read.reader import read_state

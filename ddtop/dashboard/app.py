@@ -17,7 +17,6 @@ from ddtop.dashboard import keys, themes
 from ddtop.dashboard.actions.replay import ReplayActions
 from ddtop.dashboard.actions.sweep import SweepActions
 from ddtop.dashboard.actions.view import ViewActions
-from ddtop.dashboard.commands import Pending, Said, Severity, make, viewer_name
 from ddtop.dashboard.draw.paint import clean
 from ddtop.dashboard.faults import FaultLog
 from ddtop.dashboard.interface import Dashboard
@@ -29,6 +28,7 @@ from ddtop.dashboard.screens.modals import ConfirmScreen
 from ddtop.dashboard.watched import Watched
 from ddtop.errors import DdtopError
 from ddtop.events import Attend, Command, CommandSeen, Event
+from ddtop.journal.act.pending import Pending, Said, Severity, make, viewer_name
 
 if TYPE_CHECKING:
     from ddtop.journal.read.session import Session

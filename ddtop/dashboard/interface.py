@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 from textual.app import App
 
-from ddtop.dashboard.commands import Said, Severity
 from ddtop.dashboard.guard import Guarded
 from ddtop.dashboard.sessions import Replay
 from ddtop.dashboard.watched import Watched
 from ddtop.events import Command
+from ddtop.journal.act.pending import Said, Severity
 
 
 class SweepKeys(Protocol):

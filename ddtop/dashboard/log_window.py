@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ddtop.events import LogLine
+from ddtop.events import Event, KernelFault, LogGap, LogLine, LogRead, RestartStarted
 
 CAPACITY = 200_000
 LINE_LIMIT = 4000
@@ -161,6 +161,18 @@ class LogBuffer:
         """A restart of the unit began: what comes without an invocation belongs to a new start."""
         if not self._invocation.get(unit):
             self.latest_start[unit] = self.latest_start.get(unit, -1) + 1
+
+    def take(self, event: Event) -> None:
+        """Add what an event says of logs, if it says anything."""
+        if isinstance(event, LogRead):
+            self.extend(event.unit, event.lines, event.at_s)
+        elif isinstance(event, LogGap):
+            self.gap(event.unit, event.reason, event.at_s)
+        elif isinstance(event, KernelFault):
+            said = LogLine(text=event.text, at_s=event.at_s, priority=3 if event.severity == "error" else 4)
+            self.extend("kernel", [said])
+        elif isinstance(event, RestartStarted):
+            self.mark_start(event.unit)
 
     def _start_of(self, unit: str, invocation: str | None) -> int:
         if invocation is None:

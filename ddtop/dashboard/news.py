@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddtop.dashboard.commands import Severity
 from ddtop.events import AlertRaised, Event, HostConnected, HostLost, Note, RunEnded
+from ddtop.journal.act.pending import Severity
 
 FRESH_S = 30.0
 """An event older than this is history: no bell, no toast."""

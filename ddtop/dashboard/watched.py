@@ -18,12 +18,6 @@ from ddtop.events import (
     CellsPlanned,
     CellStarted,
     CellStateSet,
-    Event,
-    KernelFault,
-    LogGap,
-    LogLine,
-    LogRead,
-    RestartStarted,
     RunEnded,
     RunStarted,
     SearchStep,
@@ -36,7 +30,7 @@ from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.eta import Eta, sweep_eta
 from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
 from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
-from ddtop.journal.read.select import running_cell, tps
+from ddtop.journal.read.select import busy, running_cell, tps
 
 if TYPE_CHECKING:
     from ddtop.journal.read.session import Batch, Session
@@ -106,24 +100,13 @@ class Watched:
             self.cells_version += 1
         for event, seq in zip(batch, batch.seqs, strict=True):
             apply(self.state, event, seq)
-            self._feed_log(event)
+            self.log.take(event)
             if isinstance(event, StepsPlanned):
                 self.proposed = event if event.steps else None
             elif isinstance(event, RunStarted | RunEnded):
                 self.proposed = None
             if isinstance(event, CELL_EVENTS):
                 self.cells_version += 1
-
-    def _feed_log(self, event: Event) -> None:
-        if isinstance(event, LogRead):
-            self.log.extend(event.unit, event.lines, event.at_s)
-        elif isinstance(event, LogGap):
-            self.log.gap(event.unit, event.reason, event.at_s)
-        elif isinstance(event, KernelFault):
-            said = LogLine(text=event.text, at_s=event.at_s, priority=3 if event.severity == "error" else 4)
-            self.log.extend("kernel", [said])
-        elif isinstance(event, RestartStarted):
-            self.log.mark_start(event.unit)
 
     def now_s(self) -> float:
         """Wall time as this session sees it: now where it is live, the replay's own time elsewhere."""
@@ -290,11 +273,7 @@ class Watched:
     @property
     def busy(self) -> str | None:
         """Name of the configuration at work."""
-        running = running_cell(self.state)
-        if running is not None:
-            return running.spec.config
-        restarting = self.state.restarting
-        return restarting.config if restarting is not None else None
+        return busy(self.state)
 
     def selected(self) -> tuple[str | None, MatrixCell | None]:
         """(configuration, field) under the cursor; the field is None on a configuration's name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from ddtop.errors import RefusedError
+from ddtop.errors import NobodyError
 from ddtop.events import Command, encode
 from ddtop.journal.database import check_is_recording, check_path, connect, fail
 from ddtop.journal.locks import is_live
@@ -14,10 +14,10 @@ from ddtop.journal.locks import is_live
 def append_command(path: Path, command: Command) -> None:
     """Put `command` into the recording at `path` for its runner; the same id twice counts once.
 
-    Raises RefusedError where no runner holds it, JournalError where it cannot be written.
+    Raises NobodyError where no runner holds it, JournalError where it cannot be written.
     """
     if not is_live(path):
-        raise RefusedError(
+        raise NobodyError(
             f"nothing is running {path.name}",
             means="the command would never be read",
             do="start a runner: ddtop connect HOST (it resumes where this run stopped)",

@@ -160,3 +160,9 @@ def live_recording(host: str) -> Path | None:
     if facts is None or not facts.get("recording"):
         return None
     return Path(str(facts["recording"]))
+
+
+def live_recordings() -> list[Path]:
+    """The recordings that runners of this machine write now, wherever they lie."""
+    found = (holder(path) for path in sorted((paths.state_dir() / "locks").glob("*.lock")))
+    return [Path(str(facts["recording"])) for facts in found if facts and facts.get("recording")]

@@ -35,7 +35,8 @@ SQUAT = (
 
 VIEWER = """import sys
 from pathlib import Path
-from ddtop.commands.connect import _session, show, viewer_name
+from ddtop.commands.connect import _session, show
+from ddtop.journal.act.pending import viewer_name
 from ddtop.config import load_settings
 show([_session(Path(sys.argv[1]), viewer_name())], viewer_name(), load_settings())"""
 """A dashboard that starts no runner where none is alive."""

@@ -20,6 +20,7 @@ import pytest
 from ddtop.demo.machine import World
 from ddtop.paths import shipped
 from tests.commands.record_demo import write_recording
+from tests.runner.conftest import rig  # noqa: F401 - the demo's machine, for live runners
 from tests.waiting import HANG_S
 
 

@@ -6,11 +6,11 @@ import re
 
 from ddtop.dashboard.draw.paint import Line, Span, crop, line, pad, spread, wrap_text
 from ddtop.dashboard.draw.text import duration
-from ddtop.dashboard.panels.steps import asking, under_way_line
+from ddtop.dashboard.panels.steps import under_way_line
 from ddtop.events import StepsPlanned
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView
-from ddtop.journal.read.select import advised_alert
+from ddtop.journal.read.select import advised_alert, asking
 from ddtop.words import many
 
 CALM_VERDICTS = {"slow"}

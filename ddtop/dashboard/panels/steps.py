@@ -27,12 +27,6 @@ def taken(state: State, plan: StepsPlanned | None) -> dict[str, StepState]:
     return {step: view.state for (plan_id, step), view in state.steps.items() if plan_id == plan.plan_id}
 
 
-def asking(state: State, now_s: float) -> bool:
-    """True while proposed steps wait for a person; else they are being done, or the policy decides."""
-    proposed = state.proposed
-    return proposed is not None and proposed.answer_by_s is not None and now_s < proposed.answer_by_s
-
-
 def under_way_line(state: State, plan: StepsPlanned) -> Line:
     """`▶ step 2 of 3: restart …` for a plan that is being done."""
     states = taken(state, plan)

@@ -11,10 +11,11 @@ from textual.containers import Vertical, VerticalScroll
 
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
-from ddtop.dashboard.panels.steps import asking, countdown_line, steps_lines, taken
+from ddtop.dashboard.panels.steps import countdown_line, steps_lines, taken
 from ddtop.dashboard.screens.base import DdModal, set_title
 from ddtop.dashboard.widgets.panel import Panel
 from ddtop.events import Approve, Command, Step, StepsPlanned
+from ddtop.journal.read.select import asking
 from ddtop.words import many
 
 ASK_S = 15.0

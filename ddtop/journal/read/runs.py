@@ -14,7 +14,7 @@ from ddtop.errors import DdtopError, JournalError, RefusedError, UsageError
 from ddtop.events import RunEnded
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
-from ddtop.journal.locks import holder, live_recording, recording_lock
+from ddtop.journal.locks import holder, live_recording, live_recordings, recording_lock
 from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.read.select import Counts, counts
 
@@ -111,7 +111,8 @@ def find_run(host: str, name: str, folder: Path | None = None) -> RunInfo | None
 
 
 def resolve_run(text: str, folder: Path | None = None) -> RunInfo:
-    """The recording a person means: a file, a run's id or file name, its host or plan, or the beginning of one.
+    """The recording a person means: a file, a run's id or file name, its host or plan, or the beginning of one. Those that
+    a runner is writing count wherever they lie, others where ddtop keeps them.
 
     Raises UsageError, with the nearest known names, where it is none or more than one.
     """
@@ -119,6 +120,8 @@ def resolve_run(text: str, folder: Path | None = None) -> RunInfo:
     if as_path.is_file():
         return run_info(as_path)
     runs = list_runs(folder)
+    here = {r.path.resolve() for r in runs}
+    runs += [run_info(path) for path in live_recordings() if path.resolve() not in here]
     exact = [r for r in runs if text in (r.run_id, r.path.name, r.path.stem)]
     alive = [r for r in runs if r.live and text in (r.host, r.name)]
     named = [r for r in runs if text in (r.host, r.name)]

@@ -160,3 +160,23 @@ def advised_alert(state: State) -> AlertView | None:
 def advised_action(alert: AlertView) -> Action | None:
     """What `r` does on this alert: its first action."""
     return alert.raised.actions[0] if alert.raised.actions else None
+
+
+def asking(state: State, now_s: float) -> bool:
+    """True while proposed steps wait for a person; else they are being done, or the policy decides."""
+    proposed = state.proposed
+    return proposed is not None and proposed.answer_by_s is not None and now_s < proposed.answer_by_s
+
+
+def waits_for_answer(alert: AlertView, now_s: float) -> bool:
+    """True while an alert waits for a person: nobody has decided it, and the policy does not yet."""
+    by = alert.raised.answer_by_s
+    return alert.open and alert.decided is None and by is not None and now_s < by
+
+
+def busy(state: State) -> str | None:
+    """Name of the configuration at work."""
+    running = running_cell(state)
+    if running is not None:
+        return running.spec.config
+    return state.restarting.config if state.restarting is not None else None

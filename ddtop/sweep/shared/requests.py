@@ -111,10 +111,12 @@ class Requests:
     questions: Questions = field(default_factory=Questions)
     viewers: Viewers = field(default_factory=Viewers)
     host_wait: HostWait | None = None
+    ask: bool = False
+    """Questions wait for an answer whether a dashboard is open or not: an agent or a person answers by `ddtop do`."""
 
     @property
     def attended(self) -> bool:
-        return len(self.viewers) > 0
+        return self.ask or len(self.viewers) > 0
 
     @property
     def stop_reason(self) -> str:

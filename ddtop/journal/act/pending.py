@@ -1,11 +1,12 @@
 """Commands on their way: made, sent, and what became of each.
 
-A command is accepted, refused or too late, and a toast says which; also where no reply comes.
+A command is accepted, refused or too late, and a sentence says which; also where no reply comes.
 """
 
 from __future__ import annotations
 
-import os
+import getpass
+import secrets
 import socket
 import uuid
 from dataclasses import dataclass
@@ -19,10 +20,10 @@ GRACE_S = 3.0
 """Beyond its deadline, before a command counts as unanswered."""
 
 
-def viewer_name() -> str:
-    """Who gives the commands: user, machine and process of this dashboard."""
-    user = os.environ.get("USER") or os.environ.get("LOGNAME") or str(os.getuid())
-    return f"{user}@{socket.gethostname()}:{os.getpid()}"
+def viewer_name(what: str = "") -> str:
+    """Sender of commands, as the recording names it: `anna@laptop-3f2a`. `what` stands for the random part, so that one
+    person's commands from several processes have one sender."""
+    return f"{getpass.getuser()}@{socket.gethostname().split('.')[0]}-{what or secrets.token_hex(2)}"
 
 
 def make(kind: type[Command], viewer: str, now_s: float, **fields: Any) -> Command:

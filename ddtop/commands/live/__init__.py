@@ -1,0 +1,1 @@
+"""A run watched and steered by the command line alone: status, wait, do, log, cells."""

@@ -1,0 +1,279 @@
+"""Which action becomes which command, when it means something, and in which words. Pure.
+
+The dashboard's keys and `ddtop do` both ask here, so that both do the same and call it the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ddtop import events as ev
+from ddtop.journal.act.pending import from_action, make
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import AlertView
+from ddtop.journal.read.select import advised_alert, asking, busy
+
+AT_ONCE = ("lost-host",)
+"""Verdicts whose advised action touches nothing on the host (reconnect now): nothing to look at first."""
+
+CONFIRMED: tuple[type[ev.Command], ...] = (
+    ev.StopRun,
+    ev.RestartService,
+    ev.Restage,
+    ev.Resume,
+    ev.Approve,
+)
+"""Commands that stop or start a server, or write to the host's disks: looked at before they are sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A command ready to be sent, with what a person is told of it."""
+
+    command: ev.Command
+    label: str
+    """What it does, in a few words: `retry b16`."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """(name, value) lines: host, unit, the exact command, what it costs."""
+
+    def confirmed_first(self, state: State) -> bool:
+        """Whether it is looked at before it is sent."""
+        alert = state.alerts.get(getattr(self.command, "alert_id", None) or "")
+        if alert is not None and alert.raised.verdict in AT_ONCE:
+            return False
+        return isinstance(self.command, CONFIRMED)
+
+
+@dataclass(frozen=True, slots=True)
+class NotNow:
+    """Why there is nothing to send."""
+
+    why: str
+    unknown: bool = False
+    """The target is not known to this run."""
+
+
+class Target(NamedTuple):
+    """What skip, retry and mark are about."""
+
+    label: str
+    args: dict[str, Any]
+
+
+def config_target(config: str) -> Target:
+    """All cells of a configuration."""
+    return Target(f"{config}, all of its cells", {"config": config})
+
+
+def cell_target(spec: ev.CellSpec) -> Target:
+    """One cell, in all rounds of starts."""
+    return Target(f"{spec.config} {spec.workload}@{spec.output_tokens}", {"cell_id": spec.id})
+
+
+def target_of(state: State, text: str) -> Target | NotNow:
+    """The configuration or cell of the plan that `text` names: a configuration, a cell's id or the beginning of one (4
+    characters), its label, or words of its label that no other cell has.
+
+    The rounds of a cell count as one: what a person says of a cell holds for all its starts.
+    """
+    specs = [c.spec for c in state.plan_cells]
+    if not specs:
+        return NotNow("this run has no cells: no plan was given", unknown=True)
+    if text in {s.config for s in specs}:
+        return config_target(text)
+    words = set(text.split())
+    ways: tuple[Callable[[ev.CellSpec], bool], ...] = (
+        lambda s: text in (s.id, s.label),
+        lambda s: len(text) >= 4 and s.id.startswith(text),
+        lambda s: bool(words) and words <= set(s.label.split()),
+    )
+    for way in ways:
+        found = {(s.server, s.load): s for s in reversed(specs) if way(s)}
+        if len(found) == 1:
+            return cell_target(next(iter(found.values())))
+        if found:
+            some = ", ".join(s.label for s in list(found.values())[:4])
+            return NotNow(f"`{text}` is {len(found)} cells, such as {some}; name one", unknown=True)
+    configs = ", ".join(dict.fromkeys(s.config for s in specs))
+    return NotNow(f"there is no cell or configuration `{text}`; configurations: {configs}", unknown=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """The actions on one run, as it is now. Each returns what is to be sent, or why nothing is."""
+
+    state: State
+    viewer: str
+    now_s: float
+
+    def _make(self, kind: type[ev.Command], **fields: Any) -> ev.Command:
+        return make(kind, self.viewer, self.now_s, **fields)
+
+    @property
+    def host(self) -> str:
+        return self.state.host.name
+
+    @property
+    def unit(self) -> str | None:
+        """The unit at work, else the first that is known."""
+        restart = self.state.restart
+        return restart.unit if restart is not None and restart.unit else next(iter(self.state.services), None)
+
+    @property
+    def alert(self) -> AlertView | None:
+        """The alert that is answered first."""
+        return advised_alert(self.state)
+
+    def _where(self, unit: str | None = None) -> tuple[tuple[str, str], ...]:
+        return (("host", self.host), ("unit", unit or self.unit or "none"))
+
+    def stop(self, *, leave_running: bool = False) -> Ask | NotNow:
+        """Stop the run. The server gets back its former state, or is left running."""
+        run = self.state.run
+        if run.ended is not None:
+            return NotNow("The run has ended, so there is nothing to stop.")
+        after = "the server is left as it is" if leave_running else "the unit gets back the state it had"
+        facts = (
+            ("host", self.host),
+            ("run", run.name or run.run_id),
+            ("unit", self.unit or "none"),
+            ("command", f"ddtop stop {run.run_id}{' --leave-running' if leave_running else ''}"),
+            (
+                "then",
+                f"the running cell ends as interrupted; results are kept; {after}"
+                + ("" if leave_running else " before the run"),
+            ),
+        )
+        label = "stop the run, leave the server" if leave_running else "stop the run"
+        return Ask(self._make(ev.StopRun, leave_running=leave_running), label, facts)
+
+    def restart_service(self, unit: str | None = None) -> Ask | NotNow:
+        """Restart the service of the present configuration."""
+        services = self.state.services
+        if unit is not None and unit not in services and f"{unit}.service" in services:
+            unit = f"{unit}.service"
+        if unit is not None and services and unit not in services:
+            return NotNow(
+                f"no service `{unit}` is known on {self.host}; known: {', '.join(services)}", unknown=True
+            )
+        unit = unit or self.unit
+        if unit is None:
+            return NotNow(f"No service is known on {self.host} yet.", unknown=True)
+        status = services[unit].status if unit in services else None
+        kind = status.kind if status is not None else "systemd"
+        command = (
+            f"systemctl restart {unit}" if kind == "systemd" else f"restart of the {kind} service {unit}"
+        )
+        facts = [*self._where(unit), ("command", command)]
+        if (config := busy(self.state)) is not None:
+            facts.append(("costs", f"the running cell of {config} is measured again"))
+        label = f"restart {unit.removesuffix('.service')}"
+        return Ask(self._make(ev.RestartService, unit=unit), label, tuple(facts))
+
+    def pause(self) -> Ask | NotNow:
+        return Ask(self._make(ev.Pause), "pause after the running cell")
+
+    def go_on(self) -> Ask | NotNow:
+        return Ask(self._make(ev.GoOn), "go on")
+
+    def toggle_pause(self) -> Ask | NotNow:
+        """Pause, or go on where it is paused."""
+        return self.go_on() if self.state.paused is not None else self.pause()
+
+    def skip(self, target: Target) -> Ask | NotNow:
+        return Ask(self._make(ev.Skip, **target.args), f"skip {target.label}")
+
+    def retry(self, target: Target) -> Ask | NotNow:
+        """Run it again, whatever its state is."""
+        return Ask(self._make(ev.Retry, **target.args), f"retry {target.label}")
+
+    def mark_broken(self, target: Target, *, broken: bool) -> Ask | NotNow:
+        """Mark as broken, or take the mark away."""
+        how = "broken" if broken else "not broken"
+        return Ask(self._make(ev.MarkBroken, broken=broken, **target.args), f"mark {target.label} as {how}")
+
+    def toggle_broken(self, target: Target) -> Ask | NotNow:
+        """Mark as broken, or take the mark away where all of it has one."""
+        chosen = [
+            c for c in self.state.plan_cells if target.args in ({"config": c.spec.config}, {"cell_id": c.id})
+        ]
+        marked = bool(chosen) and all(c.state == "broken" for c in chosen)
+        return self.mark_broken(target, broken=not marked)
+
+    def restage(self) -> Ask | NotNow:
+        """Check the model directory and copy what is missing."""
+        alert, stage = self.alert, self.state.stage
+        offered = self.offered(alert, "restage") if alert is not None else None
+        if offered is not None and alert is not None:
+            return self.answer(alert, offered)
+        if not self.state.plan_cells:
+            return NotNow("this run has no plan, so no model to stage is known")
+        path = stage.progress.target if stage is not None else "the plan's model directory"
+        facts = (
+            *self._where(),
+            ("command", f"re-stage {path}"),
+            ("why", "you asked for it: complete files stay, missing or damaged ones are copied again"),
+        )
+        command = self._make(ev.Restage, alert_id=alert.id if alert is not None else None)
+        return Ask(command, "re-stage the model", facts)
+
+    def wait_longer(self) -> Ask | NotNow:
+        """Give a stalled start more time."""
+        if self.alert is None:
+            return NotNow("No start is stalled, so there is nothing to wait for.")
+        return Ask(self._make(ev.Wait, alert_id=self.alert.id), "wait longer")
+
+    def undo(self) -> Ask | NotNow:
+        """Take back this sender's last skip, mark or retry."""
+        return Ask(self._make(ev.Undo), "undo")
+
+    def resume(self, leave_out: Sequence[str] = ()) -> Ask | NotNow:
+        """Do the proposed steps, less those left out; else resume after the alert, or from a pause."""
+        proposed = self.state.proposed
+        if proposed is not None and asking(self.state, self.now_s):
+            if wrong := set(leave_out) - {s.id for s in proposed.steps}:
+                known = ", ".join(s.id for s in proposed.steps)
+                return NotNow(f"no step {', '.join(sorted(wrong))} is proposed; steps: {known}", unknown=True)
+            steps = [s for s in proposed.steps if s.id not in leave_out]
+            lines = [("step", f"{s.title}: {s.reason}{f' ({s.detail})' if s.detail else ''}") for s in steps]
+            command = self._make(ev.Approve, plan_id=proposed.plan_id, leave_out=tuple(leave_out))
+            label = f"do {len(steps)} of {len(proposed.steps)} proposed steps"
+            return Ask(command, label, (*self._where(), *lines))
+        if leave_out:
+            return NotNow("no steps wait for approval now, so none can be left out", unknown=True)
+        alert = self.alert
+        named = alert.id if alert is not None and self.offered(alert, "resume") is not None else None
+        if named is None and self.state.paused is not None:
+            return self.go_on()
+        facts = (
+            *self._where(),
+            ("command", "do the steps that the run finds necessary, without asking again"),
+        )
+        return Ask(self._make(ev.Resume, alert_id=named, now=True), "resume", facts)
+
+    def offered(self, alert: AlertView, choice: str) -> ev.Action | None:
+        """What an alert offers by this key, command or label."""
+        return next((a for a in alert.raised.actions if choice in (a.key, a.command, a.label)), None)
+
+    def answer(self, alert: AlertView, action: ev.Action, *, now: bool = False) -> Ask | NotNow:
+        """One of an alert's actions. `now`: steps that it proposes are done without asking again."""
+        raised = alert.raised
+        try:
+            command = from_action(action, alert.id, self.viewer, self.now_s)
+        except msgspec.ValidationError:
+            return NotNow(
+                f"This version of ddtop does not know the command `{action.command}`.", unknown=True
+            )
+        if now and isinstance(command, ev.Resume):
+            command = msgspec.structs.replace(command, now=True)
+        facts = (
+            *self._where(raised.unit),
+            ("command", action.label),
+            ("why", raised.cause_text or raised.cause),
+            ("advice", raised.advice),
+        )
+        return Ask(command, action.label, facts)

@@ -1,0 +1,167 @@
+"""What may be asked of a run: targets, words, what is looked at first; and what a run does now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddtop import events as ev
+from ddtop.journal.act.actions import Actions, Ask, NotNow, target_of
+from ddtop.journal.act.now import UNDELIVERED, doing, facts
+from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.state import State
+from tests.dashboard import story
+
+NOW = story.T0 + 100_000.0
+
+
+def state_of(script: story.Script) -> State:
+    return fold(script.out)
+
+
+def actions(state: State, now_s: float = NOW) -> Actions:
+    return Actions(state, "anna@laptop-cli", now_s)
+
+
+def asked(ask: Ask | NotNow) -> Ask:
+    assert isinstance(ask, Ask), ask
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("text", "args"),
+    [
+        ("b16", {"config": "b16"}),
+        ("b16-tp1-0", {"cell_id": "b16-tp1-0"}),
+        ("b16 fib@256 tp1 c8", {"cell_id": "b16-tp1-4"}),
+        ("b16 code@512", {"cell_id": "b16-tp1-2"}),
+        ("c8 b16", {"cell_id": "b16-tp1-4"}),
+        ("zzz", None),
+        ("fib@256", None),
+        ("b16 fib@256", None),
+        ("", None),
+    ],
+)
+def test_what_a_target_names(text: str, args: dict[str, str] | None) -> None:
+    found = target_of(state_of(story.failed()), text)
+    if args is None:
+        assert isinstance(found, NotNow) and found.unknown
+    else:
+        assert not isinstance(found, NotNow) and found.args == args
+
+
+def test_rounds_of_a_cell_are_one_target() -> None:
+    specs = tuple(
+        ev.CellSpec(
+            id=f"id-{start}",
+            config="a",
+            tp=1,
+            workload="fib",
+            output_tokens=8,
+            concurrency=1,
+            context=0,
+            restart_key=f"k+{start}" if start else "k",
+            start=start,
+        )
+        for start in range(3)
+    )
+    state = fold([ev.CellsPlanned(at_s=1.0, mono_s=1.0, cells=specs)])
+    found = target_of(state, "a fib@8")
+    assert not isinstance(found, NotNow) and found.args == {"cell_id": "id-0"}
+
+
+def test_what_is_looked_at_first() -> None:
+    """What stops or starts a server, or writes to the host; what is undone by a key is not."""
+    state = state_of(story.failed())
+    a = actions(state)
+    target = target_of(state, "b16")
+    assert not isinstance(target, NotNow)
+    looked = [a.stop(), a.restart_service(), a.restage(), a.resume()]
+    assert all(asked(one).confirmed_first(state) for one in looked)
+    for one in looked:
+        lines = dict(asked(one).facts)
+        assert lines["host"] == story.HOST and lines["unit"] == story.UNIT and lines["command"]
+    at_once = [a.skip(target), a.retry(target), a.undo(), a.pause(), a.wait_longer()]
+    assert not any(asked(one).confirmed_first(state) for one in at_once)
+
+
+def test_reconnecting_touches_nothing() -> None:
+    script = story.failed()
+    fields = story.alert_fields(script.now) | {
+        "alert_id": "lost",
+        "verdict": "lost-host",
+        "actions": (ev.Action(key="r", label="reconnect now", command="resume"),),
+    }
+    script.add(ev.AlertRaised, **fields)
+    state = state_of(script)
+    ask = asked(actions(state).resume())
+    assert ask.command.alert_id == "lost" and not ask.confirmed_first(state)  # type: ignore[attr-defined]
+
+
+def test_proposed_steps_are_approved_less_those_left_out() -> None:
+    script = story.failed()
+    story.proposed(script)
+    state = state_of(script)
+    assert state.proposed is not None
+    now = (state.proposed.answer_by_s or 0) - 1
+    first = state.proposed.steps[0].id
+    ask = asked(actions(state, now).resume((first,)))
+    assert isinstance(ask.command, ev.Approve) and ask.command.leave_out == (first,)
+    assert ask.label == f"do {len(state.proposed.steps) - 1} of {len(state.proposed.steps)} proposed steps"
+    unknown = actions(state, now).resume(("nope",))
+    assert isinstance(unknown, NotNow) and unknown.unknown
+    late = actions(state, now + 2).resume((first,))
+    assert isinstance(late, NotNow), "they wait no more"
+
+
+def test_answers_are_the_alerts_choices() -> None:
+    state = state_of(story.failed())
+    a = actions(state)
+    assert a.alert is not None
+    offered = a.offered(a.alert, "retry")
+    assert offered is not None and offered == a.offered(a.alert, "r")
+    command = asked(a.answer(a.alert, offered)).command
+    assert isinstance(command, ev.Retry) and command.alert_id == story.ALERT
+    unknown = a.answer(a.alert, ev.Action(key="z", label="z", command="of-a-newer-version"))
+    assert isinstance(unknown, NotNow)
+
+
+WORDS = [
+    ("running", story.running, True, "measuring"),
+    ("a start under way", story.loading, True, "starting"),
+    ("the runner was killed", story.running, False, "no-runner"),
+    ("ended", story.finished, False, "ended"),
+]
+
+
+@pytest.mark.parametrize(("what", "script", "live", "word"), WORDS, ids=[w[0] for w in WORDS])
+def test_the_word_for_what_a_run_does(what: str, script: Any, live: bool, word: str) -> None:
+    state = state_of(script())
+    assert doing(state, state.at_s, live=live) == word
+    found = facts(state, state.at_s, path=Path("x.ddtop"), live=live)
+    assert found["doing"] == word and found["cells"]["total"] == len(state.plan_cells)
+    assert None not in found.values(), "what is not known is absent"
+
+
+def test_a_question_says_its_choices_and_its_default() -> None:
+    script = story.failed()
+    state = state_of(script)
+    by = state.alerts[story.ALERT].raised.answer_by_s
+    assert by is not None
+    asking = facts(state, by - 1, path=Path("x"), live=True)
+    assert asking["doing"] == "asking" and asking["asks"] and asking["advised"] == story.ALERT
+    (alert,) = asking["alerts"]
+    assert alert["answer_by_s"] == by and alert["default"] and alert["choices"][0]["advised"]
+    assert not facts(state, by + 1, path=Path("x"), live=True)["asks"], "the policy decides now"
+    script.add(ev.AlertDecided, alert_id=story.ALERT, what="retry b16", by="bob")
+    decided = facts(state_of(script), by - 1, path=Path("x"), live=True)
+    assert not decided["asks"] and decided["alerts"][0]["decided_by"] == "bob"
+
+
+def test_what_was_not_delivered_is_said() -> None:
+    script = story.running()
+    script.add(ev.Note, level="warn", text=f"{UNDELIVERED}: NOT STARTING?")
+    found = facts(state_of(script), NOW, path=Path("x"), live=True)
+    assert found["undelivered"] == [f"{UNDELIVERED}: NOT STARTING?"]
