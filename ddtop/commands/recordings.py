@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import statistics
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ddtop.commands.terminal import DUMB
 from ddtop.errors import UsageError, plain
 from ddtop.words import duration
 
 if TYPE_CHECKING:
     from ddtop.bench.judge.cell import CellJudgement
     from ddtop.events import CellMeasured
-    from ddtop.report import Recording
 
 
 def report(
@@ -32,7 +35,7 @@ def report(
     from dataclasses import replace
 
     from ddtop.journal.read.runs import resolve_run
-    from ddtop.report import load, render_table, report_csv, report_html, report_json, report_markdown
+    from ddtop.report import load, report_csv, report_html, report_json, report_markdown, report_text
 
     if sum((html is not None, bundle is not None, md, csv, as_json)) > 1:
         raise UsageError(
@@ -51,10 +54,7 @@ def report(
     if bundle is not None:
         return _bundle(resolve_run(str(recordings[0])).path, bundle, baseline, usd)
     if as_json:
-        reports = [report_json([one]) for one in loaded]
-        return json.dumps(
-            reports[0] if len(reports) == 1 else report_json(loaded), indent=1, ensure_ascii=False
-        )
+        return json.dumps(report_json(loaded, baseline), indent=1, ensure_ascii=False)
     if csv:
         return report_csv(loaded, baseline).rstrip("\n")
     if md:
@@ -67,9 +67,16 @@ def report(
                 f"{html}: cannot be written: {error.strerror}", do="name another file"
             ) from error
         return f"wrote {html}: open it in a browser"
-    return plain(
-        "\n\n".join(f"{_headline(one)}\n\n{render_table(one.state, baseline=baseline)}" for one in loaded)
-    )
+    width, colour = _terminal()
+    return report_text(loaded, baseline, width, colour=colour)
+
+
+def _terminal() -> tuple[int | None, bool]:
+    """Columns of the terminal that standard output is, and whether it may have colour; (None, False) for a pipe or a file."""
+    if not sys.stdout.isatty():
+        return None, False
+    colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in DUMB
+    return shutil.get_terminal_size().columns, colour
 
 
 def _bundle(source: Path, target: Path, baseline: str | None, usd: float | None) -> str:
@@ -85,20 +92,6 @@ def _bundle(source: Path, target: Path, baseline: str | None, usd: float | None)
     if removed:
         lines.append(f"{many(removed, 'secret')} left out")
     return plain("\n".join(lines))
-
-
-def _headline(recording: Recording) -> str:
-    """Which run this is: plan, host, time and how it ended; says SIMULATED where the figures are no measurements."""
-    from ddtop.report.recording import NOT_REAL, outcome_words
-
-    state = recording.state
-    run = state.run
-    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_at_s)) if run.started_at_s else ""
-    name = f"{run.name or recording.name} on {state.host.name or '?'}"
-    line = " · ".join(part for part in (name, began, outcome_words(state)) if part)
-    if run.simulated:
-        line += f"\nSIMULATED: {NOT_REAL}"
-    return line
 
 
 def list_runs(*, as_json: bool) -> str:

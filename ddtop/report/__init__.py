@@ -2,7 +2,7 @@
 
 recordings = [load(path) for path in paths]
 report_json(recordings); report_csv(recordings); report_markdown(recordings); report_html(recordings)
-render_table(recordings[0].state)
+report_text(recordings)
 """
 
 from ddtop.report.html import report_html
@@ -10,6 +10,7 @@ from ddtop.report.json_form import SCHEMA, report_json
 from ddtop.report.markdown import report_markdown
 from ddtop.report.recording import Recording, load
 from ddtop.report.rows import report_csv
+from ddtop.report.terminal import report_text
 from ddtop.report.text import render_table
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "report_html",
     "report_json",
     "report_markdown",
+    "report_text",
 ]

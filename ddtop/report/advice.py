@@ -26,12 +26,19 @@ def advice_of(state: State, baseline: str | None = None) -> tuple[Advice, ...]:
 def advice_table(found: Sequence[Advice]) -> list[list[str]]:
     """Header and rows: of each load what to run, and of each configuration its break-even. Empty without a comparison."""
     rows = [
-        [one.curves.load.label, one.words, curve.config, curve.found.words, curve.found.why]
+        [
+            *(one.curves.load.label, one.words, curve.config, curve.found.words, curve.found.why),
+            f"SUSPECT: {', '.join(curve.doubts)}" if curve.doubts else "",
+        ]
         for one in found
         for curve in one.curves.curves
         if curve.found.fit
     ]
-    return [["load", "run", "configuration", "faster than the baseline", "by"], *rows] if rows else []
+    return (
+        [["load", "run", "configuration", "faster than the baseline", "by", "in doubt"], *rows]
+        if rows
+        else []
+    )
 
 
 def advice_markdown(recording: Recording, found: Sequence[Advice]) -> str:

@@ -9,13 +9,15 @@ from ddtop.journal.read.matrix import matrix, usable
 from ddtop.journal.read.select import DEFAULT_METRIC, tps
 
 
-def against_baseline(state: State, metric: str = DEFAULT_METRIC) -> dict[str, dict[str, Any]]:
+def against_baseline(
+    state: State, baseline: str | None = None, metric: str = DEFAULT_METRIC
+) -> dict[str, dict[str, Any]]:
     """Cell id → {baseline, metric, ratio, low, high, different, why, spread, n, starts, baseline_n, baseline_starts}:
     `ratio` of the values with its 95% interval; `different` is null where there is no spread to judge by, which is
     between `starts` or only `inside` one. Cells without a comparison are left out."""
     out: dict[str, dict[str, Any]] = {}
     for tp in tps(state):
-        view = matrix(state, tp, metric)
+        view = matrix(state, tp, metric, baseline)
         base = next((row.cells for row in view.rows if row.baseline), ())
         for row in view.rows:
             for theirs, mine in zip(base, row.cells, strict=False):

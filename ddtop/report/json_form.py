@@ -19,6 +19,7 @@ from ddtop.journal.read.ladder import as_values
 from ddtop.journal.read.server_figures import load_of
 from ddtop.journal.read.starts import StartClass, StartTime, start_classes, start_times
 from ddtop.report.baseline import against_baseline
+from ddtop.report.conclusion import conclude
 from ddtop.report.recording import Recording, engines, iso, load
 from ddtop.report.tables.per_gpu import gpu_json
 
@@ -26,9 +27,10 @@ SCHEMA = 1
 """Version of this form. Keys are only added; anything else is a new number."""
 
 
-def report_json(sources: Iterable[Path | Recording | State]) -> dict[str, Any]:
-    """One recording: its report. Several: `{schema, reports: [...]}` in the order given. Raises JournalError."""
-    reports = [_report(_recording(source)) for source in sources]
+def report_json(sources: Iterable[Path | Recording | State], baseline: str | None = None) -> dict[str, Any]:
+    """One recording: its report. Several: `{schema, reports: [...]}` in the order given. `baseline` goes before the plan's.
+    Raises JournalError."""
+    reports = [_report(_recording(source), baseline) for source in sources]
     return reports[0] if len(reports) == 1 else {"schema": SCHEMA, "reports": reports}
 
 
@@ -40,10 +42,10 @@ def _recording(source: Path | Recording | State) -> Recording:
     return load(source)
 
 
-def _report(recording: Recording) -> dict[str, Any]:
+def _report(recording: Recording, baseline: str | None) -> dict[str, Any]:
     state = recording.state
     start = state.run.started_at_s
-    against = against_baseline(state)
+    against = against_baseline(state, baseline)
     kinds = start_classes(state)
     return {
         "schema": SCHEMA,
@@ -52,9 +54,10 @@ def _report(recording: Recording) -> dict[str, Any]:
         "restarts": [_restart(r, kinds.get(r.attempt_id)) for r in state.restarts],
         "alerts": [_alert(a, start) for a in state.alerts.values()],
         "steps": [_step(s) for s in state.steps.values()],
-        "start_times": [_start_time(one) for one in start_times(state)],
+        "start_times": [_start_time(one) for one in start_times(state, baseline)],
         "per_gpu": gpu_json(state, recording.usd_per_gpu_hour),
         "rounds": [_round(r) for r in state.races],
+        "conclusion": conclude(state, baseline).as_values(),
     }
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
+from ddtop.errors import plain
 from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.select import tps
 from ddtop.report.advice import advice_of, advice_table
+from ddtop.report.conclusion import conclude
+from ddtop.report.conclusion.best import TITLE as BEST
+from ddtop.report.conclusion.best import best_rows
 from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso
 from ddtop.report.rows import ROUNDS, round_rows
 from ddtop.report.side_by_side import compared_table
@@ -16,7 +21,7 @@ from ddtop.report.tables.ladder import ladders
 from ddtop.report.tables.per_gpu import TITLE as PER_GPU
 from ddtop.report.tables.per_gpu import gpu_notes, gpu_rows
 from ddtop.report.tables.server import TITLE, server_rows
-from ddtop.report.text import legend, table
+from ddtop.report.text import cells, folded, legend, table
 
 
 def report_markdown(recordings: Sequence[Recording], baseline: str | None = None) -> str:
@@ -27,7 +32,7 @@ def report_markdown(recordings: Sequence[Recording], baseline: str | None = None
     if len(recordings) > 1:
         rows = compared_table(recordings)
         if rows:
-            parts += ["## Side by side · output_tok_s", _table(rows)]
+            parts += ["# Side by side: output\\_tok\\_s", _table(rows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -56,46 +61,71 @@ def facts(recording: Recording) -> list[tuple[str, str]]:
 
 def _recording(recording: Recording, baseline: str | None) -> list[str]:
     state = recording.state
+    found = conclude(state, baseline)
+    best = {(one.config, one.load) for one in found.best if one.verdict != "alone"}
     parts = [f"# {escape(state.run.name or recording.name)}"]
     parts.append("\n".join(f"- {name}: {escape(value)}" for name, value in facts(recording)))
+    parts += ["## Conclusion", "\n".join(f"{n}. {escape(line)}" for n, line in enumerate(found.sentences, 1))]
+    if rows := best_rows(found.best):
+        parts += [f"### {BEST}", _table(rows)]
+    if gpus := gpu_rows(state, recording.usd_per_gpu_hour):
+        parts += [f"## {PER_GPU}", _table(gpus), _notes(gpu_notes(state, recording.usd_per_gpu_hour))]
     for tp in tps(state):
-        view = matrix(state, tp, baseline=baseline)
-        parts += [f"## tp{tp} · output_tok_s", _table(table(view))]
-        notes = legend(state, [tp], view.metric, baseline)
-        if notes:
-            parts.append(escape(notes).replace("\n", "  \n"))
+        whole = matrix(state, tp, baseline=baseline)
+        view, lost = folded(whole)
+        parts.append(f"## tp{tp} · {escape(view.metric)}")
+        parts += [_table(table(view, best, whole.columns))] if view.columns else []
+        notes = [*lost, *legend(state, [tp], view.metric, baseline).splitlines()]
+        parts += [_notes("\n".join(notes))] if notes else []
     for title, rows in ladders(state):
         parts += [f"## {escape(title)}", _table(rows)]
     if rounds := round_rows(state):
-        parts += [f"## {ROUNDS}", _table(rounds, numbers=False)]
-    if gpus := gpu_rows(state, recording.usd_per_gpu_hour):
-        notes = escape(gpu_notes(state, recording.usd_per_gpu_hour)).replace("\n", "  \n")
-        parts += [f"## {PER_GPU}", _table(gpus), notes]
+        parts += [f"## {ROUNDS}", _table(rounds)]
+    if starts := start_rows(state, baseline):
+        parts += [f"## {STARTS}", _table(starts)]
     if server := server_rows(state):
         parts += ["## Server", TITLE + ".", _table(server)]
     if advice := advice_table(advice_of(state, baseline)):
-        parts += ["## What to run, by concurrency", _table(advice, numbers=False)]
-    if starts := start_rows(state, baseline):
-        parts += [f"## {STARTS}", _table(starts, numbers=False)]
+        parts += ["## What to run, by concurrency", _table(advice)]
     if state.alerts:
         rows = [["when", "what", "verdict", "cause", "resolved"]]
         for alert in state.alerts.values():
             how = f"{alert.resolved.how} ({alert.resolved.by})" if alert.resolved else "open"
             what = alert.raised
             rows.append([iso(alert.at_s) or "", what.title, what.verdict, what.cause_text or what.cause, how])
-        parts += ["## Alerts", _table(rows, numbers=False)]
+        parts += ["## Alerts", _table(rows)]
     return parts
 
 
+def _notes(text: str) -> str:
+    """Lines below a table."""
+    return escape(text).replace("\n", "  \n")
+
+
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    out = text.replace("\\", "\\\\").replace("\r", " ")
-    for mark in "`*_[]<>|#":
-        out = out.replace(mark, f"\\{mark}")
-    return out
+    """Text that Markdown, and GitHub's kind of it, shows as it is: no markup, link, formula or mention comes of it."""
+    out = plain(text).replace("\r", " ").replace("\t", " ")
+    out = re.sub(r"[\\`*_\[\]<>|#~$&]", r"\\\g<0>", out)
+    out = re.sub(r"(?<=:)//|(?<=www)\.", lambda found: "\\".join(["", *found[0]]), out)
+    return re.sub(r"(?<![\w@])@(?=\w)", "@\u200b", out)
 
 
-def _table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> str:
-    head, *body = [[escape(field).replace("\n", " ") or " " for field in row] for row in rows]
-    rule = ["---", *["---:" if numbers else "---" for _ in head[1:]]]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *body))
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """A table whose source is aligned too; a column of numbers stands at the right."""
+    fields = [[escape(" ".join(field.split())) for field in row] for row in rows]
+    right = [n > 0 and _numbers(row[n] for row in rows[1:]) for n in range(len(rows[0]))]
+    widths = [max(3, *(cells(row[n]) for row in fields)) for n in range(len(rows[0]))]
+    lines = [" | ".join(_padded(*one) for one in zip(row, widths, right, strict=True)) for row in fields]
+    rule = " | ".join("-" * (w - 1) + ":" if r else "-" * w for w, r in zip(widths, right, strict=True))
+    return "\n".join(f"| {line} |" for line in (lines[0], rule, *lines[1:]))
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    room = " " * (width - cells(text))
+    return room + text if right else text + room
+
+
+def _numbers(column: Iterable[str]) -> bool:
+    """Whether most fields that say something begin with a number."""
+    said = [text for text in column if text and text not in ("–", "·", "not known")]
+    return 2 * sum(bool(re.match(r"(★ )?[≤+-]?\d", text)) for text in said) > len(said)

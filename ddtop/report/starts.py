@@ -7,6 +7,8 @@ from ddtop.journal.read.starts import StartTime, start_times
 from ddtop.report.text import number
 
 TITLE = "Start times (from the call to ready)"
+WIDE = 10.0
+"""An interval over so large a factor says only that too few starts were seen."""
 HEAD = (
     "configuration",
     "model files",
@@ -27,7 +29,8 @@ def start_rows(state: State, baseline: str | None = None) -> list[list[str]]:
 def _row(one: StartTime) -> list[str]:
     seconds = number(one.seconds)
     if one.low is not None and one.high is not None:
-        seconds += f" [{number(one.low)}–{number(one.high)}]"
+        wide = one.high > WIDE * one.low
+        seconds += " [very wide]" if wide else f" [{number(one.low)}–{number(one.high)}]"
     against = ""
     if one.against is not None and one.against.ratio is not None:
         against = f"{one.against.ratio:.2f}× ({one.against.why})"

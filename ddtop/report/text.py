@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from ddtop.events import CellState
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
-from ddtop.journal.read.select import DEFAULT_METRIC, tps
+from ddtop.journal.read.select import DEFAULT_METRIC, Column, tps
 from ddtop.stats.spread import Basis
 
 WORDS: dict[CellState, str] = {
@@ -25,6 +27,8 @@ BASIS: dict[Basis, str] = {
     "starts": "between starts",
     "inside": "inside one start only: other starts may differ more",
 }
+REASON = 24
+"""Characters of a reason that a field has room for; a longer one stands below the table."""
 NAMED = 6
 """Configurations that the legend names for one reason."""
 
@@ -41,8 +45,9 @@ def field(cell: MatrixCell | None, *, baseline: bool = False) -> str:
     if cell is None:
         return ""
     if cell.value is None or (cell.state in ("broken", "failed") and not cell.n):
-        reason = f": {cell.reason}" if cell.reason and cell.state in ("broken", "failed", "skipped") else ""
-        return f"{WORDS[cell.state]}{reason}"
+        reason = " ".join(cell.reason.split())
+        told = reason and cell.state in ("broken", "failed", "skipped") and len(reason) <= REASON
+        return f"{WORDS[cell.state]}{f': {reason}' if told else ''}"
     text = number(cell.value)
     if cell.low is not None and cell.high is not None:
         text += f" [{number(cell.low)}–{number(cell.high)}]"
@@ -58,15 +63,53 @@ def field(cell: MatrixCell | None, *, baseline: bool = False) -> str:
     return text
 
 
-def table(view: Matrix) -> list[list[str]]:
-    """Header and rows of a matrix as text; the first column is the configuration."""
-    head = [f"tp{view.tp}", *(column.label(view.columns) for column in view.columns)]
+def table(
+    view: Matrix, best: Collection[tuple[str, Column]] = (), loads: Sequence[Column] = ()
+) -> list[list[str]]:
+    """Header and rows of a matrix as text; the first column is the configuration. `best`: those of each load, which get ★.
+    `loads`: all loads among which a column's name must be clear."""
+    head = [f"tp{view.tp}", *(column.label(loads or view.columns) for column in view.columns)]
     rows = [
         [f"{row.config} (baseline)" if row.baseline else row.config]
-        + [field(cell, baseline=row.baseline) for cell in row.cells]
+        + [
+            ("★ " if (row.config, column) in best else "") + field(cell, baseline=row.baseline)
+            for column, cell in zip(view.columns, row.cells, strict=True)
+        ]
         for row in view.rows
     ]
     return [head, *rows]
+
+
+def folded(view: Matrix) -> tuple[Matrix, list[str]]:
+    """The matrix without loads and configurations of which nothing was measured or tried, and a line on each reason."""
+    cells = {
+        (row.config, column): cell
+        for row in view.rows
+        for column, cell in zip(view.columns, row.cells, strict=True)
+        if cell is not None
+    }
+    tried = {
+        place for place, c in cells.items() if c.value is not None or c.state not in ("skipped", "planned")
+    }
+    columns = [c for c in view.columns if any(column == c for _, column in tried)]
+    rows = [r for r in view.rows if any(config == r.config for config, _ in tried)]
+    kept = tuple(
+        replace(r, cells=tuple(c for c, col in zip(r.cells, view.columns, strict=True) if col in columns))
+        for r in rows
+    )
+    whys: dict[str, dict[str, None]] = {}
+    lost = [c for c in view.columns if c not in columns]
+    names = [(c.label(view.columns), [cell for (_, col), cell in cells.items() if col == c]) for c in lost]
+    names += [
+        (r.config, [cell for (n, _), cell in cells.items() if n == r.config])
+        for r in view.rows
+        if r not in rows
+    ]
+    for name, mine in names:
+        said = dict.fromkeys(f"skipped: {c.reason}" if c.reason else c.state for c in mine)
+        whys.setdefault(", ".join(said).replace("planned", "not run"), {})[name] = None
+    lines = [f"Nothing measured ({why}): {', '.join(mine)}" for why, mine in whys.items()]
+    return replace(view, columns=tuple(columns), rows=kept), lines
 
 
 def render_table(
@@ -75,17 +118,52 @@ def render_table(
     metric: str = DEFAULT_METRIC,
     baseline: str | None = None,
     width: int | None = None,
+    best: Collection[tuple[str, Column]] = (),
 ) -> str:
-    """The results for a terminal: one table for each TP (or one). `width` cuts lines that are longer."""
+    """The results for a terminal: one table for each TP (or one). Where `width` columns do not hold it, the loads go on
+    below: no field is cut."""
     wanted = [tp] if tp is not None else tps(state)
     parts: list[str] = []
     for each in wanted:
-        view = matrix(state, each, metric, baseline)
+        whole = matrix(state, each, metric, baseline)
+        view, lost = folded(whole)
         against = f", × {view.baseline}" if view.baseline else ""
-        lines = [f"{metric} · tp{each}{against}", *aligned(table(view))]
-        parts.append("\n".join(_cut(line, width) for line in lines))
+        blocks = (
+            ["\n".join(aligned(rows)) for rows in split(table(view, best, whole.columns), width)]
+            if view.columns
+            else []
+        )
+        parts.append("\n\n".join([f"{metric} · tp{each}{against}", *blocks]).replace("\n\n", "\n", 1))
+        parts += ["\n".join(wrapped(line, width) for line in lost)] if lost else []
     notes = legend(state, wanted, metric, baseline)
-    return "\n\n".join([*parts, *([notes] if notes else [])]) or "no cells: nothing was planned in this run"
+    if notes:
+        parts.append("\n".join(wrapped(line, width) for line in notes.splitlines()))
+    return "\n\n".join(parts) or "no cells: nothing was planned in this run"
+
+
+def split(rows: Sequence[Sequence[str]], width: int | None) -> list[list[list[str]]]:
+    """The table as tables of at most `width` columns of a terminal, each with the first column; a wider field stays whole."""
+    if width is None or not rows:
+        return [[list(row) for row in rows]]
+    sizes = [max(cells(row[i]) for row in rows) for i in range(len(rows[0]))]
+    groups: list[list[int]] = []
+    room = 0
+    for index in range(1, len(sizes)):
+        if not groups or room < sizes[index] + 2:
+            groups.append([])
+            room = width - sizes[0]
+        groups[-1].append(index)
+        room -= sizes[index] + 2
+    return [[[row[i] for i in (0, *group)] for row in rows] for group in groups or [[]]]
+
+
+def wrapped(line: str, width: int | None) -> str:
+    """A sentence broken at spaces, its further lines indented."""
+    return (
+        line
+        if width is None
+        else "\n".join(textwrap.wrap(line, max(20, width), subsequent_indent="  ") or [""])
+    )
 
 
 def legend(state: State, wanted: Sequence[int], metric: str, baseline: str | None) -> str:
@@ -121,6 +199,11 @@ def legend(state: State, wanted: Sequence[int], metric: str, baseline: str | Non
             lines.append(
                 f"{mark} {validity}: {', '.join(_whose(r, list(c), every) for r, c in whose.items())}"
             )
+    long: dict[str, dict[str, None]] = {}
+    for config, cell in named:
+        if cell.state in ("broken", "failed", "skipped") and len(cell.reason) > REASON:
+            long.setdefault(f"{WORDS[cell.state]}: {' '.join(cell.reason.split())}", {})[config] = None
+    lines += [f"{', '.join(configs)} {why}" for why, configs in long.items()]
     if any(c.mixed_versions for c in cells):
         lines.append("other version: the engine was not of the baseline's version")
     return "\n".join(lines)
@@ -162,11 +245,3 @@ def cells(text: str) -> int:
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
     )
-
-
-def _cut(line: str, width: int | None) -> str:
-    if width is None or cells(line) <= width:
-        return line
-    while line and cells(line) > width - 1:
-        line = line[:-1]
-    return line + "…"

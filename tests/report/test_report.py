@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from ddtop import events as ev
 from ddtop.errors import JournalError
@@ -31,8 +32,10 @@ from ddtop.report import (
     report_html,
     report_json,
     report_markdown,
+    report_text,
     svg,
 )
+from ddtop.report.markdown import escape
 from ddtop.report.svg import Bar, Series, bars, lines, scatter, ticks
 from ddtop.report.text import aligned, field
 from tests.journal.made import NEW, Clock, any_event, measured, restart, spec, sweep
@@ -226,7 +229,7 @@ def test_markdown_has_tables_that_hostile_text_cannot_break() -> None:
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
     for rows in tables:
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1, rows
-    assert "## Side by side" in text and "(1.00×)" in text and "## Alerts" in text
+    assert "# Side by side" in text and "(1.00×)" in text and "## Alerts" in text
 
 
 class Reader(HTMLParser):
@@ -362,3 +365,58 @@ def test_the_same_cells_of_two_recordings_are_compared() -> None:
     text = report_markdown([Recording("before", full()), Recording("after", fast)])
     row: Any = next(line for line in text.splitlines() if line.startswith("| auto · tp1"))
     assert "(2.00×)" in row
+
+
+def test_text_in_a_terminals_width_keeps_every_field_whole() -> None:
+    whole = report_text([Recording("one", full())])
+    for width in (60, 80, 100):
+        text = report_text([Recording("one", full())], width=width)
+        assert all(len(line) <= width for line in text.splitlines()), width
+        assert sorted(re.findall(r"\d+ \[.*?\] \(.*?\)", text)) == sorted(
+            re.findall(r"\d+ \[.*?\] \(.*?\)", whole)
+        )
+        assert not re.search(r"\d…|…\d", text.replace("[…]", ""))
+
+
+def test_colour_adds_nothing_to_the_words() -> None:
+    plain_text = report_text([Recording("one", full())])
+    coloured = report_text([Recording("one", full())], colour=True)
+    assert "\x1b[" in coloured and re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain_text
+
+
+def test_hostile_names_reach_no_terminal() -> None:
+    state = full()
+    state.run.name = "a\x1b[2Jb"
+    state.cells["b8-1-0"].reason = "\x1b]0;owned\x07 bad"
+    text = report_text([Recording("one", state)])
+    assert "\x1b" not in text and "\x07" not in text
+
+
+def test_loads_of_which_nothing_was_measured_fold_away() -> None:
+    clock = Clock()
+    cells = (
+        spec("a1", "auto", baseline=True),
+        spec("a2", "auto", concurrency=8, skip_reason="time", baseline=True),
+        spec("b1", "b15"),
+        spec("b2", "b15", concurrency=8, skip_reason="time"),
+        spec("c1", "b16", skip_reason="no draft"),
+        spec("c2", "b16", concurrency=8, skip_reason="time"),
+    )
+    state = fold([ev.CellsPlanned(**clock(), cells=cells, baseline="auto"), *measured(clock, "a1", 10.0)])
+    text = render_table(state)
+    assert text.splitlines()[1].split() == ["tp1", "fib@256", "c1"]
+    assert "Nothing measured (skipped: time): fib@256 c8" in text
+    assert "Nothing measured (skipped: no draft, skipped: time): b16" in text
+    assert "b15" in text  # not run yet
+
+
+@pytest.mark.parametrize(
+    "name", ["a|b", "`x`", "[a](http://x)", "<b>", "$x$", "a_b_c", "@team", "&lt;", "#1", "~~x~~"]
+)
+def test_markdown_shows_any_name_as_it_is(name: str) -> None:
+    page = MarkdownIt("gfm-like", {"linkify": False}).render(
+        f"x {escape(name)} x\n\n| a |\n|---|\n| {escape(name)} |"
+    )
+    reader = read_html(page)
+    assert reader.tags.keys() <= {"p", "table", "thead", "tbody", "tr", "th", "td"}
+    assert "".join(reader.text).replace("\u200b", "").count(name) == 2

@@ -69,7 +69,7 @@ def texts_of(
         "checklist.json": _json(checklist_json(list(checks))),
         "report.html": report_html([recording], baseline),
         "report.md": report_markdown([recording], baseline),
-        "report.json": _json(report_json([replace(recording, path=None)])),
+        "report.json": _json(report_json([replace(recording, path=None)], baseline)),
     }
     if state.run.plan_toml:
         files["plan.toml"] = state.run.plan_toml
