@@ -502,6 +502,8 @@ class RestartStarted(Event, frozen=True, kw_only=True, tag="restart-started"):
     cell_ids: tuple[str, ...] = ()
     expected_s: float | None = None
     """Learned duration of such a start; None where there is no history."""
+    usual: dict[Phase, float] = {}
+    """Learned seconds of each of its phases; empty where there is no history."""
 
 
 class PhaseSeen(Event, frozen=True, kw_only=True, tag="phase"):

@@ -49,6 +49,7 @@ async def test_escape_leaves_the_step_undone(open_app: Open) -> None:
 
 async def test_r_on_resume_asks_for_steps_and_enter_approves_those_left_in(open_app: Open) -> None:
     script = story.failed()
+    script.add(ev.AlertResolved, alert_id=story.ALERT, how="superseded by the reboot", by="sweep")
     fields = story.alert_fields(script.now)
     fields |= {
         "alert_id": "a2",

@@ -9,11 +9,11 @@ import pytest
 from ddtop import events as ev
 from ddtop.dashboard.actions.key_faults import bindings, is_key, key_faults
 from ddtop.dashboard.panels.alert import alert_lines
-from ddtop.dashboard.panels.found import place_lines
 from ddtop.dashboard.panels.header import host_part, service_part
 from ddtop.dashboard.panels.history import history_items
+from ddtop.dashboard.panels.moment.found import place_lines
+from ddtop.dashboard.panels.moment.starting import starting_lines
 from ddtop.dashboard.panels.plan import plan_head, plan_items
-from ddtop.dashboard.panels.restart import restart_lines
 from ddtop.dashboard.panels.results import Sort, results_head, results_items
 from ddtop.dashboard.widgets.logview import LogView
 from ddtop.dashboard.widgets.plot import MetricPlot
@@ -56,7 +56,7 @@ async def test_a_step_that_is_read_for_long_is_given_when_enter_is_pressed(
 def test_how_long_a_start_took_to_fail_does_not_grow_while_a_person_thinks() -> None:
     script = stuck(60)
     state = fold(script.out)
-    before = plain(restart_lines(state, script.now, 80, 9)).splitlines()[0]
+    before = plain(starting_lines(state, script.now, 80, 9)).splitlines()[0]
     script.add(
         ev.RestartFailed,
         attempt_id="start-b16",
@@ -65,7 +65,7 @@ def test_how_long_a_start_took_to_fail_does_not_grow_while_a_person_thinks() -> 
         kind="transient",
     )
     state = fold(script.out)
-    after = plain(restart_lines(state, script.now, 80, 9)).splitlines()[0]
+    after = plain(starting_lines(state, script.now, 80, 9)).splitlines()[0]
     took = before.split(" after ")[1].split(" ·")[0]
     assert after.split(" after ")[1].split(" ·")[0] == took
     (row,) = [r for r in plain([i.line for i in history_items(state, 120)]).splitlines() if "✗ restart" in r]

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 
 from ddtop import events as ev
 from ddtop.dashboard.actions.replay import parse_time
-from ddtop.dashboard.draw import layout as arrange
 from ddtop.dashboard.draw.paint import crop, line, pad, plain, spread, width_of, wrap_text
 from ddtop.dashboard.draw.text import bar, duration, size, sparkline, times
 from ddtop.dashboard.panels.alert import alert_lines
 from ddtop.dashboard.panels.cell import cell_lines
 from ddtop.dashboard.panels.footer import Hint, footer_line
-from ddtop.dashboard.panels.found import found_lines
 from ddtop.dashboard.panels.gpus import bucketed, gpu_lines, gpu_title, throttle_word
 from ddtop.dashboard.panels.header import Recording, header_line
 from ddtop.dashboard.panels.history import history_items
+from ddtop.dashboard.panels.moment.face import face_of
+from ddtop.dashboard.panels.moment.found import found_lines
+from ddtop.dashboard.panels.moment.panel import moment_lines, moment_title
+from ddtop.dashboard.panels.moment.starting import starting_lines, starting_title
 from ddtop.dashboard.panels.plan import plan_head, plan_items
-from ddtop.dashboard.panels.restart import restart_lines, restart_title
 from ddtop.dashboard.panels.results import Sort, plots, sorted_cells
 from ddtop.dashboard.panels.sweep import Cursor, layout, matrix_lines
 from ddtop.journal.fold.apply import fold
@@ -114,10 +116,25 @@ def test_stale_readings_keep_their_values_and_say_their_age() -> None:
     assert "stale 1m00s" in gpu_title(state, 160)
 
 
+def test_idle_neighbours_share_a_row_and_anything_else_stands_alone() -> None:
+    eight = list(story.gpus(100.0, 1.0))
+    eight[5] = msgspec.structs.replace(eight[5], mem_used_mib=60_000.0)  # somebody's model
+    rows = texts(gpu_lines(gpu_state(*eight), 101.0, 80, 4))
+    assert [row.split()[0] for row in rows] == ["0", "1–4", "5", "6–7"]
+    assert "idle · 34–40 W each" in rows[1]
+    assert "58.6" in rows[2]
+    stale = texts(gpu_lines(gpu_state(*eight), 160.0, 80, 4))
+    assert all(row.endswith("1m00s ago") for row in stale)
+    unread = [msgspec.structs.replace(g, util_gpu_pct=None) for g in story.gpus(100.0, 0.0)]
+    assert len(gpu_lines(gpu_state(*unread), 101.0, 80, 9)) == 8, "what is not known is not called idle"
+    warm = [msgspec.structs.replace(g, throttle=("hw_thermal_slowdown",)) for g in story.gpus(100.0, 0.0)]
+    assert len(gpu_lines(gpu_state(*warm), 101.0, 80, 9)) == 8, "a GPU that is throttled is shown"
+
+
 @pytest.mark.parametrize(("width", "height"), [(36, 9), (40, 5), (52, 10), (88, 22), (30, 3)])
 def test_eight_gpus_fit_wherever_they_are_put(width: int, height: int) -> None:
-    state = fold(story.running().out)
-    rows = gpu_lines(state, story.T0 + 1000, width, height)
+    readings = [msgspec.structs.replace(g, util_gpu_pct=50.0) for g in story.gpus(100.0, 1.0)]
+    rows = gpu_lines(gpu_state(*readings), 101.0, width, height)
     assert len(rows) <= height
     assert all(width_of(row) <= width for row in rows)
     shown = "\n".join(texts(rows))
@@ -171,8 +188,8 @@ def test_a_load_shows_its_share_eta_and_what_is_to_come() -> None:
     story.begin(script)
     story.restart(script, "b15", "inv", ready=False)
     state = fold(script.out)
-    shown = "\n".join(texts(restart_lines(state, script.now, 60, 9)))
-    assert restart_title(state) == "Restart · b15 tp1"
+    shown = "\n".join(texts(starting_lines(state, script.now, 60, 9)))
+    assert starting_title(state) == "Starting · b15 tp1"
     assert "▶ starting" in shown
     assert "of about 4m12s" in shown
     assert "▶ load 64 % · ETA 57s" in shown
@@ -195,7 +212,7 @@ def test_slow_is_said_calmly_and_quiet_with_its_limit() -> None:
         limit_s=90.0,
     )
     script.now += 400
-    shown = "\n".join(texts(restart_lines(fold(script.out), script.now, 80, 9)))
+    shown = "\n".join(texts(starting_lines(fold(script.out), script.now, 80, 9)))
     assert "slower than usual, still making progress" in shown
     assert "quiet 1m10s of 1m30s" in shown
 
@@ -205,9 +222,9 @@ def test_nothing_soothing_is_said_while_an_alert_is_open() -> None:
     story.begin(script)
     story.restart(script, "b16", "inv", ready=False)
     script.now += 900
-    calm = "\n".join(texts(restart_lines(fold(script.out), script.now, 80, 9)))
+    calm = "\n".join(texts(starting_lines(fold(script.out), script.now, 80, 9)))
     script.add(ev.AlertRaised, **story.alert_fields(script.now))
-    troubled = "\n".join(texts(restart_lines(fold(script.out), script.now, 80, 9)))
+    troubled = "\n".join(texts(starting_lines(fold(script.out), script.now, 80, 9)))
     assert "still making progress" in calm
     assert "still making progress" not in troubled
 
@@ -221,7 +238,7 @@ def test_a_start_that_failed_does_not_go_on_while_a_person_is_asked() -> None:
     script.add(ev.AlertRaised, **story.alert_fields(script.now))
     script.now += 30
     state = fold(script.out)
-    rows = texts(restart_lines(state, script.now, 80, 9))
+    rows = texts(starting_lines(state, script.now, 80, 9))
     took = duration(ended - state.restarts[-1].started_at_s)
     assert rows[0].rstrip() == f"✗ failed after {took} · nccl-system-error"
     assert "✗ load 1s" in "\n".join(rows) and "· ready" not in "\n".join(rows)
@@ -229,7 +246,7 @@ def test_a_start_that_failed_does_not_go_on_while_a_person_is_asked() -> None:
     script.add(
         ev.PhaseSeen, attempt_id=attempt, phase="loading", state="running", elapsed_s=2.0
     )  # wait longer
-    assert texts(restart_lines(fold(script.out), script.now, 80, 9))[0].startswith("▶ starting")
+    assert texts(starting_lines(fold(script.out), script.now, 80, 9))[0].startswith("▶ starting")
 
 
 def test_a_gate_part_that_cannot_be_known_is_told_from_one_that_fails() -> None:
@@ -241,7 +258,7 @@ def test_a_gate_part_that_cannot_be_known_is_told_from_one_that_fails() -> None:
     script.add(ev.RestartFailed, attempt_id=attempt, verdict="wrong-arguments", cause="args", kind="config")
     no = ev.Evidence(source="http", text="speculative_num_steps is 1, the cell wants 8")
     script.add(ev.GateSeen, attempt_id=attempt, part="arguments", ok=False, evidence=no)
-    shown = "\n".join(texts(restart_lines(fold(script.out), script.now, 80, 9)))
+    shown = "\n".join(texts(starting_lines(fold(script.out), script.now, 80, 9)))
     assert "? listener" in shown
     assert "connect as root" in shown
     assert "✗ arguments" in shown
@@ -261,8 +278,9 @@ def test_staging_shows_bytes_rate_and_eta() -> None:
         eta_s=63.0,
     )
     state = fold(script.out)
-    shown = "\n".join(texts(restart_lines(state, script.now, 100, 9)))
-    assert restart_title(state) == "Staging"
+    face = face_of(state, script.now)
+    assert moment_title(face, state) == "Staging · ct200"
+    shown = "\n".join(texts(moment_lines(face, state, script.now, 100, 9)))
     assert "26.0 GB of 52.0 GB · 410 MiB/s · ETA 1m03s" in shown
     assert "/dev/shm/Q ← /data/Q" in shown
 
@@ -430,19 +448,6 @@ def test_the_history_tells_the_alert_with_its_evidence() -> None:
 
 
 # ----------------------------------------------------------------------------------- sizes and times
-
-
-@pytest.mark.parametrize("width", [80, 100, 120, 200])
-@pytest.mark.parametrize("height", range(17, 60, 3))
-@pytest.mark.parametrize("gpus", [0, 1, 8, 16])
-def test_the_rows_fill_the_body_exactly_and_leave_the_log_its_place(
-    width: int, height: int, gpus: int
-) -> None:
-    rows = arrange.rows(width, height, gpus, 9, 11, bound=True)
-    assert rows.gpus + rows.restart + rows.log == height
-    assert rows.gpus >= 3
-    assert rows.restart >= 2
-    assert rows.log >= 4
 
 
 @pytest.mark.parametrize(

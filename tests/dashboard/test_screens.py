@@ -76,6 +76,7 @@ async def test_help_shows_only_keys_that_are_valid_now(open_app: Open) -> None:
 async def test_a_host_that_is_only_watched_offers_no_key_of_a_sweep(open_app: Open) -> None:
     script = story.Script()
     script.add(ev.RunStarted, run_id="m", name="ct200", mode="monitor", segment=0)
+    script.add(ev.HostConnected, agent="a", python="3", uid=0, user="root", boot="b1/1")
     script.add(ev.ProbeTaken, probe={"servers": [{"engine": "sglang", "port": 30000}]})
     session, now = session_of(script)
     async with open_app(session, now=now) as (app, pilot):
@@ -154,8 +155,8 @@ async def test_tab_and_numbers_go_through_the_panes(open_app: Open) -> None:
         assert app.focused is not None
         assert app.focused.id == "sweep"
         await pilot.press("tab")
-        assert app.focused.id == "restart"
-        for number, name in enumerate(("gpus", "sweep", "restart", "log"), 1):
+        assert app.focused.id == "moment"
+        for number, name in enumerate(("gpus", "sweep", "moment", "log"), 1):
             await pilot.press(str(number))
             assert app.focused is not None
             assert app.focused.id == name

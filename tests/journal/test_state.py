@@ -15,15 +15,18 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.read.eta import Prior, sweep_eta
 from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.select import (
+    action_on,
     advised_action,
     advised_alert,
     counts,
+    key_of_action,
     metric_value,
+    questions,
     remaining,
     running_cell,
     tps,
 )
-from tests.journal.made import KINDS, SPECS, Clock, any_event, measured, restart, spec, sweep
+from tests.journal.made import KINDS, SPECS, Clock, any_event, measured, spec, sweep
 
 
 def test_every_kind_of_event_has_an_applier() -> None:
@@ -139,15 +142,48 @@ def test_a_persons_skip_survives_a_new_plan() -> None:
     assert state.cells["b2"].state == "skipped"
 
 
-def test_the_alert_bar_shows_the_newest_alert_that_asks() -> None:
+def alert(clock: Clock, ident: str, **fields: object) -> ev.AlertRaised:
+    raw = {
+        "title": ident,
+        "verdict": "failed",
+        "cause": "x",
+        "cause_text": "x",
+        "kind": "unknown",
+        "advice": "",
+        "actions": (ev.Action(key="r", label="retry b15", command="retry"),),
+    }
+    return ev.AlertRaised(**clock(), alert_id=ident, **(raw | fields))  # type: ignore[arg-type]
+
+
+def test_the_oldest_question_is_answered_first() -> None:
     clock = Clock()
-    state = fold([*restart(clock, "b15", "at-1", ready=False)])
-    alert = advised_alert(state)
-    assert alert is not None and alert.id == "al-1"
-    action = advised_action(alert)
-    assert action is not None and action.label == "retry b15"
-    apply(state, ev.AlertResolved(**clock(), alert_id="al-1", how="skip", by="v"))
+    first, second = alert(clock, "first"), alert(clock, "second")
+    note = alert(clock, "note", actions=())
+    state = fold([note, first, second])
+    assert [a.id for a in questions(state)] == ["first", "second", "note"]
+    apply(state, ev.AlertDecided(**clock(), alert_id="first", what="start it again", by="policy"))
+    assert [a.id for a in questions(state)] == ["second", "first", "note"], "what is decided asks no more"
+    apply(state, alert(clock, "gone", verdict="lost-host"))
+    found = advised_alert(state)
+    assert found is not None and found.id == "gone", "without the host nothing else can be done"
+    for ident in ("gone", "first", "second", "note"):
+        apply(state, ev.AlertResolved(**clock(), alert_id=ident, how="skip", by="v"))
     assert advised_alert(state) is None
+
+
+def test_a_key_does_the_same_about_every_alert() -> None:
+    """Older recordings gave `r` to whatever was advised: a retry in one alert, a skip in the next."""
+    clock = Clock()
+    actions = (
+        ev.Action(key="r", label="skip b15", command="skip"),
+        ev.Action(key="t", label="retry anyway", command="retry"),
+        ev.Action(key="z", label="of a later version", command="later"),
+    )
+    (found,) = questions(fold([alert(clock, "a", actions=actions)]))
+    assert advised_action(found) is actions[0]
+    assert [key_of_action(a) for a in actions] == ["x", "r", "z"]
+    assert action_on(found, "r") is actions[1]
+    assert action_on(found, "s") is None
 
 
 def test_a_new_segment_forgets_the_old_connection_and_ends_no_cell_by_itself() -> None:

@@ -13,28 +13,95 @@ from ddtop.journal.fold.views import GpuPoint, GpuView
 STALE_S = 5.0
 """A reading older than this is dimmed and says its age."""
 
+IDLE_MIB = 600.0
+"""A GPU with no more memory in use than this holds no server: contexts of watchers and drivers take some."""
+
 HISTORY_S = 120.0
 """Seconds that the narrow sparkline spans at least."""
 
 _CALM = {"none", "not active", "gpu_idle", "idle", "sw_power_cap_not_active", ""}
 
 
+def is_idle(view: GpuView) -> bool:
+    """True for a GPU that by its last reading does nothing: no utilisation, next to no memory, no fault."""
+    reading = view.reading
+    held = reading.mem_used_mib is not None and reading.mem_used_mib > IDLE_MIB
+    return (
+        reading.error is None
+        and reading.util_gpu_pct == 0
+        and not held
+        and not throttle_word(reading.throttle)
+    )
+
+
+def folded(views: Sequence[GpuView]) -> list[list[GpuView]]:
+    """GPUs in rows: idle ones that follow one another share one, every other stands alone."""
+    out: list[list[GpuView]] = []
+    for view in views:
+        idle = is_idle(view)
+        if idle and out and is_idle(out[-1][-1]) and out[-1][-1].index + 1 == view.index:
+            out[-1].append(view)
+        else:
+            out.append([view])
+    return out
+
+
+def gpu_wants(state: State, height: int) -> int:
+    """Lines that the panel asks for in a body of `height` lines: the bound included."""
+    if not state.gpus:
+        return 1
+    views = [state.gpus[index] for index in sorted(state.gpus)]
+    groups = folded(views)
+    each = 2 if height >= 44 else 1
+    rows = sum(each if len(group) == 1 else 1 for group in groups)
+    return rows + (2 if state.bound is not None else 0)
+
+
 def gpu_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
-    """Lines of the panel: one a GPU (two where there is room), then the bound diagnosis."""
+    """Lines of the panel: one a GPU (two where there is room), one for idle neighbours, then the bound diagnosis."""
     if not state.gpus:
         return _nothing(state)
-    views = [state.gpus[index] for index in sorted(state.gpus)]
-    bound = bound_lines(state.bound, width, most=2 if height >= len(views) + 2 else 1)
+    groups = folded([state.gpus[index] for index in sorted(state.gpus)])
+    bound = bound_lines(state.bound, width, most=2 if height >= len(groups) + 2 else 1)
     room = height - len(bound)
-    if room >= 2 * len(views) and width >= 60:
-        body = [
-            row for view in views for row in (gpu_row(view, now_s, width), _second_row(view, now_s, width))
-        ]
-    elif room >= len(views):
-        body = [gpu_row(view, now_s, width) for view in views]
-    else:
-        body = _pairs(views, now_s, width)[: max(1, room)]
+    alone = sum(len(group) == 1 for group in groups)
+    body: list[Line] = []
+    if room < len(groups):
+        views = [view for group in groups for view in group]
+        return [*_pairs(views, now_s, width)[: max(1, room)], *bound][:height]
+    twice = room >= len(groups) + alone and width >= 60
+    for group in groups:
+        if len(group) > 1:
+            body.append(idle_row(group, now_s, width))
+            continue
+        body.append(gpu_row(group[0], now_s, width))
+        if twice:
+            body.append(_second_row(group[0], now_s, width))
     return [*body, *bound][:height]
+
+
+def idle_row(group: Sequence[GpuView], now_s: float, width: int) -> Line:
+    """Idle GPUs in one row: `3–7 idle · 32 W each · 35–37°`, with the age of the oldest reading where it is stale."""
+    first, last = group[0].index, group[-1].index
+    parts = [f"{first}–{last} idle"]
+    watts = [view.reading.power_w for view in group if view.reading.power_w is not None]
+    if watts:
+        low, high = round(min(watts)), round(max(watts))
+        parts.append(f"{low} W each" if low == high else f"{low}–{high} W each")
+    heat = [view.reading.temp_c for view in group if view.reading.temp_c is not None]
+    if heat:
+        low, high = round(min(heat)), round(max(heat))
+        parts.append(f"{low}°" if low == high else f"{low}–{high}°")
+    age = now_s - min(view.at_s for view in group)
+    return pad(
+        line(
+            (" " if last < 10 else "", "label"),
+            (parts[0], "dim" if age > STALE_S else "label"),
+            (" · ".join(["", *parts[1:]]), "dim"),
+            (f" {duration(age)} ago" if age > STALE_S else "", "warn"),
+        ),
+        width,
+    )
 
 
 def _nothing(state: State) -> list[Line]:
@@ -195,4 +262,4 @@ def gpu_title(state: State, now_s: float) -> str:
     name = (first.name or "").removeprefix("NVIDIA ")
     count = f"{len(state.gpus)} × {name}" if name else f"{len(state.gpus)}"
     oldest = now_s - max(view.at_s for view in state.gpus.values())
-    return f"GPUs · {count}" + (f" · stale {duration(oldest)}" if oldest > STALE_S else "")
+    return f"GPUs · stale {duration(oldest)}" if oldest > STALE_S else f"GPUs · {count}"

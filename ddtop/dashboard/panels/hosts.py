@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ddtop.dashboard.draw.paint import Line, join, line
 from ddtop.dashboard.draw.text import bar, duration, gib
-from ddtop.dashboard.panels.found import place_lines, server_lines, unknown_lines
 from ddtop.dashboard.panels.gpus import history_spark
 from ddtop.dashboard.panels.header import host_part, service_part, uptime_s
+from ddtop.dashboard.panels.moment.found import place_lines, server_lines, unknown_lines
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.eta import sweep_eta
 from ddtop.journal.read.select import advised_alert, counts, running_cell

@@ -69,6 +69,12 @@ def layout(matrix: Matrix, width: int, cursor: Cursor) -> View:
     return View(head, each, first, count)
 
 
+def sweep_wants(matrix: Matrix) -> int:
+    """Columns that the whole matrix takes."""
+    head = min(CONFIG_MAX, max([len(row.config) for row in matrix.rows], default=6) + 3)
+    return head + WIDE * len(matrix.columns)
+
+
 def matrix_lines(
     matrix: Matrix, cursor: Cursor | None, width: int, height: int, now_s: float, busy: str | None = None
 ) -> list[Line]:

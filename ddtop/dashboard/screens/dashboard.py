@@ -1,4 +1,4 @@
-"""The first screen: GPUs, sweep, restart, log and the alert, all at once."""
+"""The first screen: GPUs, matrix, the moment, log and the alert, all at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Container
 from textual.widgets import Input
 
 from ddtop.dashboard import keys
@@ -14,21 +13,20 @@ from ddtop.dashboard.draw import layout as arrange
 from ddtop.dashboard.draw.paint import Line
 from ddtop.dashboard.draw.text import duration
 from ddtop.dashboard.panels.alert import alert_lines, trouble_lines
-from ddtop.dashboard.panels.found import found_lines
-from ddtop.dashboard.panels.gpus import gpu_lines, gpu_title
-from ddtop.dashboard.panels.restart import restart_lines, restart_title
-from ddtop.dashboard.panels.sweep import matrix_lines, sweep_title
+from ddtop.dashboard.panels.gpus import gpu_lines, gpu_title, gpu_wants
+from ddtop.dashboard.panels.moment.face import Face, face_of
+from ddtop.dashboard.panels.moment.panel import WANTS, moment_lines, moment_title
+from ddtop.dashboard.panels.sweep import matrix_lines, sweep_title, sweep_wants
 from ddtop.dashboard.panels.timeline.strip import cell_at_column
 from ddtop.dashboard.screens.base import DdScreen, set_title
 from ddtop.dashboard.screens.logpane import LogPane
 from ddtop.dashboard.widgets.logview import LogView
 from ddtop.dashboard.widgets.panel import Panel
+from ddtop.dashboard.widgets.places import PlacedContainer
 from ddtop.dashboard.widgets.sweeppanel import SweepPanel
 from ddtop.dashboard.widgets.timelinestrip import TimelineStrip
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import tps
-
-RESTART_SHORT, RESTART_TALL = 4, 9
 
 
 def stale_words(state: State, now_s: float) -> str:
@@ -69,16 +67,20 @@ class DashboardScreen(DdScreen):
         "leave",
     )
     FOCUS = "#sweep"
-    PANES = ("#gpus", "#sweep", "#restart", "#log")
+    PANES = ("#gpus", "#sweep", "#moment", "#log")
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._face: Face = "connecting"
 
     def body(self) -> ComposeResult:
         gpus = Panel(self._gpus, id="gpus", classes="pane")
-        restart = Panel(self._restart, id="restart", classes="pane")
-        gpus.can_focus = restart.can_focus = True
-        with Container(id="body"):
+        moment = Panel(self._moment, id="moment", classes="pane")
+        gpus.can_focus = moment.can_focus = True
+        with PlacedContainer(id="body"):
             yield gpus
             yield SweepPanel(self._sweep, id="sweep", classes="pane")
-            yield restart
+            yield moment
             yield LogPane(self.here.log, id="log-pane")
         yield TimelineStrip(lambda: self.here)
         yield Panel(self._alert, id="alert")
@@ -98,41 +100,33 @@ class DashboardScreen(DdScreen):
             lines and alert.styles.height is None
         ):
             alert.styles.height = len(lines)
+        self._face = face_of(here.state, now, orphaned=here.orphaned)
         timeline = self.query_one(TimelineStrip)
-        self._arrange(len(lines) + timeline.fit(self.size.height, here.has_line))
         shown = here.matrix()
+        self._arrange(len(lines) + timeline.fit(self.size.height, here.has_line))
         gpus = self.query_one("#gpus", Panel)
         sweep = self.query_one("#sweep", SweepPanel)
-        restart = self.query_one("#restart", Panel)
+        moment = self.query_one("#moment", Panel)
         stale = stale_words(here.state, now)
         self.query_one("#body").set_class(bool(stale), "-stale")
         set_title(gpus, gpu_title(here.state, now))
         set_title(sweep, sweep_title(here.state, shown, here.metric.label, tps(here.state)) + stale)
-        set_title(restart, restart_title(here.state) + stale)
-        for panel in (alert, gpus, sweep, restart, timeline):
+        set_title(moment, moment_title(self._face, here.state))
+        for panel in (alert, gpus, sweep, moment, timeline):
             panel.redraw()
         self.query_one(LogPane).draw(here.log, here.state, stale)
 
     def _arrange(self, alert_height: int) -> None:
-        width, height = self.size.width, self.size.height
-        state = self.here.state
-        shown = self.here.matrix()
-        narrow = width < arrange.NARROW
-        most = RESTART_SHORT if narrow or height < 34 else RESTART_TALL
-        inner = width - 2 if narrow else width * 9 // 20 - 4
-        wanted = len(restart_lines(state, self.here.now_s(), inner, most))
-        room, matrix = height - 2 - alert_height, len(shown.rows) + 3 if shown.rows else 8
-        body = self.query_one("#body", Container)
-        body.set_class(width < arrange.SLIM, "-slim")
-        if width < arrange.SLIM:
-            first, second, third = arrange.slim_rows(room, matrix)
-            setting = f"{first} {second} {third} 1fr"
-        else:
-            rows = arrange.rows(width, room, len(state.gpus), wanted, matrix, state.bound is not None)
-            setting = f"{rows.gpus} {rows.restart} 1fr"
-        if getattr(body, "row_setting", None) != setting:
-            body.row_setting = setting  # type: ignore[attr-defined]
-            body.styles.grid_rows = setting
+        width, height = self.size.width, self.size.height - 2 - alert_height
+        state, shown = self.here.state, self.here.matrix()
+        wants = arrange.Wants(
+            gpus=gpu_wants(state, height),
+            moment=WANTS[self._face],
+            sweep=len(shown.rows) + 3 if shown.rows else 0,
+            sweep_width=sweep_wants(shown),
+            text=self._face == "failed",
+        )
+        self.query_one("#body", PlacedContainer).put(arrange.places(width, height, wants))
 
     def _gpus(self, width: int, height: int) -> Sequence[Line]:
         return gpu_lines(self.here.state, self.here.now_s(), width, height)
@@ -140,12 +134,10 @@ class DashboardScreen(DdScreen):
     def _sweep(self, width: int, height: int) -> Sequence[Line]:
         here = self.here
         shown = here.matrix()
-        if not shown.rows:
-            return found_lines(here.state, here.now_s(), width, height)
         return matrix_lines(shown, here.cursor(shown), width, height, here.now_s(), here.busy)
 
-    def _restart(self, width: int, height: int) -> Sequence[Line]:
-        return restart_lines(self.here.state, self.here.now_s(), width, height)
+    def _moment(self, width: int, height: int) -> Sequence[Line]:
+        return moment_lines(self._face, self.here.state, self.here.now_s(), width, height)
 
     def _alert(self, width: int, _height: int) -> Sequence[Line]:
         narrow = self.size.width < arrange.NARROW or self.size.height < 30

@@ -69,6 +69,8 @@ class StepsScreen(DdModal):
         return self._own is None and asking(here.state, here.now_s())
 
     def refresh_view(self) -> None:
+        if self.query_one_optional(".box") is None:
+            return  # not composed yet: a redraw of the app came first
         plan = self.plan
         if plan is not None and plan.plan_id != self._plan_id:
             self._plan_id = plan.plan_id

@@ -189,6 +189,7 @@ def _restart_started(state: State, event: ev.RestartStarted) -> None:
             cell_ids=event.cell_ids,
             generation_before=event.generation_before,
             expected_s=event.expected_s,
+            usual=event.usual,
             started_at_s=event.at_s,
             started_mono_s=event.mono_s,
             segment=state.run.segment,

@@ -286,6 +286,8 @@ class RestartView:
     cell_ids: tuple[str, ...] = ()
     generation_before: Generation | None = None
     expected_s: float | None = None
+    usual: dict[Phase, float] = field(default_factory=dict)
+    """Seconds that each phase usually takes, as learned on this host; empty where there is no history."""
     started_at_s: float = 0.0
     started_mono_s: float = 0.0
     segment: int = 0

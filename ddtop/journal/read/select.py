@@ -149,17 +149,43 @@ def tps(state: State) -> list[int]:
     return list(dict.fromkeys(c.spec.tp for c in state.plan_cells))
 
 
+KEY_OF = {"retry": "r", "resume": "r", "restage": "s", "skip": "x", "mark-broken": "b", "wait": "w"}
+"""Command of an alert's action → its key: a key does the same whatever went wrong. Older recordings gave `r` to
+whatever was advised."""
+
+
+def key_of_action(action: Action) -> str:
+    """The key that does an alert's action."""
+    return KEY_OF.get(action.command, action.key)
+
+
+def questions(state: State) -> list[AlertView]:
+    """Open alerts in the order in which they are to be looked at: a lost host, without which nothing else can be done; those
+    that wait for a decision, the oldest first; those decided whose remedy is under way; those that ask nothing."""
+
+    def rank(alert: AlertView) -> int:
+        if alert.raised.verdict == "lost-host":
+            return -1
+        if not alert.raised.actions:
+            return 2
+        return 0 if alert.decided is None else 1
+
+    return sorted(state.open_alerts, key=rank)
+
+
 def advised_alert(state: State) -> AlertView | None:
-    """The alert the bar shows: the newest open one that waits for a person, else the newest open one."""
-    opened = state.open_alerts
-    asking = [a for a in opened if a.raised.actions]
-    pool = asking or opened
-    return pool[-1] if pool else None
+    """The alert the bar shows unless another is chosen: the first of `questions`."""
+    return next(iter(questions(state)), None)
 
 
 def advised_action(alert: AlertView) -> Action | None:
-    """What `r` does on this alert: its first action."""
+    """What this alert advises: its first action."""
     return alert.raised.actions[0] if alert.raised.actions else None
+
+
+def action_on(alert: AlertView, key: str) -> Action | None:
+    """What `key` does about this alert; None where it offers nothing on it."""
+    return next((a for a in alert.raised.actions if key_of_action(a) == key), None)
 
 
 def asking(state: State, now_s: float) -> bool:

@@ -131,6 +131,7 @@ class Restarter:
             argv=launch.argv or launch.configure,
             cell_ids=tuple(c.id for c in cells),
             expected_s=a.expected_s,
+            usual={phase: round(seconds, 1) for phase, seconds in a.limits.slow_note.items()},
             generation_before=old,
         )
 

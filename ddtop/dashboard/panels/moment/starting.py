@@ -1,9 +1,11 @@
-"""A restart as it goes: its phases with their times, the five parts of the gate, and staging before it."""
+"""The face of a start: its phases with what each usually takes, what moves now, the gate; and staging before it. Pure."""
 
 from __future__ import annotations
 
+from statistics import median
+
 from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, line, width_of
-from ddtop.dashboard.draw.text import bar, duration, size, unit_name
+from ddtop.dashboard.draw.text import bar, duration, gib, size, unit_name
 from ddtop.events import AlertRaised, GatePartName, Phase
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import PhaseView, RestartView, StageView
@@ -26,42 +28,148 @@ GATE: tuple[GatePartName, ...] = ("generation", "listener", "mark", "arguments",
 QUIET_SHOWN_S = 10.0
 
 
-def restart_title(state: State) -> str:
+TALL = 11
+"""From so many lines on each phase has a line of its own."""
+
+
+def starting_title(state: State) -> str:
     """Title of the panel."""
-    stage = state.stage
-    if stage is not None and stage.active:
-        return "Staging"
     restart = state.restart
     if restart is None:
-        return "Restart"
+        return "Start"
     place = f"{restart.config} tp{restart.tp}" if restart.config else unit_name(restart.unit)
-    return f"Restart · {place}"
+    return f"Starting · {place}"
 
 
-def restart_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
+def starting_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
     """Lines of the panel, the most telling first."""
-    rows: list[Line] = []
-    stage = state.stage
-    if stage is not None and (
-        stage.active or (stage.progress.state == "failed" and state.restarting is None)
-    ):
-        rows.extend(stage_lines(stage, now_s, width))
     restart = state.restart
     if restart is None:
-        if not rows:
-            rows.append(line(("No restart in this run yet.", "dim")))
-        return rows[:height]
+        return [line(("No start in this run yet.", "dim"))]
     mine = [a.raised for a in state.open_alerts if a.raised.attempt_id == restart.attempt_id]
     troubled = any(a.raised.attempt_id is None for a in state.open_alerts)
-    rows.append(summary_line(restart, now_s, width, mine[-1] if mine else None, troubled))
+    rows = [summary_line(restart, now_s, width, mine[-1] if mine else None, troubled)]
+    if height < TALL:
+        rows.extend(phases_line(restart, now_s, width))
+        detail = _detail(restart, width)
+        rows.extend([detail] if detail else [])
+        free = height - len(rows)
+        rows.extend(gate_lines(restart, width) if free >= len(GATE) else flow(_gate_parts(restart), width))
+        return rows
+    gate = gate_lines(restart, width) if not gate_passed(restart) else [gate_line(restart)]
+    usual = usual_phases(state, restart)
+    rows.extend(timeline(restart, usual, now_s, width))
+    moving = moving_lines(state, restart, now_s, width)
+    rows.extend(moving[: max(0, height - len(rows))])
+    if height - len(rows) >= len(gate):
+        rows.extend(gate)
+    else:
+        rows.extend(flow(_gate_parts(restart), width))
+    return rows
+
+
+def phases_line(restart: RestartView, now_s: float, width: int) -> list[Line]:
+    """The phases one after the other, in as few lines as they need."""
     seen = [view for view in restart.phases.values() if _shown(view)]
-    rows.extend(flow([_phase(view, now_s, restart) for view in seen] + _open_phases(restart), width))
+    return flow([_phase(view, now_s, restart) for view in seen] + _open_phases(restart), width)
+
+
+def usual_phases(state: State, restart: RestartView) -> dict[Phase, float]:
+    """Seconds that each phase usually takes: what was learned on this host, else by the starts of this run that got ready."""
+    if restart.usual:
+        return restart.usual
+    seen: dict[Phase, list[float]] = {}
+    for other in state.restarts:
+        if other.outcome == "ready" and other is not restart and other.tp == restart.tp:
+            for view in other.phases.values():
+                seen.setdefault(view.phase, []).append(view.elapsed_s)
+    return {phase: median(values) for phase, values in seen.items()}
+
+
+def timeline(restart: RestartView, usual: dict[Phase, float], now_s: float, width: int) -> list[Line]:
+    """One line a phase: done, now, still to come; how long it took or usually takes."""
+    out: list[Line] = []
+    known = [
+        *restart.phases,
+        *(phase for phase, _ in PHASES if phase in usual and phase not in restart.phases),
+    ]
+    if not usual:
+        known = [*restart.phases, *(phase for phase, _ in PHASES if phase not in restart.phases)]
+    for phase in known:
+        view = restart.phases.get(phase)
+        if phase in ("ready", "stopped") and (view is None or not _shown(view)):
+            continue
+        word = WORD.get(phase, phase)
+        typical = usual.get(phase)
+        often = f"usually {duration(typical)}" if typical is not None and typical >= 1 else ""
+        if view is None:
+            if restart.outcome == "running" and restart.stuck is None:
+                out.append(line((f"· {word:<8}", "dim"), (f"{'':7} {often}", "dim")))
+            continue
+        elapsed = view.elapsed_s + (max(0.0, now_s - view.at_s) if view.state == "running" else 0.0)
+        spans: list[tuple[str, str]]
+        if view.state == "running" and restart.outcome == "running":
+            share = view.pct / 100 if view.pct is not None else None
+            if share is None and typical:
+                share = min(0.99, elapsed / typical)
+            filled, empty = bar(share, max(6, min(20, width // 4)))
+            spans = [
+                (f"▶ {word:<8}", "run"),
+                (f"{duration(elapsed):>7} ", "value"),
+                (filled, "bar"),
+                (empty, "track"),
+            ]
+            if view.pct is not None:
+                spans.append((f" {view.pct:.0f} %", "value"))
+            if view.eta_s is not None and view.eta_s > 0:
+                spans.append((f" · ETA {duration(view.eta_s)}", "label"))
+            elif often:
+                spans.append((f" · {often}", "dim"))
+            spans.extend(_quiet(view))
+        elif view.state == "failed" or (restart.outcome == "failed" and view.state == "running"):
+            spans = [(f"✗ {word:<8}", "bad"), (f"{duration(elapsed):>7} ", "bad"), (often, "dim")]
+        elif view.state == "skipped":
+            spans = [(f"– {word:<8}", "dim"), ("skipped", "dim")]
+        else:
+            slow = typical is not None and elapsed > 1.5 * typical and elapsed - typical > 5
+            spans = [("✓ ", "ok"), (f"{word:<8}", "label"), (f"{duration(elapsed):>7} ", "value")]
+            if slow:
+                spans.append((often, "warn"))
+        out.append(crop(line(*spans), width))
+    return out
+
+
+def moving_lines(state: State, restart: RestartView, now_s: float, width: int) -> list[Line]:
+    """What moves now: bytes read, GPU memory, processors, the log; and the log's last line."""
+    parts: list[Line] = []
+    tail = state.logs.get(restart.unit)
+    if tail is not None and tail.at_s is not None and tail.lines and tail.at_s >= restart.started_at_s:
+        parts.append(line(("log ", "label"), (f"{duration(now_s - tail.at_s)} ago", "text")))
+    memory = [g.reading.mem_used_mib for g in state.gpus.values() if g.reading.mem_used_mib is not None]
+    if memory:
+        parts.append(line(("GPU memory ", "label"), (f"{gib(sum(memory))} GiB", "text")))
+    out = flow(parts, width, gap=3)
+    if out:
+        out[0] = line(("moving ", "label"), *out[0])
     detail = _detail(restart, width)
     if detail:
-        rows.append(detail)
-    free = height - len(rows)
-    rows.extend(gate_lines(restart, width) if free >= len(GATE) else flow(_gate_parts(restart), width))
-    return [crop(row, width) for row in rows[:height]]
+        out.append(detail)
+    if tail is not None and tail.lines and tail.at_s is not None and tail.at_s >= restart.started_at_s:
+        out.append(crop(line(("last   ", "label"), (tail.lines[-1].line.text.strip(), "dim")), width))
+    return out
+
+
+def gate_passed(restart: RestartView) -> bool:
+    """Whether all five parts hold."""
+    return all((seen := restart.gate.get(name)) is not None and seen.ok for name in GATE)
+
+
+def gate_line(restart: RestartView) -> Line:
+    """The gate in one line."""
+    if gate_passed(restart):
+        last = max(restart.gate[name].elapsed_s for name in GATE)
+        return line(("✓ gate passed", "ok"), (f" at {duration(last)}: {', '.join(GATE)}", "dim"))
+    return tuple(span for part in _gate_parts(restart) for span in (*part, Span("  ")))
 
 
 def summary_line(
@@ -115,12 +223,18 @@ def _phase(view: PhaseView, now_s: float, restart: RestartView) -> Line:
     parts.append((f" {view.pct:.0f} %" if view.pct is not None else f" {duration(elapsed)}", "value"))
     if view.eta_s is not None:
         parts.append((f" · ETA {duration(view.eta_s)}", "label"))
-    quiet = view.quiet_s
-    if quiet is not None and quiet >= QUIET_SHOWN_S:
-        limit = f" of {duration(view.limit_s)}" if view.limit_s is not None else ""
-        near = view.limit_s is not None and quiet > 0.7 * view.limit_s
-        parts.append((f" · quiet {duration(quiet)}{limit}", "warn" if near else "dim"))
+    parts.extend(_quiet(view))
     return line(*parts)
+
+
+def _quiet(view: PhaseView) -> list[tuple[str, str]]:
+    """How long nothing has moved, once that is worth a word."""
+    quiet = view.quiet_s
+    if quiet is None or quiet < QUIET_SHOWN_S:
+        return []
+    limit = f" of {duration(view.limit_s)}" if view.limit_s is not None else ""
+    near = view.limit_s is not None and quiet > 0.7 * view.limit_s
+    return [(f" · quiet {duration(quiet)}{limit}", "warn" if near else "dim")]
 
 
 def _open_phases(restart: RestartView) -> list[Line]:

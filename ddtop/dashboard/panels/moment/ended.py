@@ -1,0 +1,118 @@
+"""The face after the end of a run: how it ended, the best of each load, what failed, and what to do next. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ddtop.dashboard.draw.paint import Line, fit_text, line
+from ddtop.dashboard.draw.text import duration, rate, times
+from ddtop.dashboard.panels.moment.standing import wrapped
+from ddtop.journal.fold.state import State
+from ddtop.journal.read.matrix import matrix
+from ddtop.journal.read.select import counts, tps
+from ddtop.words import many
+
+OUTCOME = {
+    "done": ("✓ Finished", "ok"),
+    "some-failed": ("! Finished", "warn"),
+    "host-lost": ("✗ Ended: the host was lost", "bad"),
+    "refused": ("✗ Refused", "bad"),
+    "stopped": ("‖ Stopped", "warn"),
+    "interrupted": ("‖ Interrupted", "warn"),
+    "crashed": ("✗ The runner crashed", "bad"),
+}
+
+
+def ended_title(state: State) -> str:
+    """Title of the panel."""
+    return f"Ended · {state.run.name or state.host.name}".removesuffix(" · ")
+
+
+def ended_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
+    """The outcome in a line, then the winners, the failures, and the commands that follow."""
+    ended = state.run.ended
+    if ended is None:
+        return []
+    words, role = OUTCOME[ended.outcome]
+    tally = counts(state.plan_cells)
+    took = duration(ended.at_s - state.run.started_at_s) if state.run.started_at_s is not None else ""
+    words_of = tally.words.replace(", 0 open", "").replace(" open", " not measured")
+    cells = f": {words_of}" if tally.total else ""
+    rows = [line((words, role), (cells, "value"), (f" · {took}" if took else "", "label"))]
+    rows += wrapped("why    ", ended.reason, width, 4)
+    if not state.host.agent:  # never connected: that is all there is to say
+        rows += wrapped("what   ", state.host.error or "", width, 4)
+        rows += wrapped("means  ", state.host.means, width, 4)
+        rows += wrapped("do     ", state.host.do, width, 4)
+    last: list[Line] = []
+    for left in ended.left_behind:
+        last += wrapped("! left ", left, width, 2, "warn")
+    last += _after(state, tally.remaining, width)
+    failed = _failed(state, width)
+    room = height - len(rows) - len(last) - min(len(failed), 3)
+    rows += _winners(state, width, max(0, room))
+    rows += failed[: max(0, height - len(rows) - len(last))]
+    return [*rows, *last]
+
+
+def _winners(state: State, width: int, room: int) -> list[Line]:
+    """The best configuration of each load, with its speed-up."""
+    rows: list[Line] = []
+    many_tps = len(tps(state)) > 1
+    for tp in tps(state):
+        shown = matrix(state, tp)
+        for number, column in enumerate(shown.columns):
+            known = [
+                (cell.value, row, cell)
+                for row in shown.rows
+                if (cell := row.cells[number]) is not None
+                and cell.value is not None
+                and cell.validity != "INVALID"
+            ]
+            if not known:
+                continue
+            value, row, cell = max(known, key=lambda entry: entry[0])
+            name = (f"tp{tp} " if many_tps else "") + column.label(shown.columns).replace(" 0 ctx", "")
+            gain = ""
+            if cell.speedup is not None and not row.baseline:
+                gain = f" {times(cell.speedup)}" + (" (≈ the baseline)" if cell.differs is False else "")
+            rows.append(
+                line(
+                    ("best   " if not rows else "       ", "label"),
+                    (fit_text(name, min(24, max(10, width * 2 // 5))), "text"),
+                    (f" {row.config}", "accent"),
+                    (f" {rate(value)} tok/s", "value"),
+                    (gain, "ok"),
+                )
+            )
+    if len(rows) > room:
+        more = len(rows) - max(0, room - 1)
+        rows = [
+            *rows[: max(0, room - 1)],
+            *([line((f"       and {many(more, 'load')} more: v", "dim"))] if room else []),
+        ]
+    return rows
+
+
+def _failed(state: State, width: int) -> list[Line]:
+    """Configurations with cells that failed or are broken, with the cause that they share."""
+    why: Counter[tuple[str, str, str]] = Counter()
+    for cell in state.plan_cells:
+        if cell.state in ("failed", "broken"):
+            why[cell.spec.config, cell.state, cell.reason or cell.cause or "cause unknown"] += 1
+    rows: list[Line] = []
+    for (config, what, reason), number in why.items():
+        rows += wrapped(f"✗ {config} ", f"{many(number, 'cell')} {what}: {reason}", width, 2)
+    return rows
+
+
+def _after(state: State, left: int, width: int) -> list[Line]:
+    """What one does now."""
+    rows: list[Line] = []
+    if state.run.ended is not None and state.run.ended.outcome != "done" and (left or not state.host.agent):
+        again = "tries again" if not state.host.agent else "goes on with what is not measured"
+        rows.append(line(("r ", "key"), (again, "text")))
+    if state.plan_cells and any(cell.metrics for cell in state.plan_cells):
+        name = state.run.run_id or "RUN"
+        rows.append(line(("v ", "key"), ("results and plots   ", "text"), (f"ddtop report {name}", "value")))
+    return rows

@@ -1,0 +1,197 @@
+"""The face of a failure: cause, the evidence inside its context from the log, advice, and what each choice does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddtop.dashboard.draw.paint import Line, Span, crop, line, selected
+from ddtop.dashboard.draw.text import clock, duration, unit_name
+from ddtop.dashboard.panels.moment.standing import wrapped
+from ddtop.dashboard.panels.moment.starting import phases_line, timeline, usual_phases
+from ddtop.events import Action
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.views import AlertView, TailLine
+from ddtop.journal.read.select import key_of_action, remaining
+from ddtop.words import many
+
+TALL = 34
+"""From so many lines on there is room for the command and for each phase of the start."""
+
+
+def failed_title(state: State, alert: AlertView | None) -> str:
+    """`SERVER DIED · b16 fib@256 tp1 c8`, or the start that failed."""
+    if alert is None:
+        return "Failed"
+    raised = alert.raised
+    start = next((r for r in state.restarts if r.attempt_id == raised.attempt_id), None)
+    if start is not None:
+        place = f"{start.config} tp{start.tp}" if start.config else unit_name(start.unit)
+    else:
+        cell = next((state.cells[i] for i in raised.cell_ids if i in state.cells), None)
+        place = cell.spec.label if cell is not None else unit_name(raised.unit or "")
+    return f"{raised.title} · {place}".removesuffix(" · ")
+
+
+def failed_lines(state: State, alert: AlertView | None, now_s: float, width: int, height: int) -> list[Line]:
+    """Cause, phases, evidence in its context, advice and choices; the evidence gets the room that is left."""
+    if alert is None:
+        return []
+    raised = alert.raised
+    start = next((r for r in state.restarts if r.attempt_id == raised.attempt_id), None)
+    head: list[Line] = []
+    after = f" after {duration(start.failed_after_s)}" if start is not None else ""
+    head.append(
+        line(
+            (f"✗ {raised.verdict}{after}", "bad"),
+            (f" · {raised.cause}", "label"),
+            (f" ({raised.kind})" if raised.kind != "unknown" else "", "dim"),
+        )
+    )
+    if height >= 10:
+        head += wrapped("", raised.cause_text, width, 2, "value")
+    phases: list[Line] = []
+    if start is not None and height >= TALL:
+        phases = [(), *timeline(start, usual_phases(state, start), now_s, width), ()]
+        head += wrapped("command ", " ".join(start.argv), width, 3, "label")
+    elif start is not None:
+        phases = phases_line(start, now_s, width)
+    foot: list[Line] = []
+    if height >= 8:
+        foot += wrapped("advice ", raised.advice, width, 2)
+        foot += wrapped("before ", raised.seen_before or "", width, 2)
+        if alert.decided is not None:
+            foot += wrapped("done   ", f"{alert.decided.what} · {alert.decided.by}", width, 2)
+    if height >= 14:
+        foot += choice_lines(state, alert, width)
+    if height >= 6:
+        head += phases[: 1 if height < 14 else 3 if height < TALL else len(phases)]
+    room = height - len(head) - len(foot)
+    if room < 2 and len(foot) > 2:
+        foot = foot[: max(0, height - len(head) - 2)]
+        room = height - len(head) - len(foot)
+    proof = evidence_lines(state, alert, width, max(1, room))
+    gap: list[Line] = [()] if len(proof) < room and foot else []
+    return [*head, *proof, *gap, *foot]
+
+
+def choice_lines(state: State, alert: AlertView, width: int) -> list[Line]:
+    """What can be done, the advised one first, each with what it does."""
+    out: list[Line] = []
+    for number, action in enumerate(alert.raised.actions):
+        key = key_of_action(action)
+        label = action.label.removeprefix("r ")
+        spans = line((f"{key} ", "key"), (label, "value"), (f"  {does(state, action)}", "dim"))
+        advised = (Span("  advised", "ok"),) if number == 0 and len(alert.raised.actions) > 1 else ()
+        out.append(tuple(span._replace(target=f"key:{key}") for span in (*crop(spans, width - 10), *advised)))
+    return out
+
+
+def does(state: State, action: Action) -> str:
+    """What an action does, in words."""
+    config, cell_id = action.args.get("config"), action.args.get("cell_id")
+    if config is not None:
+        cells = [c for c in remaining(state) if c.spec.config == config]
+        what = f"its {many(len(cells), 'open cell')}" if cells else "its open cells"
+    else:
+        what = "this cell"
+    if action.command == "retry":
+        return (
+            "measures this cell again"
+            if cell_id and config is None
+            else "starts it again, with the same arguments"
+        )
+    if action.command == "skip":
+        return f"leaves out {what} and goes on; u undoes it"
+    if action.command == "mark-broken":
+        return f"leaves out {what}, in later runs too, until the engine's version changes; b undoes it"
+    return {
+        "wait": "gives this phase its limit again",
+        "restage": "copies missing or damaged files of the model, then goes on",
+        "resume": "looks at the host, shows the steps, and goes on",
+    }.get(action.command, "")
+
+
+# --------------------------------------------------------------------------------------------- evidence
+
+
+def evidence_lines(state: State, alert: AlertView, width: int, room: int) -> list[Line]:
+    """The evidence: log lines inside their context, the cited ones marked; then readings from elsewhere."""
+    if room <= 0:
+        return []
+    unit = alert.raised.unit or (state.restart.unit if state.restart is not None else "")
+    tail = state.logs.get(unit)
+    lines = list(tail.lines) if tail is not None else []
+    cited = cited_lines(alert, lines)
+    others = [e for e in alert.raised.evidence if e.source != "log" or not _found(e.text, e.cursor, lines)]
+    rest: list[Line] = []
+    for evidence in others[: max(1, room // 3)]:
+        rest += wrapped(f"{evidence.source} ", evidence.text, width, 1 if room < 8 else 2)
+    if not cited:
+        return rest[:room]
+    rest = rest[: max(0, room - 3)] if room >= 4 else []
+    return [*context_lines(lines, cited, width, room - len(rest)), *rest]
+
+
+def _found(text: str, cursor: str | None, lines: Sequence[TailLine]) -> bool:
+    return any(
+        (cursor is not None and t.line.cursor == cursor) or t.line.text.strip() == text.strip() for t in lines
+    )
+
+
+def cited_lines(alert: AlertView, lines: Sequence[TailLine]) -> list[int]:
+    """Places in `lines` of the log lines that the alert cites, the most telling first.
+
+    By their cursor; where a log has none, by their text, the last of several.
+    """
+    out: list[int] = []
+    by_cursor = {t.line.cursor: n for n, t in enumerate(lines) if t.line.cursor is not None}
+    for evidence in alert.raised.evidence:
+        if evidence.source != "log":
+            continue
+        at = by_cursor.get(evidence.cursor) if evidence.cursor is not None else None
+        if at is None:
+            wanted = evidence.text.strip()
+            at = next(
+                (n for n in range(len(lines) - 1, -1, -1) if lines[n].line.text.strip() == wanted), None
+            )
+        if at is not None and at not in out:
+            out.append(at)
+    return out
+
+
+MOST_BEFORE, MOST_AFTER = 14, 6
+"""Lines of context around the first cited line, at most."""
+
+
+def context_lines(lines: Sequence[TailLine], cited: Sequence[int], width: int, room: int) -> list[Line]:
+    """At most `room` lines of a log around the first cited one, of the same start; cited ones are marked."""
+    if not cited or room <= 0:
+        return []
+    at = cited[0]
+    start = lines[at].line.invocation
+    before = after = 0
+    while before + after + 1 < room:
+        # Two lines before for one after, as long as each side has any.
+        up = at - before - 1
+        more_up = before < MOST_BEFORE and up >= 0 and lines[up].line.invocation in (start, None)
+        more_down = after < MOST_AFTER and at + after + 1 < len(lines)
+        if more_up and (before < 2 * (after + 1) or not more_down):
+            before += 1
+        elif more_down:
+            after += 1
+        else:
+            break
+    marked = set(cited)
+    out: list[Line] = []
+    for number in range(at - before, at + after + 1):
+        entry = lines[number].line
+        stamp = f"{clock(entry.at_s)} " if entry.at_s is not None and width >= 60 else ""
+        is_cited = number in marked
+        row = line(
+            ("▸ " if is_cited else "  ", "bad"),
+            (stamp, "dim"),
+            (entry.text, "value" if is_cited else "label"),
+        )
+        row = crop(row, width)
+        out.append(selected(row) if is_cited else row)
+    return out
