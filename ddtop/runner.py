@@ -210,7 +210,9 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     )
     recorder.stop = main.stop
     _pause_while_full(ctx, recorder, main.requests, writer.path)
-    notifier.failed = lambda what: ctx.note("warn", f"a notification could not be sent: {what}")
+    notifier.said = ctx.note
+    if notifier.problem:
+        ctx.note("warn", notifier.problem)
     main.requests.leave_running, main.requests.if_taken = options.leave_running, options.if_taken
     main.requests.ask = options.ask
     _take_signals(main)
@@ -229,8 +231,8 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         outcome, code = replace(outcome, word="crashed", reason=lost.what), lost.exit_code
     word = cast(Any, outcome.word)
     ctx.emit(RunEnded, outcome=word, exit_code=code, reason=outcome.reason, left_behind=outcome.left_behind)
+    await notifier.drain()  # before the recording is closed: what is not delivered is noted there
     recorder.close()
-    await notifier.drain()
     if lost is not None:
         raise lost
     learn_from(state)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
-from ddtop.events import AlertRaised, Note, RunEnded
-from ddtop.sweep.tell import notify
-from ddtop.sweep.tell.notify import Notifier
+from ddtop.events import AlertRaised, Note
+from ddtop.journal.act.now import UNDELIVERED, facts
 from tests.runner.rig import Rig
 
 SECRET = "T0P-53CR37-path-of-a-webhook"
@@ -97,7 +94,8 @@ def test_alerts_and_the_end_reach_a_person(rig: Rig, hook: Hook) -> None:
 
 
 def test_hooks_that_fail_cost_the_run_nothing(rig: Rig, hook: Hook) -> None:
-    """A command that is not there, a webhook that answers 500: the run goes on and says so once, without the URL."""
+    """A command that is not there, a webhook that answers 500: the run goes on, tries again, and says in the recording, after
+    its end too, what was not delivered; without the URL."""
     hook.status = 500
     plan = rig.plan(
         'a = { env = { SIM_FAIL_FIRST_START = "nccl-watchdog" } }\nb = { env = { SIM_FAIL_FIRST_START = "cuda-oom" } }',
@@ -106,93 +104,23 @@ def test_hooks_that_fail_cost_the_run_nothing(rig: Rig, hook: Hook) -> None:
     runner = rig.start(
         plan,
         env={"DDTOP_TEST_HOOK": hook.url},
-        patch={"ddtop.sweep.configuration.failed_start.RETRY_PAUSE_S": 0.2},
+        patch={
+            "ddtop.sweep.configuration.failed_start.RETRY_PAUSE_S": 0.2,
+            "ddtop.sweep.tell.notify.DRAIN_S": 1.5,
+        },
     )
     assert runner.wait() == 10
     assert runner.states() == ["done", "failed"]
-    assert len(hook.got) == 3
-    said = [n.text for n in runner.of(Note) if "could not be sent" in n.text]
-    assert len(said) == 2, said
-    assert any("/nonexistent/notify: No such file" in n for n in said) and any("HTTP 500" in n for n in said)
+    assert len(hook.got) > 3 and [m["title"] for m in hook.got] == ["NOT STARTING?"] * len(hook.got)
+    assert len({m["id"] for m in hook.got}) == 1, "in order: the second one waits for the first"
+    lost = [n.text for n in runner.of(Note) if n.text.startswith(UNDELIVERED)]
+    for title in ("NOT STARTING?", "RUN ENDED"):
+        missing = "/nonexistent/notify: No such file"
+        assert any(title in n and missing in n for n in lost) and any(
+            title in n and "HTTP 500" in n for n in lost
+        )
+    assert len(lost) == 6, lost
+    assert len([n for n in runner.of(Note) if n.text.startswith("a notification is late")]) == 1
+    state = runner.state()
+    assert facts(state, state.at_s, path=runner.recording, live=False)["undelivered"] == lost
     assert SECRET not in runner.said()
-
-
-# ---- the notifier by itself
-
-
-def alert(ident: str, cause: str = "it failed") -> AlertRaised:
-    return AlertRaised(
-        at_s=1.0,
-        mono_s=1.0,
-        host="ct200",
-        alert_id=ident,
-        title="NOT STARTING?",
-        verdict="failed",
-        cause="x",
-        cause_text=cause,
-        kind="bug",
-        advice="look",
-    )
-
-
-async def sent(notifier: Notifier, seconds: float = 0.2) -> list[str]:
-    """Runs it as the runner does: beside the sweep, cancelled, then drained."""
-    failures: list[str] = []
-    notifier.failed = failures.append
-    task = asyncio.create_task(notifier.run())
-    await asyncio.sleep(seconds)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    await notifier.drain()
-    return failures
-
-
-async def test_a_message_under_way_at_the_end_is_sent_once(
-    hook: Hook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOOK", hook.url)
-    hook.delay_s = 0.5
-    notifier = Notifier((), "HOOK")
-    notifier.see(alert("1"))
-    notifier.see(alert("1"))
-    notifier.see(alert("2"))
-    notifier.see(RunEnded(at_s=2.0, mono_s=2.0, host="ct200", outcome="done", exit_code=0))
-    assert await sent(notifier) == []
-    assert [m["alert"] for m in hook.got] == ["1", "2", ""]
-
-
-@pytest.mark.parametrize("url", ["http://", "nonsense", "ftp://x/y", "http://[::1", "http://127.0.0.1:1/x"])
-async def test_any_url_is_survived_and_not_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOOK", url)
-    notifier = Notifier((), "HOOK")
-    notifier.see(alert("1"))
-    notifier.see(alert("2"))
-    (failure,) = await sent(notifier)
-    assert failure.startswith("the webhook could not be reached") and url not in failure
-
-
-async def test_commands_that_hang_or_get_strange_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notify, "LIMIT_S", 0.3)
-    hanging = Notifier(("sleep", "60"), None)
-    hanging.see(alert("1"))
-    assert await sent(hanging) == ["sleep took longer than 0 s"]
-    strange = Notifier(("true", "{cause}"), None)
-    strange.see(alert("1", "a NUL \0 in it"))
-    assert await sent(strange) == ["true: embedded null byte"]
-    out = tmp_path / "out"
-    shell = Notifier(("sh", "-c", f'printf %s "$1" > {out}', "sh", "{cause}"), None)
-    shell.see(alert("1", '$(id) `id` "; {title} {host}'))
-    assert await sent(shell) == []
-    assert out.read_text() == '$(id) `id` "; {title} {host}', "one argument, nothing filled in twice"
-
-
-async def test_the_end_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notify, "DRAIN_S", 0.3)
-    notifier = Notifier(("sleep", "60"), None)
-    for n in range(5):
-        notifier.see(alert(str(n)))
-    began = time.monotonic()
-    await sent(notifier)
-    assert time.monotonic() - began < 30

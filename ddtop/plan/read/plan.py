@@ -251,7 +251,7 @@ def _read_notify(fields: Fields | None) -> Notify:
     return Notify(command=command, webhook_env=variable)
 
 
-NOTIFY_NAMES = ("title", "cause", "advice", "host", "unit", "plan", "verdict", "alert")
+NOTIFY_NAMES = ("title", "cause", "advice", "host", "unit", "plan", "verdict", "alert", "run", "at", "id")
 """Placeholders of `notify.command`, filled in from the alert."""
 
 

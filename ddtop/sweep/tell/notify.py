@@ -1,47 +1,72 @@
-"""Notifications: the plan's command and webhook, called once for each alert and at the end of the run."""
+"""Notifications: the plan's command and webhook, called once for each alert and at the end of the run.
+
+What is worth a message is decided here; notify_queue.py tries again, notify_ways.py knows the two ways.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import hashlib
 import os
-import re
-from collections import deque
+import time
 from collections.abc import Callable
-from typing import Any
 
-from ddtop.events import AlertRaised, Event, RunEnded
+from ddtop.events import AlertRaised, Event, RunEnded, RunStarted
+from ddtop.journal.act.now import UNDELIVERED
+from ddtop.sweep.tell.notify_queue import Level, Message, Patience, Queue
+from ddtop.sweep.tell.notify_ways import Webhook, run_command
 
-LIMIT_S = 15.0
-DRAIN_S = 20.0
+DRAIN_S = 10.0
+"""How long the end of a run waits for messages that are not delivered yet."""
 
 
 class Notifier:
-    """`see` takes events, `run` sends beside the sweep. A hook that fails does not disturb the sweep; each kind of failure
-    is reported once to `failed`."""
+    """`see` takes events, `run` sends beside the sweep, `drain` sends what is left at the end.
 
-    def __init__(self, command: tuple[str, ...], webhook_env: str | None, plan: str = "") -> None:
-        self._plan = plan
-        self._command = command
-        self._url = os.environ.get(webhook_env) if webhook_env else None
+    Command and webhook are independent: one that hangs does not delay the other, and neither the sweep.
+    """
+
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        webhook_env: str | None,
+        plan: str = "",
+        *,
+        patience: Patience | None = None,
+    ) -> None:
+        """`webhook_env` names the variable that holds the URL: it may be a secret, so it is neither shown nor recorded."""
+        self._plan, self._run, self._segment = plan, "", 0
         self._notified: set[str] = set()
-        self._waiting: deque[dict[str, str]] = deque()
-        self._new = asyncio.Event()
-        self._sending: asyncio.Task[None] | None = None
-        self.failure = ""
-        """The last failure."""
-        self._failures: set[str] = set()
-        self.failed: Callable[[str], object] = lambda what: None
-        """Called with each new failure, without the webhook's URL: that may be a secret."""
+        self.said: Callable[[Level, str], object] = lambda level, what: None
+        """Called with a level and a sentence where messages are late, delivered again, or given up; without the URL."""
+        patience = patience or Patience()
+        self._queues: list[Queue] = []
+        if command:
+            self._queues.append(
+                Queue("the command", lambda message: run_command(command, message), patience, self._say)
+            )
+        url = os.environ.get(webhook_env) if webhook_env else None
+        if url:
+            self._queues.append(Queue("the webhook", Webhook(url).send, patience, self._say))
+        self.problem = ""
+        """Why messages that the plan asks for cannot be sent at all; empty where they can."""
+        if webhook_env and not url:
+            self.problem = (
+                f"{UNDELIVERED}: the variable {webhook_env} that [notify] webhook_env names is not set"
+            )
+
+    def _say(self, level: Level, what: str) -> None:
+        self.said(level, what)
 
     def see(self, event: Event) -> None:
         """Queues what is worth a message."""
-        if not self._command and not self._url:
-            return
-        if isinstance(event, AlertRaised) and event.alert_id not in self._notified:
+        if isinstance(event, RunStarted):
+            self._run, self._segment = event.run_id, event.segment
+        elif isinstance(event, AlertRaised) and event.alert_id not in self._notified:
             self._notified.add(event.alert_id)
             self._put(
                 event,
+                event.alert_id,
                 title=event.title,
                 cause=event.cause_text,
                 verdict=event.verdict,
@@ -51,92 +76,26 @@ class Notifier:
             )
         elif isinstance(event, RunEnded):
             words = event.reason or event.outcome
-            self._put(event, title="RUN ENDED", cause=words, verdict=event.outcome)
+            ident = f"ended {self._segment}"
+            self._put(event, ident, title="RUN ENDED", cause=words, verdict=event.outcome)
 
-    def _put(self, event: Event, **words: str) -> None:
+    def _put(self, event: Event, ident: str, **words: str) -> None:
         """Queues a message with every placeholder that a plan may use; those that do not apply are empty."""
         empty = dict.fromkeys(("title", "cause", "verdict", "advice", "unit", "alert"), "")
-        self._waiting.append({**empty, "host": event.host, "plan": self._plan, **words})
-        self._new.set()
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(event.at_s))
+        # The same for every try, and for another runner that raises the same alert: receivers drop what they have.
+        message_id = hashlib.sha256(f"{self._run}\0{ident}".encode()).hexdigest()[:16]
+        more = {"host": event.host, "plan": self._plan, "run": self._run, "at": at, "id": message_id}
+        for queue in self._queues:
+            queue.put(Message({**empty, **more, **words}, queue.now()))
 
     async def run(self) -> None:
         """Sends queued messages until cancelled; one under way then is left to `drain`."""
-        while True:
-            await self._new.wait()
-            self._new.clear()
-            while self._sending or self._waiting:
-                await self._next()
+        if self._queues:
+            await asyncio.gather(*(queue.run() for queue in self._queues))
+        else:
+            await asyncio.Event().wait()
 
     async def drain(self) -> None:
-        """Sends what is still queued at the end, for DRAIN_S seconds at most."""
-        try:
-            async with asyncio.timeout(DRAIN_S):
-                while self._sending or self._waiting:
-                    await self._next()
-        except TimeoutError:
-            assert self._sending is not None
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
-
-    async def _next(self) -> None:
-        """Waits for the message under way, or sends the next one. Each is sent once, whichever waiter is cancelled."""
-        if self._sending is None:
-            self._sending = asyncio.create_task(self._send(self._waiting.popleft()))
-        await asyncio.shield(self._sending)
-        self._sending = None
-
-    def _fail(self, what: str) -> None:
-        self.failure = what
-        if what not in self._failures:
-            self._failures.add(what)
-            self.failed(what)
-
-    async def _send(self, message: dict[str, str]) -> None:
-        if self._command:
-            await self._run(message)
-        if self._url:
-            await self._post(message)
-
-    async def _run(self, message: dict[str, str]) -> None:
-        argv = [fill(word, message) for word in self._command]
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
-            )
-        except (OSError, ValueError) as error:  # ValueError: a NUL in a log line
-            self._fail(f"{argv[0]}: {getattr(error, 'strerror', None) or error}")
-            return
-        try:
-            async with asyncio.timeout(LIMIT_S):
-                if await process.wait():
-                    self._fail(f"{argv[0]} ended with exit code {process.returncode}")
-        except TimeoutError:
-            self._fail(f"{argv[0]} took longer than {LIMIT_S:.0f} s")
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-
-    async def _post(self, message: dict[str, Any]) -> None:
-        import httpx
-
-        try:
-            async with httpx.AsyncClient(timeout=LIMIT_S) as client:
-                reply = await client.post(self._url or "", json=message)
-                if reply.status_code >= 400:
-                    self._fail(f"the webhook returned HTTP {reply.status_code}")
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            self._fail(f"the webhook could not be reached: {type(error).__name__}")
-
-
-def fill(word: str, message: dict[str, str]) -> str:
-    """One argument with its placeholders filled in. Other braces stay, also those within a value.
-
-    >>> fill("{title}: {cause} {x}", {"title": "NO TOKENS {cause}", "cause": "0"})
-    'NO TOKENS {cause}: 0 {x}'
-    """
-    return re.sub(r"\{(\w+)\}", lambda found: message.get(found[1], found[0]), word)
+        """Sends what is left at the end, for DRAIN_S seconds at most; says what could not be delivered."""
+        await asyncio.gather(*(queue.drain(DRAIN_S) for queue in self._queues))
