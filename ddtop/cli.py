@@ -209,9 +209,63 @@ def advise(
     ] = None,
 ) -> None:
     """Say which configuration to run at which concurrency, and up to where speculation pays."""
-    from ddtop.commands import advise as room
+    from ddtop.commands.results import advise as room
 
     typer.echo(room.advise(run, form, baseline))
+
+
+@app.command()
+def plot(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="Recording, run id or host.", autocompletion=completion.recordings
+        ),
+    ],
+    what: Annotated[
+        str | None,
+        typer.Option(
+            "--what",
+            help=f"Picture: {', '.join(completion.PICTURES)}. Default: throughput.",
+            autocompletion=completion.one_of(*completion.PICTURES),
+        ),
+    ] = None,
+    x: Annotated[
+        str | None, typer.Option("--x", help="X axis: a variable of the plan, a load, a metric.")
+    ] = None,
+    y: Annotated[
+        str | None, typer.Option("--y", help="Y axis: a metric, by its name in `report --json`.")
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            help="What splits the points: config, tp, workload, context, load, a variable, none.",
+            autocompletion=completion.one_of("config", "tp", "workload", "context", "load", "none"),
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="NAME=VALUE", help="Hold still: tp=2, workload=code@512."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="Configuration to compare with; by default the plan's.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.svg", help="Write SVG to this file.")
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option("--width", min=24, max=4000, help="Characters; of a file, pixels.")
+    ] = None,
+    height: Annotated[
+        int | None, typer.Option("--height", min=8, max=4000, help="Lines; of a file, pixels.")
+    ] = None,
+) -> None:
+    """Draw one picture of a recording: here as text, or as an SVG file."""
+    from ddtop.commands.results import plot as room
+
+    choice = room.choice_of(what, x, y, by, where or [])
+    typer.echo(room.plot(run, choice, baseline=baseline, out=out, width=width, height=height))
 
 
 @app.command()

@@ -9,6 +9,8 @@ from pathlib import Path
 from ddtop import paths
 
 INCLUDE_DEPTH = 3
+PICTURES = ("throughput", "speedup", "ttft", "tpot", "budget", "acceptance", "pareto", "energy", "search")
+"""What `plot --what` draws: the names of `ddtop.charts.kinds.PICTURES`, without loading it (a test holds them together)."""
 
 
 def host_names(text: str) -> list[str]:

@@ -8,7 +8,7 @@ The `name` in the file is the theme's id, not the file's name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
 import ddtop
+from ddtop.charts.tones import DARK, LIGHT
 
 COLOURS = (
     "primary",
@@ -117,6 +118,8 @@ def fallbacks(theme: Theme, generated: Mapping[str, str]) -> dict[str, str]:
         ok, warn, bad, accent = "ansi_green", "ansi_yellow", "ansi_red", "ansi_cyan"
         quiet = {"dd-dim": foreground, "dd-label": foreground, "dd-track": foreground}
         rule, cursor, alert = foreground, "ansi_blue", background
+        names = ("cyan", "yellow", "green", "magenta", "blue", "bright_magenta", "white", "red")
+        tones: Sequence[str] = [f"ansi_{name}" for name in names]
     else:
         quiet = {
             "dd-dim": _mix(foreground, background, 0.42),
@@ -126,6 +129,7 @@ def fallbacks(theme: Theme, generated: Mapping[str, str]) -> dict[str, str]:
         rule = _mix(foreground, background, 0.75)
         cursor = _mix(theme.primary, background, 0.65)
         alert = _mix(bad, background, 0.82)
+        tones = DARK if theme.dark else LIGHT
     return {
         **dict.fromkeys(("dd-text", "dd-value", "dd-title"), foreground),
         **quiet,
@@ -142,6 +146,7 @@ def fallbacks(theme: Theme, generated: Mapping[str, str]) -> dict[str, str]:
         "dd-rule-focus": accent,
         "dd-cursor": cursor,
         "dd-alert": alert,
+        **{f"dd-tone-{number}": colour for number, colour in enumerate(tones)},
     }
 
 

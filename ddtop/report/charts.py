@@ -1,18 +1,31 @@
-"""The charts of a recording: throughput, acceptance, scaling, energy, starts. Only those with data."""
+"""The charts of a recording for a page: throughput, acceptance, latency, scaling, energy, starts. Only those with data.
+
+`charts(state, baseline)` is all of them in the order they are read. One alone: `curve(state, "speedup", baseline, like)` with a name of
+`ddtop.charts.kinds.PICTURES`; `like` is a cell whose TP, workload and context it shows. Each is a `Chart`, whose `svg` goes into
+HTML as it is: every text in it is escaped, its colours follow `prefers-color-scheme`, and its points say their values on hover.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ddtop.charts.kinds import SEARCH
+from ddtop.charts.make import Choice, chart
+from ddtop.charts.svg import chart_svg
+from ddtop.errors import UsageError
+from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import Matrix, matrix, usable
-from ddtop.journal.read.select import metric_value, tps
-from ddtop.report.svg import Bar, Series, bars, lines, scatter
+from ddtop.journal.read.matrix import Matrix, matrix
+from ddtop.journal.read.select import Column, tps
+from ddtop.report.svg import Bar, bars
+
+BY_LOAD = ("throughput", "speedup", "ttft", "tpot", "budget", "acceptance")
+"""Curves of one TP, workload and context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One chart: its title, a line that says how to read it, and its SVG."""
+    """One chart: its title, a line that says how to read it, and its SVG (empty where there is too little to draw)."""
 
     title: str
     note: str
@@ -28,15 +41,34 @@ def charts(state: State, baseline: str | None = None) -> list[Chart]:
         if column is None:
             continue
         name = speed.columns[column].label(speed.columns)
+        like = _cell_of(state, tp, speed.columns[column])
         out.append(_bars(speed, column, f"Throughput · tp{tp} · {name}", "tok/s"))
         accept = matrix(state, tp, "acceptance_length", baseline)
         title = f"Acceptance length · tp{tp} · {name}"
         out.append(_bars(accept, column, title, "tokens a step"))
-        out.append(_by_concurrency(speed, column, tp))
-        out.append(_by_context(speed, column, tp))
-        out.append(_energy(state, tp))
+        out += [curve(state, what, baseline, like) for what in BY_LOAD]
+        out.append(curve(state, "throughput", baseline, like, x="context"))
+        out.append(curve(state, SEARCH, baseline, like))
+    out.append(curve(state, "energy", baseline))
     out.append(_starts(state))
     return [chart for chart in out if chart.svg]
+
+
+def curve(
+    state: State, what: str, baseline: str | None = None, like: CellSpec | None = None, x: str | None = None
+) -> Chart:
+    """One of the pictures, over `x` where that is not its own axis. No SVG where all its points have one x or x is not varied."""
+    try:
+        found = chart(state, Choice(what, x=x), baseline, like)
+    except UsageError as error:
+        return Chart(what, str(error), "")
+    enough = len({dot.x for dot in found.dots}) > 1
+    return Chart(found.title, found.note or found.why_empty, chart_svg(found) if enough else "")
+
+
+def _cell_of(state: State, tp: int, column: Column) -> CellSpec | None:
+    specs = (cell.spec for cell in state.plan_cells)
+    return next((spec for spec in specs if spec.tp == tp and Column.of(spec) == column), None)
 
 
 def _best_column(view: Matrix) -> int | None:
@@ -60,55 +92,6 @@ def _bars(view: Matrix, column: int, title: str, unit: str) -> Chart:
         items.append(Bar(row.config, cell.value, note, cell.low, cell.high, emphasis=row.baseline))
     note = f"against {view.baseline}" if view.baseline else ""
     return Chart(title, note, bars(title, unit, items))
-
-
-def _by_concurrency(view: Matrix, column: int, tp: int) -> Chart:
-    base = view.columns[column]
-    same = [
-        (i, c.concurrency)
-        for i, c in enumerate(view.columns)
-        if c.concurrency
-        and (c.workload, c.output_tokens, c.context) == (base.workload, base.output_tokens, base.context)
-    ]
-    title = f"Throughput by concurrency · tp{tp} · {base.workload}@{base.output_tokens}"
-    return Chart(title, "all streams together", _series(view, same, title, "streams"))
-
-
-def _by_context(view: Matrix, column: int, tp: int) -> Chart:
-    base = view.columns[column]
-    same = [
-        (i, c.context)
-        for i, c in enumerate(view.columns)
-        if (c.workload, c.output_tokens, c.load_name) == (base.workload, base.output_tokens, base.load_name)
-    ]
-    title = f"Throughput by context · tp{tp} · {base.workload}@{base.output_tokens}"
-    return Chart(title, "tokens before the prompt", _series(view, same, title, "tokens"))
-
-
-def _series(view: Matrix, same: list[tuple[int, int]], title: str, x_unit: str) -> str:
-    if len(same) < 2:
-        return ""
-    series: list[Series] = []
-    for row in view.rows:
-        points: list[tuple[float, float]] = []
-        for index, x in same:
-            cell = row.cells[index]
-            if cell is not None and cell.value is not None:
-                points.append((float(x), cell.value))
-        series.append(Series(row.config, tuple(points)))
-    return lines(title, x_unit, "tok/s", series, log_x=True)
-
-
-def _energy(state: State, tp: int) -> Chart:
-    groups: dict[str, list[tuple[float, float]]] = {}
-    for cell in state.plan_cells:
-        speed = metric_value(cell.metrics, "output_tok_s")
-        energy = metric_value(cell.metrics, "j_per_token")
-        if cell.spec.tp == tp and speed is not None and energy is not None and usable(cell):
-            groups.setdefault(cell.spec.config, []).append((energy, speed))
-    title = f"Throughput by energy · tp{tp}"
-    series = [Series(name, tuple(points)) for name, points in groups.items()]
-    return Chart(title, "left and up is better", scatter(title, "J/token", "tok/s", series))
 
 
 def _starts(state: State) -> Chart:

@@ -199,3 +199,37 @@ def test_inspect_reads_a_log_from_standard_input(ddtop: Cli) -> None:
     assert ddtop("inspect", "log", "/no/such").rc == 2
     assert ddtop("inspect", "tea", "/no/such").rc == 2
     assert ddtop("inspect", "a", "b", "c").rc == 2
+
+
+def test_plot_in_the_terminal_and_as_a_file(ddtop: Cli, recording: Path, tmp_path: Path) -> None:
+    shown = ddtop("plot", recording, "--what", "budget", "--width", "80", "--height", "20")
+    assert shown.rc == 0 and "SIMULATED" in shown.out and "\x1b" not in shown.out
+    assert len(shown.out.splitlines()) <= 20 and max(len(line) for line in shown.out.splitlines()) <= 80
+    target = tmp_path / "p.svg"
+    written = ddtop("plot", recording, "--what", "energy", "--out", target, "--width", "500")
+    assert written.rc == 0 and written.out.startswith(f"wrote {target}: Throughput and energy")
+    assert target.read_text().startswith('<svg width="500" height="520"')
+    for arguments, said in (
+        (["--what", "nope"], "choose one of: throughput, speedup"),
+        (["--x", "nope"], "x is one of:"),
+        (["--where", "tp"], "--where NAME=VALUE"),
+        (["--what", "search"], "--what throughput, "),
+        (["--baseline", "nope"], "--baseline is one of auto"),
+        (["--out", tmp_path / "no" / "p.svg"], "name another file"),
+    ):
+        refused = ddtop("plot", recording, *arguments)
+        assert refused.rc == 2 and said in refused.err and not refused.out, arguments
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_plot_in_a_terminal_has_colours_unless_they_are_not_wanted(
+    ddtop: Cli, recording: Path, no_color: str
+) -> None:
+    argv = ddtop.argv("plot", recording, "--what", "energy")
+    terminal = Terminal(argv, env=ddtop.environ() | {"NO_COLOR": no_color})
+    try:
+        assert terminal.wait_end(HANG_S) == 0
+        assert "energy (J/token)" in terminal.text()
+        assert (b"38;5;" in terminal.raw) == (not no_color)
+    finally:
+        terminal.close()

@@ -71,11 +71,10 @@ def test_the_chart_joins_the_front_and_draws_the_others_hollow(recording: Record
     ((title, _note, svg),) = gpu_charts(recording.state)
     assert title == "Per GPU and per user · fib@256"
     tree = ET.fromstring(svg)
-    dashed = [e for e in tree.iter() if e.get("stroke-dasharray")]
-    assert len(dashed) == 1
-    assert dashed[0].get("d", "").count("L") == 2
-    hollow = [e for e in tree.iter() if e.get("fill") == "none" and len(e)]
-    assert [e[0].text for e in hollow] == ["b15 tp1: 40.0 tok/s per user, 350 tok/s per GPU"]
+    (front,) = [e for e in tree.iter() if e.get("class") == "dd-ref"]
+    assert front.get("d", "").count("L") == 2
+    hollow = [e for e in tree.iter() if "dd-paper" in e.get("style", "") and len(e)]
+    assert [e[0].text for e in hollow] == ["b15 c8: 40.0 tok/s/user, 350 tok/s/GPU"]
 
 
 def test_a_price_asked_for_goes_before_the_plans(recording: Recording) -> None:

@@ -14,6 +14,9 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+TONES = tuple(f"tone-{number}" for number in range(8))
+"""Roles of the series of a plot."""
+
 ROLES = (
     "text",
     "dim",
@@ -30,6 +33,7 @@ ROLES = (
     "hot",
     "track",
     "spark",
+    *TONES,
 )
 """Every role a span can have; each is the theme variable `dd-<role>`. `+sel` after one marks the cursor."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from typing import Any
 
+from ddtop.charts.make import Choice, chart
+from ddtop.charts.svg import chart_svg
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.per_gpu import GpuPoint, per_gpu, unknown_configs
 from ddtop.journal.read.select import Column
-from ddtop.report.svg import Series, scatter
 from ddtop.report.text import number
 
 TITLE = "Per GPU and per user"
@@ -61,39 +62,10 @@ def gpu_notes(state: State, usd_per_gpu_hour: float | None) -> str:
 
 def gpu_charts(state: State) -> list[tuple[str, str, str]]:
     """(title, how to read it, SVG) for each workload, output length and context with two points or more."""
-    groups: dict[tuple[Any, ...], list[GpuPoint]] = {}
-    for point in per_gpu(state):
-        if point.tok_s_user is not None:
-            groups.setdefault(point.load[:3], []).append(point)
-    out: list[tuple[str, str, str]] = []
-    for points in groups.values():
-        if len(points) < 2:
-            continue
-        title = f"{TITLE} · {_workload(points[0].load)}"
-        svg = scatter(
-            title,
-            "tok/s per user",
-            "tok/s per GPU",
-            _series(points),
-            front=[_xy(p) for p in points if p.front],
-        )
-        out.append(
-            (title, "right and up is better; dashed: the front; hollow: another is better in both", svg)
-        )
-    return out
-
-
-def _workload(load: Column) -> str:
-    return f"{load.workload}@{load.output_tokens}" + (f" {load.context} ctx" if load.context else "")
-
-
-def _xy(point: GpuPoint) -> tuple[float, float]:
-    return point.tok_s_user or 0.0, point.tok_s_gpu
-
-
-def _series(points: Sequence[GpuPoint]) -> list[Series]:
-    names = dict.fromkeys(f"{p.config} tp{p.tp}" for p in points)
-    return [Series(n, tuple(_xy(p) for p in points if f"{p.config} tp{p.tp}" == n)) for n in names]
+    counted = Counter(p.load[:3] for p in per_gpu(state) if p.tok_s_user is not None)
+    specs = {Column.of(cell.spec)[:3]: cell.spec for cell in state.plan_cells}
+    drawn = [chart(state, Choice("pareto"), like=specs[group]) for group, n in counted.items() if n > 1]
+    return [(one.title, one.note, chart_svg(one)) for one in drawn]
 
 
 def gpu_json(state: State, usd_per_gpu_hour: float | None) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What the results of one recording say: a picture, and advice."""

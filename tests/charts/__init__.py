@@ -1,0 +1,1 @@
+"""Charts of recordings: ticks, what is in a picture, and the two drawers."""
