@@ -27,6 +27,7 @@ def main() -> int:
     ap.add_argument("--seed", type=int, default=1, help="seed of the first trial; each one has the next")
     ap.add_argument("--host", choices=HOSTS, default="ct200")
     ap.add_argument("--kinds", default="", help="only these kinds, by commas")
+    ap.add_argument("--shape", choices=draw.SHAPES, default="", help="only this sweep")
     ap.add_argument("--out", type=Path, default=Path("/tmp/ddtop-campaign"))
     args = ap.parse_args()
     bed = Bed()
@@ -36,7 +37,7 @@ def main() -> int:
     rows = args.out / "trials.jsonl"
     args.out.mkdir(parents=True, exist_ok=True)
     while acted < args.faults and broken < MOST_BROKEN:
-        trial = draw.trial(seed, [k for k in args.kinds.split(",") if k])
+        trial = draw.trial(seed, [k for k in args.kinds.split(",") if k], shape=args.shape)
         seed += 1
         began = time.monotonic()
         try:
@@ -53,7 +54,7 @@ def main() -> int:
         said = row.get("harness", "")[-300:] or said
         took = time.monotonic() - began
         print(
-            f"{args.host} {trial.seed} [{kinds}] done {row.get('done')} anew {row.get('anew')} {took:.0f} s: {said}",
+            f"{args.host} {trial.seed} {trial.shape} [{kinds}] done {row.get('done')} anew {row.get('anew')} {took:.0f} s: {said}",
             flush=True,
         )
     print(

@@ -11,6 +11,7 @@ from ddtop.events import Verdict
 LINK: frozenset[Verdict] = frozenset({"lost-host"})
 POWER: frozenset[Verdict] = frozenset({"lost-host", "rebooted", "failed", "measuring-failed"})
 ENDED: frozenset[Verdict] = frozenset({"failed", "measuring-failed", "crash-loop", "never-began"})
+HUNG: frozenset[Verdict] = frozenset({"stalled", "slow", "hung-gpu", "no-tokens"})
 
 
 @dataclass(frozen=True)
@@ -25,27 +26,44 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "kill-runner": Kind(3, (0.0, 15.0), frozenset({"interrupted"})),
+    "end-runner": Kind(2, (0.0, 5.0), ENDED | {"interrupted"}),
+    "stop-run": Kind(1, (0.0, 5.0), ENDED | {"interrupted"}),
+    "suspend-runner": Kind(2, (3.0, 150.0), LINK),
     "kill-dashboard": Kind(2, (1.0, 4.0)),
+    "pause": Kind(1, (1.0, 10.0)),
     "kill-agent": Kind(3, explains=LINK),
+    "suspend-agent": Kind(2, (2.0, 40.0), LINK),
     "kill-generator": Kind(2, explains=frozenset({"measuring-failed"})),
+    "suspend-generator": Kind(1, (1.0, 20.0), frozenset({"measuring-failed"})),
     "kill-server": Kind(3, explains=ENDED),
+    "suspend-server": Kind(2, (1.0, 30.0), ENDED | HUNG),
     "stop-server": Kind(1, explains=ENDED),
     "restart-server": Kind(1, explains=ENDED | {"old-server"}),
     "daemon-reload": Kind(1),
+    "edit-unit": Kind(1),
+    "owner-drop-in": Kind(1),
     "reboot": Kind(3, (0.5, 8.0), POWER, not_with=("host-disk-full", "host-clock")),
     "power-loss": Kind(2, (0.5, 8.0), POWER, not_with=("host-disk-full", "host-clock")),
     "cut": Kind(4, (1.0, 120.0), LINK),
-    "delay": Kind(2, (5.0, 30.0), LINK),
+    "delay": Kind(1, (5.0, 30.0), LINK),
+    "loss": Kind(1, (5.0, 30.0), LINK),
+    "slow-link": Kind(1, (5.0, 30.0), LINK),
     "kill-sshd": Kind(2, (1.0, 3.0), LINK),
+    "max-sessions": Kind(1, (2.0, 20.0), LINK),
+    "one-session": Kind(1, (2.0, 20.0), LINK),
     "kill-journald": Kind(2),
-    "suspend-runner": Kind(2, (3.0, 40.0), LINK),
+    "restart-journald": Kind(1),
+    "stop-journald": Kind(1, (2.0, 20.0)),
+    "rotate-journal": Kind(1),
     "client-disk-full": Kind(2, (5.0, 25.0), frozenset({"unknown", "interrupted"})),
     "host-disk-full": Kind(2, (5.0, 20.0), ENDED | {"unknown", "interrupted"}),
+    "shm-full": Kind(1, (3.0, 20.0), ENDED | {"staging-failed", "unknown"}),
     "host-clock": Kind(1),
     "client-clock": Kind(1),
+    "smi-hang": Kind(2, (2.0, 20.0), frozenset({"unknown"})),
     "port-taken": Kind(2, (4.0, 15.0), ENDED | {"foreign"}),
     "gpu-taken": Kind(1, (5.0, 15.0), ENDED | {"foreign"}),
-    "second-connect": Kind(2, not_with=("reboot", "power-loss")),
+    "second-connect": Kind(2, not_with=("kill-runner", "reboot", "power-loss", "end-runner", "stop-run")),
 }
 EVENTS = ("staging", "loading", "measuring", "finished", "leaving")
 """Moments that are waited for, instead of a second."""
@@ -72,6 +90,8 @@ class Trial:
     was_active: bool = False
     """The unit was up when the run began."""
     staged: bool = True
+    shape: str = "plain"
+    """Which sweep (shapes.py)."""
     kinds: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -80,19 +100,25 @@ class Trial:
         return frozenset().union(*(KINDS[f.kind].explains for f in self.faults))
 
 
-def trial(seed: int, kinds: Sequence[str] = (), faults: int = 0) -> Trial:
-    """The trial of a seed: two to five faults of `kinds` (all, if empty), a third of them the second of a pair."""
+SHAPES: Mapping[str, int] = {"plain": 10, "race": 3, "search": 3, "handover": 2, "refine": 2}
+"""How often each sweep is drawn."""
+
+
+def trial(seed: int, kinds: Sequence[str] = (), faults: int = 0, shape: str = "") -> Trial:
+    """The trial of a seed: one to five faults of `kinds` (all, if empty), a third of them beside the one before."""
     rng = random.Random(f"ddtop-campaign-{seed}")
     names = list(kinds) or list(KINDS)
     found: list[Fault] = []
-    for _ in range(faults or rng.choice((2, 3, 3, 4, 5))):
+    for _ in range(faults or rng.choice((1, 2, 3, 3, 4, 5))):
         names = [n for n in names if all(n not in KINDS[f.kind].not_with for f in found)]
         names = [n for n in names if not {f.kind for f in found} & set(KINDS[n].not_with)]
         kind = rng.choices(names, [KINDS[n].weight for n in names])[0]
         found.append(_fault(rng, kind, found[-1] if found and rng.random() < 0.35 else None))
     was_active = rng.random() < 0.4
     staged = was_active or rng.random() < 0.6
+    drawn = rng.choices(list(SHAPES), list(SHAPES.values()))[0]
     return Trial(
+        shape=shape or drawn,
         seed=seed,
         faults=tuple(found),
         was_active=was_active,

@@ -10,20 +10,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ddtop.errors import DdtopError
+from ddtop.events import Command, GoOn, Pause, StopRun
 from tests.bed.client import BedError
 from tests.bed.config import REPO
 from tests.campaign.draw import Fault
 from tests.stories.desk import Terminal
 
 CLOCK_S = 3600
-AGENT = "pkill -9 -f '^python3 -I -S -c import sys,os,hashlib'"
+AGENT = "'^python3 -I -S -c import sys,os,hashlib'"
 GENERATOR = (
     "for u in $(systemctl list-units --plain --no-legend 'ddtop-job-*' | cut -d' ' -f1);"
-    " do systemctl kill -s KILL --kill-whom=all $u; done"
+    " do systemctl kill -s {0} --kill-whom=all $u; done"
 )
 STATE = "/root/.local/state/ddtop"
 SQUAT = (
@@ -31,6 +33,69 @@ SQUAT = (
     ' \'until ss -ltnH "sport = :30000" | grep -q . && sleep 0.05 || python3 -m ddtop_bed.foreign squat 30000;'
     " do sleep 0.05; done'"
 )
+UNIT = "sglang-bench.service"
+FILE = f"/etc/systemd/system/{UNIT}"
+JOURNALD = (
+    "systemd-journald.socket systemd-journald-dev-log.socket systemd-journald-audit.socket systemd-journald"
+)
+FAULTS = "/etc/ddtop-bed/faults"
+SSHD = "/etc/ssh/sshd_config.d/bed.conf"
+LOGINS = "pkill -9 -f '^sshd: [a-z]+(@| \\[)'"
+
+ON_HOST: Mapping[str, tuple[str, str]] = {
+    "kill-agent": (f"pkill -9 -f {AGENT}", ""),
+    "suspend-agent": (f"pkill -STOP -f {AGENT}", f"pkill -CONT -f {AGENT}; true"),
+    "kill-generator": (GENERATOR.format("KILL"), ""),
+    "suspend-generator": (GENERATOR.format("STOP"), GENERATOR.format("CONT") + "; true"),
+    "kill-server": (f"systemctl kill -s KILL --kill-whom=all {UNIT}", ""),
+    "suspend-server": (
+        f"systemctl kill -s STOP --kill-whom=all {UNIT}",
+        f"systemctl kill -s CONT --kill-whom=all {UNIT}; true",
+    ),
+    "stop-server": (f"systemctl stop --no-block {UNIT}", ""),
+    "restart-server": (f"systemctl restart --no-block {UNIT}", ""),
+    "daemon-reload": ("systemctl daemon-reload", ""),
+    "edit-unit": (f"sed -i 's/^Description=.*/& (edited)/' {FILE}; systemctl daemon-reload", ""),
+    "owner-drop-in": (
+        f"mkdir -p {FILE}.d; printf '[Service]\\nEnvironment=OWNER=1\\n' > {FILE}.d/50-owner.conf; systemctl daemon-reload",
+        "",
+    ),
+    "kill-sshd": (
+        "systemctl kill -s KILL ssh; killall -q -9 sshd; systemctl stop ssh; true",
+        "systemctl reset-failed ssh; systemctl start ssh",
+    ),
+    "max-sessions": (
+        f"echo 'MaxSessions 0' > {SSHD}; systemctl reload ssh; {LOGINS}",
+        f"rm -f {SSHD}; systemctl reload ssh",
+    ),
+    "one-session": (
+        f"echo 'MaxSessions 1' > {SSHD}; systemctl reload ssh; {LOGINS}",
+        f"rm -f {SSHD}; systemctl reload ssh",
+    ),
+    "kill-journald": ("systemctl kill -s KILL systemd-journald", ""),
+    "restart-journald": ("systemctl restart systemd-journald", ""),
+    "stop-journald": (f"systemctl stop {JOURNALD}", f"systemctl start {JOURNALD}"),
+    "rotate-journal": ("journalctl -q --rotate; journalctl -q --vacuum-files=1", ""),
+    "host-disk-full": (
+        f"head -c 1G /dev/zero > {STATE}/filler 2>/dev/null; test -s {STATE}/filler",
+        f"rm -f {STATE}/filler",
+    ),
+    "shm-full": (
+        "fallocate -l $(($(stat -fc '%a*%S' /dev/shm))) /dev/shm/filler.bin; test -s /dev/shm/filler.bin",
+        "rm -f /dev/shm/filler.bin",
+    ),
+    "smi-hang": (
+        f"(cat {FAULTS}; printf 'WHEN=\\nSTARTS=\\nSMI_FAULT=hang\\n') > {FAULTS}.2; mv {FAULTS}.2 {FAULTS}",
+        f"sed '/^SMI_FAULT/d' {FAULTS} > {FAULTS}.2; mv {FAULTS}.2 {FAULTS}",
+    ),
+    "port-taken": (SQUAT, "systemctl stop foreign-app-30000; true"),
+    "gpu-taken": (
+        "systemd-run -q --unit=foreign-gpu-0 python3 -m ddtop_bed.foreign hog 0 40000",
+        "systemctl stop foreign-gpu-0; true",
+    ),
+}
+"""Kind → what is run on the host, and what undoes it when its time is over. The port is taken as soon as it is free; the owner's
+edits stay. `max-sessions` lets nobody in, `one-session` one channel a connection; both end the logins that are there."""
 
 
 VIEWER = """import sys
@@ -60,18 +125,22 @@ def build_clock(folder: Path) -> Path | None:
 class Injector:
     """Sets the faults of one trial. `runner`: the living runner of the trial, which may change."""
 
-    def __init__(self, host: Any, folder: Path, unit: str, runner: Callable[[], Any]) -> None:
-        self.host, self.folder, self.unit, self.runner = host, folder, unit, runner
+    def __init__(self, host: Any, folder: Path, runner: Callable[[], Any]) -> None:
+        self.host, self.folder, self.runner = host, folder, runner
         self.again_at: float | None = None
         """When the runner that was killed is started again (monotonic)."""
+        self.ends_s: float | None = None
+        """A runner that was asked to end is started again so many seconds after it has."""
         self.troubles: list[str] = []
         self._open: list[threading.Thread] = []
 
     def inject(self, fault: Fault) -> None:
         """Sets it. Raises VoidError where that cannot be."""
-        act = getattr(self, "_" + fault.kind.replace("-", "_"))
         try:
-            act(fault)
+            if fault.kind in ON_HOST:
+                self._on_host(fault, *ON_HOST[fault.kind])
+            else:
+                getattr(self, "_" + fault.kind.replace("-", "_"))(fault)
         except (BedError, OSError, subprocess.TimeoutExpired) as error:
             raise VoidError(f"{fault.kind}: {str(error)[:200]}") from None
 
@@ -112,30 +181,32 @@ class Injector:
         }
         self._later(fault.lasts_s, Terminal(argv, env).kill)
 
-    def _kill_agent(self, fault: Fault) -> None:
-        self.host.sh(AGENT)
+    def _on_host(self, fault: Fault, command: str, undo: str) -> None:
+        self.host.sh(command)
+        if undo:
+            self._later(fault.lasts_s, lambda: self.host.sh(undo))
 
-    def _kill_generator(self, fault: Fault) -> None:
-        self.host.sh(GENERATOR)
+    def _end_runner(self, fault: Fault) -> None:
+        """Asked to end: ctrl-c, a closed terminal, the machine's shutdown. It puts the host back, and is started again."""
+        which = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[int(10 * fault.at_s) % 3]
+        self.runner().process.send_signal(which)
+        self.ends_s = fault.lasts_s
 
-    def _kill_server(self, fault: Fault) -> None:
-        self.host.sh(f"systemctl kill -s KILL --kill-whom=all {self.unit}")
+    def _stop_run(self, fault: Fault) -> None:
+        """`ddtop stop`, or its key."""
+        self._say(StopRun)
+        self.ends_s = fault.lasts_s
 
-    def _stop_server(self, fault: Fault) -> None:
-        self.host.sh(f"systemctl stop --no-block {self.unit}")
+    def _pause(self, fault: Fault) -> None:
+        self._say(Pause)
+        self._later(fault.lasts_s, lambda: self._say(GoOn))
 
-    def _restart_server(self, fault: Fault) -> None:
-        self.host.sh(f"systemctl restart --no-block {self.unit}")
-
-    def _daemon_reload(self, fault: Fault) -> None:
-        self.host.sh("systemctl daemon-reload")
-
-    def _kill_sshd(self, fault: Fault) -> None:
-        self.host.sh("systemctl kill -s KILL ssh; killall -q -9 sshd; systemctl stop ssh; true")
-        self._later(fault.lasts_s, lambda: self.host.sh("systemctl reset-failed ssh; systemctl start ssh"))
-
-    def _kill_journald(self, fault: Fault) -> None:
-        self.host.sh("systemctl kill -s KILL systemd-journald")
+    def _say(self, make: type[Command]) -> None:
+        """A command as a dashboard gives it."""
+        try:
+            self.runner().send(make)
+        except DdtopError as error:
+            raise BedError(str(error)) from None
 
     def _suspend_runner(self, fault: Fault) -> None:
         """The lid is closed."""
@@ -180,6 +251,14 @@ class Injector:
         self.host.delay(300, 6)
         self._later(fault.lasts_s, self.host.heal)
 
+    def _loss(self, fault: Fault) -> None:
+        self.host.delay(20, 30)
+        self._later(fault.lasts_s, self.host.heal)
+
+    def _slow_link(self, fault: Fault) -> None:
+        self.host.delay(80, 0, 48)
+        self._later(fault.lasts_s, self.host.heal)
+
     # ---- disks, clocks, strangers
 
     def _client_disk_full(self, fault: Fault) -> None:
@@ -192,22 +271,9 @@ class Injector:
                 file.write(bytes(1 << 16))
         self._later(fault.lasts_s, lambda: filler.unlink(missing_ok=True))
 
-    def _host_disk_full(self, fault: Fault) -> None:
-        self.host.sh(f"head -c 1G /dev/zero > {STATE}/filler 2>/dev/null; test -s {STATE}/filler")
-        self._later(fault.lasts_s, lambda: self.host.sh(f"rm -f {STATE}/filler"))
-
     def _host_clock(self, fault: Fault) -> None:
         seconds = CLOCK_S if fault.ahead else -CLOCK_S
         self.host.sh(f"echo {seconds} > /etc/ddtop-bed/clock")
 
     def _client_clock(self, fault: Fault) -> None:
         (self.folder / "clock").write_text(str(CLOCK_S if fault.ahead else -CLOCK_S))
-
-    def _port_taken(self, fault: Fault) -> None:
-        """As soon as the port is free another program has it."""
-        self.host.sh(SQUAT)
-        self._later(fault.lasts_s, lambda: self.host.sh("systemctl stop foreign-app-30000; true"))
-
-    def _gpu_taken(self, fault: Fault) -> None:
-        self.host.sh("systemd-run -q --unit=foreign-gpu-0 python3 -m ddtop_bed.foreign hog 0 40000")
-        self._later(fault.lasts_s, lambda: self.host.sh("systemctl stop foreign-gpu-0; true"))

@@ -11,11 +11,14 @@ from typing import Any
 
 from ddtop.events import (
     AlertRaised,
+    AlertResolved,
     CellMeasured,
     CellsPlanned,
     CellStateSet,
     Event,
     RestartReady,
+    RunEnded,
+    SearchStep,
     Verdict,
 )
 
@@ -57,8 +60,11 @@ class Seen:
                 elif event.state == "done":
                     self.finished_at_line.setdefault(event.cell_id, len(ledger))
             if isinstance(event, CellMeasured):
-                if event.cell_id in self.finished_at_line:
+                finished = event.cell_id in self.finished_at_line
+                if finished and event.raw:  # without: the same attempt, judged again
                     self._bad("repeated", f"cell {event.cell_id}: measured again after it was finished")
+                elif finished and event.metrics != self.results.get(event.cell_id):
+                    self._bad("lost", f"cell {event.cell_id}: its figures were changed after its end")
                 self.results[event.cell_id] = event.metrics
 
     def _bad(self, kind: str, text: str) -> None:
@@ -111,6 +117,112 @@ def served(
     }
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a result says of itself: on which start of the server, when by the host's clock (s), requests and tokens."""
+
+    cell_id: str
+    start: str
+    began_s: float
+    ended_s: float
+    requests: int
+    tokens: int
+    longest_s: float
+
+    def has(self, line: Mapping[str, Any]) -> bool:
+        """Whether a request of the ledger is one of this result's."""
+        begun, ended = line.get("start_ns", 0) / 1e9, line.get("end_ns", 0) / 1e9
+        inside = self.began_s - SLACK_S <= begun and ended <= self.ended_s + SLACK_S
+        return bool(line["invocation"] == self.start) and inside
+
+
+SLACK_S = 0.1
+
+
+def claims(events: Iterable[Event]) -> list[Claim]:
+    """Of each result and each load of a search; the last of a cell where it was measured twice."""
+    found: list[Claim] = []
+    for e in events:
+        if isinstance(e, SearchStep) and e.host_span_s is not None:
+            cell, span, metrics = e.parent, e.host_span_s, e.metrics
+        elif isinstance(e, CellMeasured) and "started_at_s" in e.raw and e.validity != "INVALID":
+            cell, span, metrics = e.cell_id, (e.raw["started_at_s"], e.raw["ended_at_s"]), e.metrics
+        else:
+            continue
+        start = e.generation.id.partition("/")[0] if e.generation else ""
+        most = (metrics.get("e2e_ms") or {}).get("max", 0.0) / 1000
+        asked, tokens = metrics.get("requests_ok") or 0, metrics.get("output_tokens") or 0
+        found.append(Claim(cell, start, *span, int(asked), int(tokens), most))
+    return found
+
+
+def judge_figures(
+    events: Sequence[Event], ledger: Sequence[Mapping[str, Any]], marks: Mapping[str, str], faults: int
+) -> tuple[list[Violation], int]:
+    """(violations, tries that gave no result): each result against what its server served in that time, and requests that no
+    result tells of. Not for a trial in which the host's clock jumps."""
+    found: list[Violation] = []
+    specs = {c.id: c for e in events if isinstance(e, CellsPlanned) for c in e.cells}
+    argv = {e["invocation"]: " ".join(e["argv"]) for e in ledger if e["event"] == "start"}
+    asked = [e for e in ledger if e["event"] == "request" and "start_ns" in e]
+    told = claims(events)
+    for claim in told:
+        spec = specs[claim.cell_id]
+        mine = [e for e in asked if claim.has(e) and e["outcome"] in WHOLE]
+        mark, line = marks[spec.config], argv.get(claim.start)
+        others = [m for c, m in marks.items() if m and c != spec.config]
+        if line is None or mark not in line or any(m in line for m in others):
+            found.append(Violation("wrong-label", f"{spec.label}: its server was {line}"))
+        elif len(mine) < claim.requests or sum(e["tokens"] for e in mine) < claim.tokens:
+            served = f"{len(mine)} requests, {sum(e['tokens'] for e in mine)} tokens"
+            text = (
+                f"{spec.label}: says {claim.requests} requests, {claim.tokens} tokens; its server: {served}"
+            )
+            found.append(Violation("wrong-figure", text))
+        elif mine and claim.longest_s > 1.5 * max(e["end_ns"] - e["start_ns"] for e in mine) / 1e9 + 2.0:
+            text = f"{spec.label}: a request took {claim.longest_s:.1f} s, by the server's clock far less"
+            found.append(Violation("polluted", text))
+    lengths = {c.output_tokens for c in specs.values()}
+    untold, before = 0, False
+    for e in asked:
+        lost = not any(c.has(e) for c in told) and (e["tokens"] in lengths or e["outcome"] not in WHOLE)
+        untold += lost and not before
+        before = lost
+    if untold > faults:
+        found.append(
+            Violation("overrun", f"requests of {untold} tries are in no result, for {faults} faults")
+        )
+    return found, untold
+
+
+def judge_telling(events: Sequence[Event], told: Sequence[str], killed: bool) -> list[Violation]:
+    """Alerts against what people were told: each ends, each is notified of once. `killed`: the runner was, and with it what it
+    had not sent. `told`: ids of alerts, "" for the end of a run."""
+    raised = {e.alert_id: e for e in events if isinstance(e, AlertRaised)}
+    ended = {e.alert_id for e in events if isinstance(e, AlertResolved)}
+    found = [
+        Violation("alert-open", f"{e.title}: {e.cause_text}"[:200])
+        for key, e in raised.items()
+        if key not in ended and e.verdict not in ("failed", "interrupted")
+    ]
+    for key, e in raised.items():
+        if told.count(key) > 1 or (not told.count(key) and not killed):
+            found.append(Violation("notification", f"{e.title}: told {told.count(key)} times"))
+    ends = sum(isinstance(e, RunEnded) for e in events)
+    if told.count("") > ends or (told.count("") < ends and not killed):
+        found.append(Violation("notification", f"{ends} ends of the run, told {told.count('')} times"))
+    return found
+
+
+def judge_residue(
+    before: Iterable[str], after: Iterable[str], claims_left: Iterable[Mapping[str, Any]]
+) -> list[Violation]:
+    """Files of ours that were not there before, and leases that were not given back."""
+    found = [Violation("residue", path) for path in sorted(set(after) - set(before))]
+    held = [c for c in claims_left if not c.get("released")]
+    return found + [Violation("lease-left", f"run {c.get('run')} of {c.get('who')}") for c in held]
+
+
 def judge(
     *,
     seen: Seen,
@@ -119,10 +231,10 @@ def judge(
     marks: Mapping[str, str],
     requests: int,
     faults: int,
-    explained: frozenset[Verdict],
 ) -> tuple[list[Violation], int]:
-    """(violations, cells begun anew) of a trial that has ended, from the recording read afresh."""
-    found = list(seen.violations)
+    """(violations, cells begun anew) of a trial that has ended, from the recording read afresh: of a sweep of one start each,
+    whose prompts each belong to one number of tokens."""
+    found: list[Violation] = []
     specs = {c.id: c for e in events if isinstance(e, CellsPlanned) for c in e.cells}
     done: set[str] = set()
     for event in events:
@@ -147,8 +259,13 @@ def judge(
     )
     if anew > faults:
         found.append(Violation("overrun", f"{anew} cells were begun anew for {faults} faults"))
-    for event in events:
-        if isinstance(event, AlertRaised) and event.verdict not in explained:
-            text = f"{event.title} ({event.verdict}, {event.cause}): {event.cause_text}"
-            found.append(Violation("false-alarm", text[:300]))
     return found, anew
+
+
+def false_alarms(events: Sequence[Event], explained: frozenset[Verdict]) -> list[Violation]:
+    """Alerts that no fault of the trial explains."""
+    return [
+        Violation("false-alarm", f"{e.title} ({e.verdict}, {e.cause}): {e.cause_text}"[:300])
+        for e in events
+        if isinstance(e, AlertRaised) and e.verdict not in explained
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -19,7 +20,9 @@ from ddtop.events import (
     CellStateSet,
     Event,
     PhaseSeen,
+    RestartReady,
     RunEnded,
+    RunStarted,
     StageProgress,
     StepTaken,
 )
@@ -27,27 +30,42 @@ from ddtop.journal.fold.apply import fold
 from ddtop.journal.read.reader import JournalReader
 from tests.bed.client import BedError
 from tests.campaign.draw import Fault, Trial
-from tests.campaign.inject import STATE, Injector, VoidError, build_clock
-from tests.campaign.oracle import Seen, Violation, judge
-from tests.stories.harness import Runner, left_behind, plan_text
+from tests.campaign.inject import FILE, STATE, UNIT, Injector, VoidError, build_clock
+from tests.campaign.oracle import (
+    Seen,
+    Violation,
+    false_alarms,
+    judge,
+    judge_figures,
+    judge_residue,
+    judge_telling,
+)
+from tests.campaign.shapes import SHAPES, plan_of, undecided
+from tests.stories.harness import Runner, left_behind
 
-UNIT = "sglang-bench.service"
-MARKS = {"a": "", "b": "--context-length 8192", "c": "--context-length 4096"}
-TOKENS, REQUESTS, CELLS = (24, 40), 4, 6
-FAULTS = ("SPEED=10", "LOAD_S=20", "WARM_S=5", "STOP_S=4")
 LIMIT_S = 240.0
 """After the last fault is undone a run of seconds has ended by then, whatever its retries."""
-POLICY = (
-    'transient = "retry-twice"\nbug = "retry-twice"\nforeign = "wait-2min-then-stop"\nhost_lost_wait_min = 5'
-)
 SMALL_DISK_MIB = 24
 SMALL_STATE = (
     f"mkdir -p {STATE} /mnt/small /var/empty; mount -t tmpfs -o size=8m tmpfs /mnt/small; mkdir /mnt/small/up /mnt/small/work;"
     f" mount -t overlay -o lowerdir=/var/empty,upperdir=/mnt/small/up,workdir=/mnt/small/work overlay {STATE}"
 )
 """The agent keeps nothing on a tmpfs: a small disk over one, for the fault that fills it."""
-OWNERS = ("stop-server", "restart-server")
-"""The owner's hands on the unit."""
+OWNERS = ("stop-server", "restart-server", "suspend-server")
+"""Hands on the unit, which is the owner's again once the host is put back."""
+EDITS = {"edit-unit": FILE, "owner-drop-in": f"{FILE}.d/50-owner.conf"}
+"""What the owner writes meanwhile stays as written."""
+OF_RUNNER = ("kill-runner", "suspend-runner", "end-runner", "stop-run", "pause")
+ENDS = ("end-runner", "stop-run")
+OURS = (
+    "find /tmp /var/tmp /dev/shm /root /run/lock /run/systemd/system /run/systemd/transient /run/systemd/system.control"
+    " -path '*/sglang/*' -prune -o -print 2>/dev/null | grep -i ddtop | grep -v ddtop-bed"
+)
+"""Files and folders on the host with our name."""
+KEPT = ("/root/.local/state/ddtop", "/run/lock/ddtop-lease")
+"""What a run may leave: the agent's state folder, and the mark of a lease that was given back."""
+MOST_OPEN = 80
+"""Descriptors of a runner."""
 OTHERS_MAY_STAY = (
     "/dev/shm/models",
     "/dev/shm/Qwen3.6-27B",
@@ -72,6 +90,10 @@ class Row:
     alerts: list[list[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    shape: str = "plain"
+    descriptors: int = 0
+    """The most that a runner had open."""
+    resident_mib: float = 0.0
 
 
 class Tape:
@@ -114,6 +136,25 @@ def came(event: str, events: list[Event]) -> bool:
     return False
 
 
+def phase_of(before: str, events: list[Event]) -> str:
+    """Where the run is, after `events`."""
+    for e in events:
+        match e:
+            case StageProgress():
+                before = "staging"
+            case PhaseSeen():
+                before = e.phase
+            case RestartReady():
+                before = "ready"
+            case CellStarted():
+                before = "measuring"
+            case StepTaken(action="restore"):
+                before = "leaving"
+            case RunStarted():
+                before = "connecting"
+    return before
+
+
 def ledger(host: Any) -> list[dict[str, Any]]:
     """All lines in the order in which they were written; [] while the host is dark."""
     try:
@@ -135,7 +176,7 @@ def prepare(host: Any, trial: Trial) -> None:
         host.sh(SMALL_STATE)
     if trial.staged:
         host.stage()
-    host.fault(*FAULTS)
+    host.fault(*SHAPES[trial.shape].faults)
     if trial.was_active:
         host.sh(f"systemctl start {UNIT}")
         host.wait("ready", timeout_s=60)
@@ -174,7 +215,7 @@ def run(host: Any, folder: Path, trial: Trial) -> Row:
     """Runs one trial in `folder` (new). The row says what happened; harness errors are raised."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    row = Row(host.name, trial.seed)
+    row = Row(host.name, trial.seed, shape=trial.shape)
     clock = build_clock(folder) if trial.kinds & {"host-clock", "client-clock"} else None
     prepare(host, trial)
     try:
@@ -197,19 +238,15 @@ class _Play:
         self, host: Any, folder: Path, place: Path, trial: Trial, row: Row, clock: Path | None
     ) -> None:
         self.host, self.folder, self.trial, self.row = host, folder, trial, row
+        self.told = folder / "told.txt"
         tp = "tp = [8]\n" if host.name != "ct200" else ""
-        text = plan_text(
-            f"campaign-{trial.seed}",
-            host=host.name,
-            tokens=", ".join(map(str, TOKENS)),
-            requests=REQUESTS,
-            policy=POLICY,
-        )
+        text = plan_of(f"campaign-{trial.seed}", trial.shape, host.name, self.told)
         text = text.replace("[matrix]\n", "[matrix]\n" + tp).replace("/dev/shm/Qwen3.6-27B", host.spec.model)
         self.plan = text.replace("/data/models/Qwen3.6-27B", host.spec.source).replace(
             '"Qwen3.6-27B"', f'"{Path(host.spec.model).name}"'
         )
-        (folder / "other.toml").write_text(self.plan.replace(f"campaign-{trial.seed}", "other"))
+        other = self.plan.replace(f"campaign-{trial.seed}", "other").partition("[notify]")[0]
+        (folder / "other.toml").write_text(other)
         self.recording, self.home = place / "run.ddtop", folder / "home"
         self.env = (
             {"LD_PRELOAD": str(clock), "CLOCK_FILE": str(folder / "clock")}
@@ -217,8 +254,10 @@ class _Play:
             else {}
         )
         self.tape, self.seen = Tape(self.recording), Seen()
-        self.injector = Injector(host, folder, UNIT, lambda: self.runner)
+        self.injector = Injector(host, folder, lambda: self.runner)
+        self.phase, self.sampled_at = "connecting", 0.0
         self.texts: list[str] = []
+        self.ours = self._ours()
         self.began = time.monotonic()
         self.runner = self._start()
 
@@ -227,8 +266,16 @@ class _Play:
 
     def _look(self) -> None:
         new = self.tape.more()
-        if any(e for e in new):
+        self.phase = phase_of(self.phase, new)
+        if new:
             self.seen.take(new, ledger(self.host))
+        if time.monotonic() >= self.sampled_at + 1.0:
+            self.sampled_at = time.monotonic()
+            with contextlib.suppress(OSError):
+                pid = self.runner.process.pid
+                self.row.descriptors = max(self.row.descriptors, len(os.listdir(f"/proc/{pid}/fd")))
+                pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+                self.row.resident_mib = max(self.row.resident_mib, round(pages / 256, 1))
 
     def play(self, before: dict[str, Any]) -> None:
         todo = sorted(self.trial.faults, key=lambda f: f.at_s)
@@ -261,8 +308,9 @@ class _Play:
         return began is not None and now >= began + fault.at_s
 
     def _inject(self, fault: Fault) -> None:
-        if self.injector.again_at is not None and fault.kind in ("kill-runner", "suspend-runner"):
-            self.row.void.append(f"{fault.kind}: no runner is alive")
+        alive = self.runner.process.poll() is None and self.injector.ends_s is None
+        if fault.kind in OF_RUNNER and (self.injector.again_at is not None or not alive):
+            self.row.void.append(f"{fault.kind}: no runner is alive, or it ends")
             return
         if fault.kind in ("second-connect", *OWNERS) and came("leaving", self.tape.events):
             self.row.void.append(f"{fault.kind}: the host is its owner's again, or the next run's")
@@ -280,9 +328,8 @@ class _Play:
             self.row.void.append(str(error))
             return
         at = round(time.monotonic() - self.began, 1)
-        self.row.faults.append(
-            {"kind": fault.kind, "at_s": at, "lasts_s": fault.lasts_s, "event": fault.event}
-        )
+        told = {"kind": fault.kind, "at_s": at, "lasts_s": fault.lasts_s, "event": fault.event}
+        self.row.faults.append({**told, "phase": self.phase})
 
     def _ended(self) -> bool:
         """Whether the run is over; starts the runner again where it was killed, or where a person would."""
@@ -293,6 +340,11 @@ class _Play:
             if time.monotonic() >= self.injector.again_at:
                 self.injector.again_at = None
                 self._again()
+            return False
+        if self.injector.ends_s is not None and code != 0:
+            self.row.notes.append(f"asked to end: exit code {code}")
+            self.injector.again_at = time.monotonic() + self.injector.ends_s
+            self.injector.ends_s = None
             return False
         self.row.codes.append(code)
         if code == 0 or len(self.row.codes) > 2:
@@ -305,6 +357,17 @@ class _Play:
         self.texts.append(self.runner.text())
         self.runner.kill()
         self.runner = self._start()
+
+    def _ours(self) -> list[str]:
+        """Files with our name on the host that no run may leave."""
+        lines = self.host.sh(OURS + "; true").splitlines()
+        return [line for line in lines if not line.startswith(KEPT)]
+
+    def _leases(self) -> list[dict[str, Any]]:
+        text = self.host.sh(
+            "for f in /run/lock/ddtop-lease.[0-9]*; do cat $f && echo; done 2>/dev/null; true"
+        )
+        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
     def _bad(self, kind: str, text: str) -> None:
         self.row.violations.append([kind, text])
@@ -319,28 +382,42 @@ class _Play:
         lines = ledger(host)
         fresh = Tape(self.recording)
         fresh.more()
-        found, row.anew = judge(
-            seen=self.seen,
-            events=fresh.events,
-            ledger=lines,
-            marks=MARKS,
-            requests=REQUESTS,
-            faults=len(row.faults),
-            explained=self.trial.explained,
-        )
+        shape, faults = SHAPES[self.trial.shape], len(row.faults)
+        alarms = false_alarms(fresh.events, self.trial.explained)
+        found = [*self.seen.violations, *alarms, *undecided(self.trial.shape, fresh.events)]
+        if shape.plain:
+            more, row.anew = judge(
+                seen=self.seen,
+                events=fresh.events,
+                ledger=lines,
+                marks=shape.marks,
+                requests=shape.requests,
+                faults=faults,
+            )
+            found += more
+        if "host-clock" not in self.trial.kinds:
+            more, untold = judge_figures(fresh.events, lines, shape.marks, faults)
+            found += more
+            row.anew = row.anew if shape.plain else untold
+        told = self.told.read_text().splitlines() if self.told.exists() else []
+        killed = bool(self.trial.kinds & {"kill-runner", "client-disk-full"})
+        found += judge_telling(fresh.events, [line.split(" ", 1)[0] for line in told], killed)
+        found += judge_residue(self.ours, self._ours(), self._leases())
         state = fold(fresh.events)
         row.done = sum(c.state == "done" for c in state.plan_cells)
         raised = [e for e in fresh.events if isinstance(e, AlertRaised)]
         row.alerts = [[round(a.at_s, 1), a.title, a.verdict, a.cause] for a in raised]
         for item in found:
             self._bad(item.kind, item.text)
-        if row.done != CELLS:
-            left = [
-                f"{c.spec.config}@{c.spec.output_tokens} {c.state}: {c.reason}"
-                for c in state.plan_cells
-                if c.state != "done"
-            ]
-            self._bad("not-all-measured", "; ".join(left)[:600])
+        left = [
+            f"{c.spec.label} {c.state}: {c.reason}"
+            for c in state.plan_cells
+            if c.state != "done" and not (c.state == "skipped" and c.by == "race")
+        ]
+        if left or len(state.plan_cells) < shape.cells:
+            self._bad("not-all-measured", f"{len(state.plan_cells)} planned; {'; '.join(left)[:600]}")
+        if row.descriptors > MOST_OPEN:
+            self._bad("descriptors", f"the runner had {row.descriptors} open")
         ended = [e for e in fresh.events if isinstance(e, RunEnded)]
         said = " ".join(ended[-1].left_behind) if ended else ""
         if len(row.codes) > 1 and "was started again and ended" not in said:
@@ -349,6 +426,12 @@ class _Play:
             self._bad(
                 "traceback", next(t for t in self.texts if "Traceback" in t or "bug in ddtop" in t)[-800:]
             )
+        for kind, path in EDITS.items():
+            if any(f["kind"] == kind for f in row.faults):
+                now = host.snapshot()["unit_files"].get(path)
+                if now in (None, before["unit_files"].get(path)):
+                    self._bad("not-as-found", f"what its owner wrote is gone: {path}")
+                before["unit_files"][path] = now
         for line in left_behind(host, before, OTHERS_MAY_STAY):
             if UNIT in line and "was started again and ended" in said:
                 row.notes.append(f"left behind, and said: {said[:300]}")  # its model went with the power
