@@ -96,6 +96,11 @@ class AgentError(HostError):
         super().__init__(what, means=means, do=do, host=host)
         self.code = code
 
+    @property
+    def may_pass(self) -> bool:
+        """Such as a full disk, or a `systemctl show` that took too long under load: worth a wait and another look."""
+        return self.code in ("timeout", "failed", "internal", "cancelled", "disk")
+
 
 class JournalError(DdtopError):
     """A recording that cannot be read or written."""

@@ -59,9 +59,9 @@ OF_RUNNER = ("kill-runner", "suspend-runner", "end-runner", "stop-run", "pause")
 ENDS = ("end-runner", "stop-run")
 OURS = (
     "find /tmp /var/tmp /dev/shm /root /run/lock /run/systemd/system /run/systemd/transient /run/systemd/system.control"
-    " -path '*/sglang/*' -prune -o -print 2>/dev/null | grep -i ddtop | grep -v ddtop-bed"
+    " -path '*/sglang/*' -prune -o -print 2>/dev/null | grep -i ddtop | grep -ve ddtop-bed -e /.ddtop-staged.json"
 )
-"""Files and folders on the host with our name."""
+"""Files and folders on the host with our name, but the manifest of a staged model, which stays with it."""
 KEPT = ("/root/.local/state/ddtop", "/run/lock/ddtop-lease")
 """What a run may leave: the agent's state folder, and the mark of a lease that was given back."""
 MOST_OPEN = 80
@@ -380,6 +380,7 @@ class _Play:
         (self.folder / "out.txt").write_text("\n=====\n".join(self.texts))
         host.wait_on()
         lines = ledger(host)
+        (self.folder / "ledger.jsonl").write_text("".join(json.dumps(e) + "\n" for e in lines))
         fresh = Tape(self.recording)
         fresh.more()
         shape, faults = SHAPES[self.trial.shape], len(row.faults)

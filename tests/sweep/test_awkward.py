@@ -370,6 +370,37 @@ def test_what_keeps_the_sweep_from_its_work_is_an_alert(
     assert bool(rig.state.open_alerts) is (word != "done")
 
 
+@pytest.mark.parametrize(
+    ("code", "failures", "title", "word"),
+    [
+        ("disk", 3, "HOST DISK FULL", "done"),
+        ("failed", 2, "HOST IN TROUBLE", "done"),
+        ("failed", 9, "HOST IN TROUBLE", "some-failed"),
+        ("not-permitted", 1, "STAGING FAILED", "some-failed"),
+    ],
+)
+def test_a_model_whose_copy_cannot_be_started_now_is_staged_later(
+    monkeypatch: pytest.MonkeyPatch, code: str, failures: int, title: str, word: str
+) -> None:
+    """Seed 6001 of the campaign: the host's disk was full for 20 s, and the run ended as if the copy had failed."""
+    real, calls = FakeHost.op_job_start, 0
+
+    def start(self: FakeHost, *args: object, **kw: object) -> object:
+        nonlocal calls
+        calls += 1
+        if kw["kind"] == "stage" and calls <= failures:
+            raise AgentError("No space left on device: jobs/x", code=code)
+        return real(self, *args, **kw)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FakeHost, "op_job_start", start)
+    rig = Rig()
+    rig.world.model = False
+    assert rig.run().word == word
+    assert {e.title for e in rig.events if isinstance(e, ev.AlertRaised)} == {title}
+    assert bool(rig.state.open_alerts) is (word != "done")
+    assert (len(rig.world.starts) > 0) is (word == "done"), "nothing is started without its model"
+
+
 @pytest.mark.parametrize("op", ["override_remove", "unit_show", "unit_action"])
 def test_an_agent_that_fails_once_while_the_host_is_put_back_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, op: str

@@ -52,6 +52,21 @@ def test_one_that_never_leaves_ends_the_run_as_said() -> None:
     assert len(raised(rig)) == 1 and not rig.state.open_alerts and rig.world.starts == []
 
 
+def test_one_that_leaves_while_the_link_is_lost_leaves_no_open_alert() -> None:
+    """Seed 6002 of the campaign: it went with a reboot, and its alert stayed open for the whole run."""
+    rig = Rig()
+    rig.world.gpu_procs = [STRANGER]
+
+    def cut(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.AlertRaised) and event.verdict == "foreign":
+            rig.world.gpu_procs = []
+            rig.world.drop()
+
+    rig.on_event = cut
+    assert rig.run().word == "done"
+    assert "foreign" in [a.verdict for a in raised(rig)] and not rig.state.open_alerts
+
+
 def test_memory_taken_while_the_sweep_runs_is_named_at_the_start_that_lacks_it() -> None:
     """Out of memory because of a stranger is no fault of the configuration: it is waited for, then measured."""
     rig = Rig()

@@ -48,6 +48,7 @@ class StepTaker:
     async def take(self, host: Host, steps: Sequence[Step]) -> None:
         """Proposes the steps, waits for consent where one is needed and a viewer attends, and does them."""
         self.live_job = None
+        self._end_waits(steps)
         if not steps:
             return
         ctx = self.ctx
@@ -99,6 +100,15 @@ class StepTaker:
                 words = f"{until}the sweep stops"
                 answer_by = self.requests.answer_by_s(ctx.wall(), ctx.policy.answer_s)
                 raise_alert(ctx, ident, text, policy=words, answer_by_s=answer_by)
+
+    def _end_waits(self, steps: Sequence[Step]) -> None:
+        """Resolves the alerts of waits that the host asks for no more: what they were about went while the link was lost."""
+        asked = {s.id for s in steps if s.action == "ask"}
+        before = {v.step_id for v in self.ctx.state.steps.values() if v.action == "ask"}
+        for ident in (alert_id(self.ctx.run_id, "wait", step) for step in sorted(before - asked)):
+            if is_open(self.ctx, ident):
+                how = "it is gone: the host was looked at anew"
+                self.ctx.emit(AlertResolved, alert_id=ident, how=how, by="sweep")
 
     def _resolve_wait(self, step: Step, how: str, by: str) -> None:
         if step.action == "ask" and is_open(self.ctx, self._wait_id(step)):
@@ -154,6 +164,8 @@ class StepTaker:
             raise
         except AgentError as error:
             self._record(plan_id, step, by, "failed", error.what)
+            if error.code == "disk" or (step.action == "stage" and error.may_pass):
+                raise  # it is waited for, and the host looked at anew: the sweep does not go on without it
             self.ctx.note("warn", f"{step.title} failed: {error.what}")
             return
         except StopSweepError as stop:

@@ -11,8 +11,6 @@ from ddtop.sweep.tell.raise_alert import is_open, raise_alert
 
 AGAIN_AFTER_S = (5.0, 15.0, 45.0)
 """Pauses before the host is looked at anew; counted anew once a cell has a result."""
-PASSING = ("timeout", "failed", "internal", "cancelled", "disk")
-"""Codes of an agent's failures that may pass: a `systemctl show` that took too long under load ends no night."""
 
 
 class Troubles:
@@ -38,7 +36,7 @@ class Troubles:
         full = error.code == "disk"
         wait_s = 60.0 * ctx.policy.host_lost_wait_min
         over = ctx.mono() - self._since >= wait_s if full else self._tries >= len(AGAIN_AFTER_S)
-        if error.code not in PASSING or over:
+        if not error.may_pass or over:
             raise error
         pause_s = AGAIN_AFTER_S[min(self._tries, len(AGAIN_AFTER_S) - 1)]
         self._tries += 1

@@ -18,7 +18,8 @@ STATES = ("checking", "copying", "downloading", "done", "failed")
 async def stage(ctx: SweepContext, host: Host, model: ModelWanted) -> str | None:
     """Completes the model at its path. Returns None when it is complete, else why it is not, in words.
 
-    A job of an earlier connection or runner that still runs is watched, not started twice. Raises HostLostError.
+    A job of an earlier connection or runner that still runs is watched, not started twice. Raises HostLostError, and
+    AgentError where the agent fails at something that may pass, such as a full disk.
     """
     job = await _running(host, ctx.run_id)
     if job is None:
@@ -41,6 +42,8 @@ async def stage(ctx: SweepContext, host: Host, model: ModelWanted) -> str | None
             )
         except AgentError as error:
             ctx.emit(StageProgress, target=model.path, state="failed", error=error.what)
+            if error.may_pass:
+                raise
             return error.what
     end: dict[str, Any] = {}
     last: dict[str, Any] = {}

@@ -190,9 +190,9 @@ class Handler(BaseHTTPRequestHandler):
                                "metadata": {"weight_version": "default"}})
         options = body.get("stream_options") or {}
         head["object"] += ".chunk" if chat else ""
-        self.start_stream()
         running = bool(options.get("continuous_usage_stats"))
         try:
+            self.start_stream()
             if chat:
                 self.event({**head, "choices": [choice("", role="assistant")], "usage": usage(0) if running else None})
             for at, count in self.counts(request):
@@ -204,6 +204,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
         except OSError:
             request.gone = True
+            request.record()  # it may have left before its first token
         return None
 
     def counts(self, request):
@@ -238,9 +239,9 @@ class Handler(BaseHTTPRequestHandler):
         if not body.get("stream"):
             text = "".join(words(n, c) for n, c in self.counts(request))
             return self.reply(answer(text, request.sent, True))
-        self.start_stream()
         text = ""
         try:
+            self.start_stream()
             for at, count in self.counts(request):
                 text += words(at, count)
                 self.event(answer(text, at + count, at + count >= request.limit))
@@ -248,6 +249,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
         except OSError:
             request.gone = True
+            request.record()  # it may have left before its first token
         return None
 
 

@@ -32,13 +32,14 @@ class Request:
         self.limit = min(limit, eos) if self.finish == "stop" else limit
         self.sha = hashlib.sha256(prompt.encode()).hexdigest()[:16]
         self.cached = max(0, prompt_tokens - 1) if prompt in CACHE else 0
-        self.sent, self.verify, self.carry, self.gone, self.out = 0, 0, 0.0, False, queue.Queue()
+        self.sent, self.verify, self.carry, self.gone, self.recorded, self.out = 0, 0, 0.0, False, False, queue.Queue()
         self.start_ns = time.time_ns()
 
     def record(self):
         """The ledger's line, once the request is over."""
         state.INFLIGHT.discard(self)
-        if not self.quiet:
+        if not self.quiet and not self.recorded:
+            self.recorded = True
             ledger.stamp("request", outcome="gone" if self.gone else "zero" if not self.sent else self.finish, path=self.path, prompt_sha=self.sha,
                          prompt_tokens=self.prompt_tokens, tokens=self.sent, verify=self.verify, start_ns=self.start_ns, end_ns=time.time_ns())
 
