@@ -203,7 +203,7 @@ def judge_telling(events: Sequence[Event], told: Sequence[str], killed: bool) ->
     found = [
         Violation("alert-open", f"{e.title}: {e.cause_text}"[:200])
         for key, e in raised.items()
-        if key not in ended and e.verdict not in ("failed", "interrupted")
+        if key not in ended
     ]
     for key, e in raised.items():
         if told.count(key) > 1 or (not told.count(key) and not killed):

@@ -363,6 +363,11 @@ class _Play:
         lines = self.host.sh(OURS + "; true").splitlines()
         return [line for line in lines if not line.startswith(KEPT)]
 
+    def _here(self) -> list[str]:
+        """Files that no ended run leaves on this machine, beside its recording and what it learned."""
+        files = [p for place in (self.home, self.recording.parent) for p in place.rglob("*") if p.is_file()]
+        return [str(p) for p in files if p != self.recording and p.name != "history.db"]
+
     def _leases(self) -> list[dict[str, Any]]:
         text = self.host.sh(
             "for f in /run/lock/ddtop-lease.[0-9]*; do cat $f && echo; done 2>/dev/null; true"
@@ -403,8 +408,11 @@ class _Play:
         told = self.told.read_text().splitlines() if self.told.exists() else []
         killed = bool(self.trial.kinds & {"kill-runner", "client-disk-full"})
         found += judge_telling(fresh.events, [line.split(" ", 1)[0] for line in told], killed)
-        found += judge_residue(self.ours, self._ours(), self._leases())
-        state = fold(fresh.events)
+        found += judge_residue(self.ours, [*self._ours(), *self._here()], self._leases())
+        with JournalReader(self.recording, check=True):  # raises where it is damaged
+            state = fold(fresh.events)
+        if state.strays:
+            self._bad("recording", f"{state.strays} events name an unknown cell, restart or alert")
         row.done = sum(c.state == "done" for c in state.plan_cells)
         raised = [e for e in fresh.events if isinstance(e, AlertRaised)]
         row.alerts = [[round(a.at_s, 1), a.title, a.verdict, a.cause] for a in raised]
