@@ -40,7 +40,7 @@ JOURNALD = (
 )
 FAULTS = "/etc/ddtop-bed/faults"
 SSHD = "/etc/ssh/sshd_config.d/bed.conf"
-LOGINS = "pkill -9 -f '^sshd: [a-z]+(@| \\[)'"
+LOGINS = "pkill -9 -f '^sshd: [a-z]+(@| \\[)'; true"
 
 ON_HOST: Mapping[str, tuple[str, str]] = {
     "kill-agent": (f"pkill -9 -f {AGENT}", ""),

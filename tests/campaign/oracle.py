@@ -128,6 +128,7 @@ class Claim:
     requests: int
     tokens: int
     longest_s: float
+    reasons: tuple[str, ...] = ()
 
     def has(self, line: Mapping[str, Any]) -> bool:
         """Whether a request of the ledger is one of this result's."""
@@ -152,8 +153,19 @@ def claims(events: Iterable[Event]) -> list[Claim]:
         start = e.generation.id.partition("/")[0] if e.generation else ""
         most = (metrics.get("e2e_ms") or {}).get("max", 0.0) / 1000
         asked, tokens = metrics.get("requests_ok") or 0, metrics.get("output_tokens") or 0
-        found.append(Claim(cell, start, *span, int(asked), int(tokens), most))
+        found.append(Claim(cell, start, *span, int(asked), int(tokens), most, e.reasons))
     return found
+
+
+PAUSED = "server-paused"
+
+
+def stood_out(mine: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds by which the longest request was longer than the others, where that is 1 s and a quarter of the whole; else 0."""
+    took = sorted((e["end_ns"] - e["start_ns"]) / 1e9 for e in mine)
+    whole = (max(e["end_ns"] for e in mine) - min(e["start_ns"] for e in mine)) / 1e9
+    more = took[-1] - took[(len(took) - 1) // 2]
+    return more if more > max(1.0, whole / 4) else 0.0
 
 
 def judge_figures(
@@ -179,6 +191,8 @@ def judge_figures(
                 f"{spec.label}: says {claim.requests} requests, {claim.tokens} tokens; its server: {served}"
             )
             found.append(Violation("wrong-figure", text))
+        elif mine and (pause := stood_out(mine)) and PAUSED not in claim.reasons:
+            found.append(Violation("polluted", f"{spec.label}: a pause of {pause:.1f} s is not said of it"))
         elif mine and claim.longest_s > 1.5 * max(e["end_ns"] - e["start_ns"] for e in mine) / 1e9 + 2.0:
             text = f"{spec.label}: a request took {claim.longest_s:.1f} s, by the server's clock far less"
             found.append(Violation("polluted", text))

@@ -219,6 +219,7 @@ KILLED = [line(2, at, outcome="killed") for at in (3.0, 4.0)]
         (result("b24", 2, output_tokens=50), LEDGER, ["wrong-figure"]),
         (result("b24", 2), [e | {"outcome": "killed"} for e in LEDGER], ["wrong-figure"]),
         (result("b24", 2, e2e_ms={"max": 9000.0}), LEDGER, ["polluted"]),
+        (result("b24", 2), [*LEDGER[:4], line(2, 10.1, 0.1), line(2, 10.3, 1.5)], ["polluted"]),
         (result("b24", 2), [*KILLED, *LEDGER, *KILLED], ["overrun"]),
     ],
 )

@@ -88,8 +88,8 @@ def _judge(raw: Mapping[str, Any], slo: Slo | None, spec: Mapping[str, Any] | No
     _server(result, metrics, known, accepted, details)
     _possible(result, metrics, details)
     still = stood_still(requests, result.get("bins"), window.get("wall_s") or 0.0)
-    if still:
-        details["server-stood-still"] = still
+    if still is not None:
+        details[still[0]] = still[1]
     if metrics["requests_ok"] and (moving := not_settled(result, requests)):
         details["not-settled"] = moving
     _gpu(energy, details, known, bool(metrics["requests_ok"]))

@@ -17,6 +17,8 @@ from ddtop.bench.figures.stats import percentile
 STILL_S = 10.0
 TIMES = 5.0
 """A silence stands out from this many times what was needed elsewhere, plus STILL_S."""
+PAUSE_S, PAUSE_SHARE = 1.0, 0.1
+"""A shorter one that is a pause: longer than this, so much of the cell, and twice TIMES what was needed elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,16 +36,21 @@ class Silence:
         return self.end - self.begin
 
 
-def stood_still(requests: Sequence[Request], bins: Mapping[str, Any] | None, wall_s: float) -> str:
-    """The silence that stands out, in words; "" where none does, or nothing says what would."""
-    if wall_s < STILL_S or not requests or not all(r.streamed for r in requests):
-        return ""
+def stood_still(
+    requests: Sequence[Request], bins: Mapping[str, Any] | None, wall_s: float
+) -> tuple[str, str] | None:
+    """(reason, words) of the silence that stands out; None where none does, or nothing says what would.
+
+    Longer than STILL_S the server stood still. A shorter one is a pause, where it took a tenth of the cell.
+    """
+    if not requests or not all(r.streamed for r in requests):
+        return None
     counted = bins is not None and not bins.get("left_out")
     if not counted and any(r.chunks > 2 and not r.gaps for r in requests):
-        return ""  # their chunk times were let go, and no bin counts them: what looks like a silence may be tokens
+        return None  # their chunk times were let go, and no bin counts them: what looks like a silence may be tokens
     silences = _silences(requests, _arrivals(requests, bins), wall_s)
-    if not silences or silences[0].length_s <= STILL_S:
-        return ""
+    if not silences or silences[0].length_s <= PAUSE_S:
+        return None
     longest = silences[0]
     other = silences[1].length_s if len(silences) > 1 else 0.0
     needed = other
@@ -54,14 +61,16 @@ def stood_still(requests: Sequence[Request], bins: Mapping[str, Any] | None, wal
             if r.ttft_s is not None and r.first_s is not None and not _inside(r, longest)
         )
         if not waits:
-            return ""
+            return None
         needed = max(needed, percentile(waits, 50) or 0.0)
-    if longest.length_s <= STILL_S + TIMES * needed:
-        return ""
-    return (
+    words = (
         f"no byte came for {longest.length_s:.1f} of {wall_s:.1f} s while {longest.open} requests were open; "
         f"its longest other silence was {other:.1f} s"
     )
+    if longest.length_s > STILL_S + TIMES * needed:
+        return "server-stood-still", words
+    paused = longest.length_s > max(PAUSE_SHARE * wall_s, 2 * TIMES * needed)
+    return ("server-paused", words) if paused else None
 
 
 def _inside(request: Request, silence: Silence) -> bool:

@@ -84,6 +84,10 @@ TABLE: dict[str, Rule] = {
         "the kernel reported an error during the cell",
         "read the kernel's line; measure again before you use the result",
     ),
+    "server-paused": _doubt(
+        "the server paused while requests were open, for a tenth of the cell or more",
+        "measure again, or longer; check what stopped it (a signal, a compile, memory, the machine)",
+    ),
     "some-failed": _doubt("some requests failed", "check the failures by class"),
     "not-settled": _doubt(
         "the load had not settled: its figures still moved",

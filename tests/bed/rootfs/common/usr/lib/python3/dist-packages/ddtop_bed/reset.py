@@ -116,6 +116,10 @@ def undo_trouble():
     if conf.exists():
         conf.unlink()
         run("systemctl", "restart", "systemd-logind")
+    sessions = Path("/etc/ssh/sshd_config.d/bed.conf")
+    if sessions.exists():
+        sessions.unlink()
+        run("systemctl", "reload", "ssh")
     for home in HOMES:
         saved = Path(home, ".bashrc.bed")
         if saved.exists():
