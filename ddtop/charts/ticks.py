@@ -15,7 +15,7 @@ TINY = 1e-300
 
 def ticks(low: float, high: float, most: int = 6, scale: Scale = "linear") -> list[float]:
     """Values in steps of 1, 2 or 5 × a power of ten (log2: powers of two; log10: 1, 2, 5 of each decade), from at or below `low`
-    to at or above `high`: two at least, `most` at most. `most` is 3 or more; on a log axis `low` is above 0.
+    to at or above `high` (but for rounding): two at least, `most` at most. `most` is 3 or more; on a log axis `low` is above 0.
 
     >>> ticks(0, 183)
     [0.0, 50.0, 100.0, 150.0, 200.0]
@@ -45,13 +45,9 @@ def _linear(low: float, high: float, most: int) -> list[float]:
 
 
 def _around(low: float, high: float, step: float, power: int) -> tuple[int, int]:
-    """The multiples of step × 10^power at or below `low`, and at or above `high`."""
+    """The multiples of step × 10^power at or below `low`, and at or above `high`, but for a billionth of a step: 0.1 × 3 is 0.3."""
     unit = step * 10.0**power
-    first, last = math.floor(low / unit), math.ceil(high / unit)
-    # A quotient that is a whole number but for rounding: 0.3 / 0.1.
-    first += _multiple(first + 1, step, power) <= low
-    last -= _multiple(last - 1, step, power) >= high
-    return first, last
+    return math.floor(low / unit + 1e-9), math.ceil(high / unit - 1e-9)
 
 
 def _multiple(count: int, step: float, power: int) -> float:
@@ -59,15 +55,21 @@ def _multiple(count: int, step: float, power: int) -> float:
     return float(f"{count * int(step)}e{power}")
 
 
+def _exponents(low: float, high: float, base: float) -> tuple[int, int]:
+    """Of the powers at or below `low`, and at or above `high`; a logarithm may be rounded past a power."""
+    first, last = math.floor(math.log(low, base)), math.ceil(math.log(high, base))
+    return first - (base**first > low), last + (base**last < high)
+
+
 def _powers(low: float, high: float, most: int) -> list[float]:
-    first, last = math.floor(math.log2(low)), math.ceil(math.log2(high))
+    first, last = _exponents(low, high, 2.0)
     if first == last:  # one value alone stands in the middle
         first, last = first - 1, last + 1
     return [2.0**e for e in _strided(first, max(last, first + 1), most)]
 
 
 def _decades(low: float, high: float, most: int) -> list[float]:
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    first, last = _exponents(low, high, 10.0)
     last = max(last, first + 1)
     fine = [float(f"{int(step)}e{e}") for e in range(first, last + 1) for step in STEPS]
     below = max((v for v in fine if v <= low), default=fine[0])

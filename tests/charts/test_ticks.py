@@ -7,7 +7,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ddtop.charts import layout
@@ -28,7 +28,8 @@ def test_the_examples() -> None:
 def test_linear_ticks_are_steps_of_1_2_5(a: float, b: float, most: int) -> None:
     low, high = min(a, b), max(a, b)
     found = ticks(low, high, most)
-    assert found[0] <= low and high <= found[-1] and 2 <= len(found) <= most
+    slack = 2e-9 * (found[1] - found[0])
+    assert found[0] - slack <= low and high <= found[-1] + slack and 2 <= len(found) <= most
     assert found == sorted(set(found))
     if high - low > 1e-9 * max(abs(low), abs(high)):
         step = (found[-1] - found[0]) / (len(found) - 1)
@@ -39,6 +40,7 @@ def test_linear_ticks_are_steps_of_1_2_5(a: float, b: float, most: int) -> None:
             assert round(tick / step) == pytest.approx(tick / step, abs=1e-3)
 
 
+@example(999999999999.998, 1e12, 3, "log10")
 @given(_sizes, _sizes, st.integers(3, 12), st.sampled_from(["log2", "log10"]))
 def test_log_ticks_are_powers_or_1_2_5_of_a_decade(a: float, b: float, most: int, scale: Scale) -> None:
     low, high = min(a, b), max(a, b)
@@ -68,6 +70,7 @@ def test_ticks_that_were_seen_uneven() -> None:
     assert ticks(0, 122.3, 8) == [0, 20, 40, 60, 80, 100, 120, 140]
     assert ticks(0.1, 0.7, 8) == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
     assert ticks(8, 8, scale="log2") == [4, 8, 16]
+    assert ticks(0, 0.1 + 0.2, 5) == [0, 0.1, 0.2, 0.3], "0.1 + 0.2 is 0.30000000000000004"
 
 
 def test_texts_of_ticks() -> None:
@@ -81,7 +84,7 @@ def test_texts_of_ticks() -> None:
 @given(st.lists(st.floats(0.1, 1000), min_size=1), st.sampled_from(["linear", "log2", "log10"]))
 def test_every_value_has_a_place_between_the_ticks(values: list[float], scale: Scale) -> None:
     found = ticks(min(values), max(values), 6, scale)
-    assert all(-1e-9 <= place(v, found, scale) <= 1 + 1e-9 for v in values)
+    assert all(-1e-8 <= place(v, found, scale) <= 1 + 1e-8 for v in values)
     assert (place(found[0], found, scale), place(found[-1], found, scale)) == (0.0, pytest.approx(1.0))
 
 
