@@ -56,7 +56,8 @@ class Disk:
 
 @pytest.fixture
 def disk(rig: Rig) -> Iterator[Disk]:
-    made = Disk(rig.home.parent / "disk", 12)
+    # Room for the whole recording also where the machine is slow: the engine logs 4,000 lines/s as long as the cells last.
+    made = Disk(rig.home.parent / "disk", 64)
     try:
         yield made
     finally:
