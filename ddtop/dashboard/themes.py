@@ -135,6 +135,7 @@ def fallbacks(theme: Theme, generated: Mapping[str, str]) -> dict[str, str]:
         **quiet,
         "dd-key": accent,
         "dd-accent": theme.primary,
+        "dd-gain": ok,
         "dd-ok": ok,
         "dd-warn": warn,
         "dd-bad": bad,

@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ddtop.dashboard.draw.metrics import TOK_S, Metric
+from ddtop.dashboard.draw.grid import Cursor, Shape, cell_at, clamp, find
+from ddtop.dashboard.draw.metrics import TOK_S, Metric, metric_of
 from ddtop.dashboard.log_window import LogBuffer
 from ddtop.dashboard.panels.header import Recording
-from ddtop.dashboard.panels.sweep import Cursor, cell_at, find
 from ddtop.dashboard.panels.timeline.scale import horizon
 from ddtop.dashboard.panels.timeline.strip import Run, Strip, expected, strip
 from ddtop.dashboard.sessions import is_replay
 from ddtop.events import (
     CellMeasured,
-    CellProgress,
     CellsPlanned,
     CellStarted,
     CellStateSet,
@@ -28,7 +27,7 @@ from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.eta import Eta, sweep_eta
-from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
+from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix, progress_pct
 from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
 from ddtop.journal.read.select import busy, running_cell, tps
 
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 CELL_EVENTS = (
     CellsPlanned,
     CellStarted,
-    CellProgress,
     SearchStep,
     CellMeasured,
     CellStateSet,
@@ -60,6 +58,7 @@ class Watched:
         self.metric: Metric = TOK_S
         self.baseline: str | None = None
         """Chosen by the person; None: the plan's."""
+        self.shape = Shape()
         self.proposed: StepsPlanned | None = None
         """The steps proposed last, until the run says that they are over."""
         self.drained = False
@@ -70,7 +69,7 @@ class Watched:
         self._cursor: Cursor | None = None
         self.cells_version = 0
         """Grows with every event that can change the matrix."""
-        self._matrix: tuple[tuple[object, ...], Matrix] | None = None
+        self._matrices: dict[str, tuple[tuple[object, ...], Matrix]] = {}
         self._per_gpu: tuple[int, list[GpuPoint]] | None = None
         self._eta: tuple[tuple[object, ...], Eta] | None = None
         self._horizon_s: float | None = None
@@ -181,10 +180,22 @@ class Watched:
 
     def matrix(self) -> Matrix:
         """The matrix of the TP, metric and baseline chosen; made anew where a cell changed or the choice did."""
-        key = (self.cells_version, self.tp, self.metric.key, self.baseline)
-        if self._matrix is None or self._matrix[0] != key:
-            self._matrix = (key, matrix(self.state, self.tp, self.metric.key, self.baseline))
-        return self._matrix[1]
+        return self._made("first", self.metric)
+
+    def second(self) -> Matrix | None:
+        """The matrix of the metric in the second line of each row; None where that shows no other metric."""
+        if self.shape.second in ("", "interval"):
+            return None
+        return self._made("second", metric_of(self.shape.second))
+
+    def _made(self, name: str, metric: Metric) -> Matrix:
+        key = (self.cells_version, self.tp, metric.key, self.baseline)
+        if (kept := self._matrices.get(name)) is None or kept[0] != key:
+            made = matrix(
+                self.state, self.tp, metric.key, self.baseline, lower_is_better=metric.lower_is_better
+            )
+            self._matrices[name] = kept = (key, made)
+        return kept[1]
 
     def per_gpu(self) -> list[GpuPoint]:
         """The results per GPU and per user; made anew where a cell changed."""
@@ -246,7 +257,7 @@ class Watched:
     def cursor(self, shown: Matrix) -> Cursor:
         """Where the cursor stands: where the person put it, else at the cell at work."""
         if self._cursor is not None:
-            return self._cursor.moved(shown, 0, 0)
+            return clamp(shown, self._cursor)
         running = running_cell(self.state)
         found = find(shown, running.id) if running is not None else None
         if found is not None:
@@ -256,7 +267,14 @@ class Watched:
         for number, row in enumerate(shown.rows):
             if restart is not None and asked and row.config == restart.config:
                 return Cursor(number, 0)
-        return Cursor(0, 0)
+        return next(
+            (
+                Cursor(n, 0)
+                for n, row in enumerate(shown.rows)
+                if (cell := row.cells[0]) and cell.rank == "best"
+            ),
+            Cursor(0, 0),
+        )
 
     def put_cursor(self, cursor: Cursor) -> None:
         """The person moved the cursor."""
@@ -269,6 +287,13 @@ class Watched:
             return
         self._tp = cell.spec.tp
         self._cursor = find(self.matrix(), cell_id)
+
+    @property
+    def progress(self) -> str:
+        """How far the cell in flight is; empty where it has not said."""
+        running = running_cell(self.state)
+        done = progress_pct(running) if running is not None else None
+        return f"{done:.0f}%" if done is not None else ""
 
     @property
     def busy(self) -> str | None:

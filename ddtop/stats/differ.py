@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ddtop.stats.spread import Basis, Spread, Starts, around, mean
+from ddtop.stats.spread import Basis, Spread, Starts, around, mean, samples
 from ddtop.stats.student import quantile, two_sided
 
 FLOOR = 0.01
 """A difference below 1% does not matter, however small the spread."""
 RISK = 0.05
 """The chance that any of the configurations compared at one load is called different where none is."""
+MOST_MORE = 30
+"""So many more samples are not worth naming: the answer is then "no"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,35 @@ class Comparison:
     high: float | None = None
     why: str = ""
     basis: Basis | None = None
+    sd: float = 0.0
+    """The relative spread that it was judged by."""
+    freedom: int = 0
+    counts: tuple[int, int] = (0, 0)
+    """Samples of the reference and of the result: starts, or repeats where `basis` is `inside`."""
+    among: int = 1
+    """Configurations that were compared at once."""
+
+    def turned(self) -> Comparison:
+        """The same as reference ÷ value, for a figure of which less is better: above 1 is better then too."""
+        if not self.ratio:
+            return replace(self, ratio=None, low=None, high=None)
+        low = 1 / self.high if self.high else None
+        high = 1 / self.low if self.low else None
+        return replace(self, ratio=1 / self.ratio, low=low, high=high)
+
+
+def samples_needed(one: Comparison, floor: float = FLOOR) -> int | None:
+    """How many samples more of both sides would call this ratio different, at the same spread. None where none up to
+    MOST_MORE would, where it is different already, or where there is no spread to say it by."""
+    if one.different is not False or one.ratio is None or one.ratio <= 0 or not one.sd or not all(one.counts):
+        return None
+    if abs(one.ratio - 1) < floor:
+        return None
+    for more in range(1, MOST_MORE + 1):
+        error = one.sd * math.sqrt(sum(1 / (count + more) for count in one.counts))
+        if _risk(one.ratio, error, one.freedom + 2 * more) * one.among <= RISK:
+            return more
+    return None
 
 
 def differences(
@@ -44,7 +75,11 @@ def differences(
             risks[name] = _risk(one.ratio, error, spread.freedom)
             half = quantile(1 - RISK, spread.freedom) * error
             low, high = around(one.ratio, half)
-            one = Comparison(None, one.ratio, low, high, basis=spread.basis)
+            sizes = (len(samples(reference, spread.basis)), len(samples(result, spread.basis)))
+            one = Comparison(
+                *(None, one.ratio, low, high, "", spread.basis),
+                *(spread.sd, spread.freedom, sizes),
+            )
         out[name] = one
     for name, risk in holm(risks).items():
         out[name] = _judged(out[name], risk, len(risks), max(floor, FLOOR))
@@ -94,4 +129,4 @@ def _judged(one: Comparison, risk: float, count: int, floor: float) -> Compariso
         why = f"not different: among {count} configurations a difference like this comes by chance"
     else:
         why = "not different: the 95% interval of the ratio includes 1"
-    return Comparison(different, one.ratio, one.low, one.high, why + only, one.basis)
+    return replace(one, different=different, why=why + only, among=count)

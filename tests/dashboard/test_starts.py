@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from ddtop import events as ev
+from ddtop.dashboard.draw.fields import FORMS, LEAST, Form, columns_of
+from ddtop.dashboard.draw.grid import Cursor
 from ddtop.dashboard.draw.paint import plain
+from ddtop.dashboard.draw.verdict import detail
 from ddtop.dashboard.panels.cell import cell_title
 from ddtop.dashboard.panels.plan import plan_head, plan_items
 from ddtop.dashboard.panels.results import Sort, results_items
-from ddtop.dashboard.panels.sweep import Cursor, detail_line, field_line
 from ddtop.dashboard.watched import Watched
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import matrix
+from ddtop.journal.read.matrix import Matrix, matrix
 from tests.dashboard.memory import MemorySession
 from tests.journal.test_matrix import made
 
@@ -26,11 +28,15 @@ def state() -> State:
     )
 
 
+def words(view: Matrix, row: int) -> str:
+    return " · ".join(text for text, _ in detail(view, Cursor(row, 0)))
+
+
 def test_the_field_says_by_how_many_starts_it_is_known() -> None:
-    shown = plain(detail_line(matrix(state()), Cursor(0, 0)))
-    assert "±" in shown and "(2 starts)" in shown
+    shown = words(matrix(state()), 0)
+    assert "±" in shown and "2 starts" in shown
     inside = made(("auto", 0, 100.0, {"repeat": 0}), ("auto", 0, 101.0, {"repeat": 1}))
-    assert "(2 repeats, one start only)" in plain(detail_line(matrix(inside), Cursor(0, 0)))
+    assert "2 repeats, one start only" in words(matrix(inside), 0)
 
 
 def test_the_list_tells_starts_and_sentinels_apart() -> None:
@@ -56,19 +62,20 @@ def test_a_cells_title_says_its_start() -> None:
     assert "start 2" in cell_title(cells[2]) and cell_title(cells[3]).endswith("start 2 · sentinel")
 
 
-def shown(state: State, row: int, width: int) -> str:
-    found = matrix(state).rows[row]
-    return plain(field_line(found.cells[0], found.baseline, width, 0.0, "")).rstrip()
+def shown(state: State, row: int, form: Form) -> str:
+    (column,) = columns_of(matrix(state), form, False)
+    return plain(column.line(row, column.width, "")).rstrip()
 
 
 def test_a_value_stays_where_another_start_has_gone_wrong() -> None:
     one = made(("auto", 0, 528.3, {}), ("auto", 1, 500.0, {"state": "interrupted"}))
-    assert shown(one, 0, 14) == "528.3 ‖" and shown(one, 0, 10) == "528.3 ‖"
+    assert [shown(one, 0, form) for form in (FORMS[0], LEAST)] == ["528.3 ‖", "528 ‖"]
 
 
 def test_no_number_is_cut_where_a_field_is_narrow() -> None:
     two = made(("auto", 0, 500.0, {}), ("b15", 0, 550.6, {"validity": "SUSPECT"}))
-    assert [shown(two, 1, width) for width in (14, 10, 7)] == ["550.6? 1.1×", "551? 1.1×", "550.6?"]
+    want = ["550.6? △1.10×", "550.6? △1.10×", "551? △1.10×", "551? △1.1×", "551? △"]
+    assert [shown(two, 1, form) for form in (*FORMS, LEAST)] == want
 
 
 def test_a_row_keeps_its_name_and_its_workload_apart() -> None:

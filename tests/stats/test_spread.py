@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from ddtop.stats.differ import Comparison, differences, holm
+from ddtop.stats.differ import Comparison, differences, holm, samples_needed
 from ddtop.stats.drift import drifted
 from ddtop.stats.race import Rules, decide
 from ddtop.stats.spread import Spread, Starts, around, pooled, value_of
@@ -212,3 +212,31 @@ def test_hardly_any_healthy_start_is_doubted() -> None:
         seen = [[100 * (1 + rng.gauss(0, 0.015)) for _ in range(2)] for _ in range(20)]
         wrong += drifted(100 * (1 + rng.gauss(0, 0.015)), 100 * (1 + rng.gauss(0, 0.015)), seen) is not None
     assert wrong / count < 0.01
+
+
+@pytest.mark.parametrize(("ratio", "sd"), [(1.03, 0.02), (1.05, 0.02), (0.97, 0.015)])
+def test_so_many_starts_more_would_tell_and_one_less_would_not(ratio: float, sd: float) -> None:
+    def judged(more: int) -> Comparison:
+        starts = [[100.0]] * (2 + more), [[100.0 * ratio]] * (2 + more)
+        return differences(starts[0], {"b": starts[1]}, Spread("starts", sd, 2 + 2 * more))["b"]
+
+    needed = samples_needed(judged(0))
+    assert needed is not None
+    assert judged(needed).different is True and judged(needed - 1).different is False
+
+
+def test_no_number_of_starts_makes_a_difference_that_does_not_matter() -> None:
+    small = differences([[100.0]] * 2, {"b": [[100.5]] * 2}, Spread("starts", 0.01, 2))["b"]
+    assert small.different is False and samples_needed(small) is None
+    sure = differences([[100.0]] * 2, {"b": [[150.0]] * 2}, Spread("starts", 0.01, 2))["b"]
+    assert sure.different and samples_needed(sure) is None
+    alone = differences([[100.0]], {"b": [[150.0]]}, Spread())["b"]
+    assert alone.different is None and samples_needed(alone) is None
+
+
+def test_less_is_better_turns_the_ratio_and_its_interval() -> None:
+    one = differences([[4.0]] * 2, {"b": [[2.0]] * 2}, Spread("starts", 0.01, 2))["b"]
+    turned = one.turned()
+    assert turned.ratio == 2.0 and turned.different is True
+    assert turned.low is not None and one.high is not None and turned.low == pytest.approx(1 / one.high)
+    assert Comparison(None, 0.0).turned().ratio is None

@@ -16,8 +16,11 @@ import pytest
 from ddtop import events as ev
 from ddtop.agent.loadgen.chance import clopper_pearson
 from ddtop.commands.recordings import export_results
+from ddtop.dashboard.draw.columns import layout
+from ddtop.dashboard.draw.grid import ALL, Cursor
 from ddtop.dashboard.draw.ladder import ladder_lines
-from ddtop.dashboard.panels.sweep import Cursor, detail_line, field_line
+from ddtop.dashboard.draw.verdict import detail
+from ddtop.dashboard.panels.sweep import row_line
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
@@ -291,8 +294,8 @@ def test_while_it_runs_the_screen_shows_the_loads_tried_and_the_next() -> None:
     fields = [field for field in view.rows[0].cells if field is not None and field.trying]
     assert [field.trying for field in fields] == ["c12"]
     column = view.rows[0].cells.index(fields[0])
-    assert "c12" in text_of([field_line(fields[0], True, 20, 0.0, "t")])
-    assert "at least c8, below c16" in text_of([detail_line(view, Cursor(0, column))])
+    assert "c12" in text_of([row_line(view, 0, layout(view, 200, Cursor()), ALL, None, 0.0, None)])
+    assert "at least c8, below c16" in " · ".join(text for text, _ in detail(view, Cursor(0, column)))
 
 
 def test_at_the_end_every_form_of_report_has_the_ladder() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from ddtop.dashboard.interface import Dashboard
@@ -13,7 +14,10 @@ from ddtop.dashboard.screens.logpane import LogPane
 from ddtop.journal.read.select import advised_action, advised_alert
 from ddtop.words import many
 
-_PLAN_ONLY = {"results", "baseline", "metric", "turn_tp", "plan"}
+_PLAN_ONLY = {
+    *("results", "baseline", "metric", "turn_tp", "plan"),
+    *("second", "axis", "swap", "slice", "unfold"),
+}
 """Actions that mean nothing on a host that is only watched."""
 
 
@@ -160,6 +164,50 @@ class ViewActions:
         here = self.app.here
         at = SHOWN.index(here.metric) if here.metric in SHOWN else 0
         here.metric = SHOWN[(at + 1) % len(SHOWN)]
+        self.app.touch()
+
+    def action_second(self) -> None:
+        """`M`: the next second line of each row, then none."""
+        from ddtop.dashboard.draw.metrics import SECOND
+
+        here = self.app.here
+        order = ["", "interval", *(m.key for m in SECOND if m is not here.metric)]
+        at = order.index(here.shape.second) if here.shape.second in order else 0
+        here.shape = replace(here.shape, second=order[(at + 1) % len(order)])
+        self.app.touch()
+
+    def action_axis(self, step: int) -> None:
+        """`c`: the loads by one of their keys, the others held at the cursor's; then all of them again."""
+        from ddtop.dashboard.draw.grid import axes_of, next_axis
+
+        here = self.app.here
+        shown = here.matrix()
+        if len(axes_of(shown)) < 2:
+            self.app.say("The loads of this plan differ in one key only: all of them are shown.")
+        here.put_cursor(here.cursor(shown))  # from now on it is the cursor that says which slice
+        here.shape = next_axis(shown, here.shape, step)
+        self.app.touch()
+
+    def action_slice(self, step: int) -> None:
+        """`.` and `,`: the next, or previous, of what a slice holds still."""
+        from ddtop.dashboard.draw.grid import next_slice
+
+        here = self.app.here
+        if here.shape.axis == "all":
+            self.app.say("All loads are shown. Press c for a slice of them.")
+            return
+        shown = here.matrix()
+        here.put_cursor(next_slice(shown, here.cursor(shown), here.shape, step))
+        self.app.touch()
+
+    def action_swap(self) -> None:
+        here = self.app.here
+        here.shape = replace(here.shape, swapped=not here.shape.swapped)
+        self.app.touch()
+
+    def action_unfold(self) -> None:
+        here = self.app.here
+        here.shape = replace(here.shape, unfolded=not here.shape.unfolded)
         self.app.touch()
 
     def action_baseline(self) -> None:

@@ -25,6 +25,7 @@ ROLES = (
     "title",
     "key",
     "accent",
+    "gain",
     "ok",
     "warn",
     "bad",
@@ -157,6 +158,36 @@ def join(lines: Sequence[Line], gap: str = "  ") -> Line:
             out.append(Span(gap, "dim"))
         out.extend(spans)
     return tuple(out)
+
+
+def flow(phrases: Sequence[tuple[str, str]], width: int, most: int, gap: str = " · ") -> list[Line]:
+    """Phrases (text, role) one after the other in at most `most` lines of `width` cells, broken at spaces. What does not
+    fit is left out from a space on, with an ellipsis: never within a number."""
+    lines: list[list[Span]] = [[]]
+    used = 0
+    for text, role in phrases:
+        before = gap if lines[-1] else ""
+        for number, word in enumerate(clean(text).split(" ")):
+            lead = before if number == 0 else " "
+            size = cell_len(lead) + cell_len(word)
+            if lines[-1] and used + size > width:
+                if len(lines) == most:
+                    return _ended([tuple(spans) for spans in lines], width)
+                lines.append([])
+                lead, size, used = "", cell_len(word), 0
+            if lead:
+                lines[-1].append(Span(lead, "dim" if number == 0 else role))
+            lines[-1].append(Span(word, role))
+            used += size
+    return [crop(tuple(spans), width) for spans in lines if spans]
+
+
+def _ended(lines: list[Line], width: int) -> list[Line]:
+    """With an ellipsis at the end of the last line, in the place of words where it is full."""
+    last = list(lines[-1])
+    while len(last) > 1 and width_of(last) + 2 > width:
+        last.pop()
+    return [*lines[:-1], crop((*last, Span(" " + ELLIPSIS, "dim")), width)]
 
 
 def wrap_text(text: str, width: int, most: int) -> list[str]:

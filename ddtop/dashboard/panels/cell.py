@@ -8,7 +8,7 @@ from typing import Any
 from ddtop.bench.figures.stats import shown_percentile
 from ddtop.bench.render import burst_words
 from ddtop.dashboard.draw.ladder import ladder_lines
-from ddtop.dashboard.draw.metrics import COLUMNS
+from ddtop.dashboard.draw.metrics import COLUMNS, metric_of
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, bar, clock, duration, sparkline, whole
 from ddtop.dashboard.panels.gpus import bucketed
@@ -138,7 +138,9 @@ def _result_lines(cell: CellView, shown: Matrix, per_gpu: Sequence[GpuPoint]) ->
         (f.speedup for r in shown.rows if not r.baseline for f in r.cells if f and cell.id in f.ids), None
     )
     if gain is not None:
-        against = (f" against {shown.baseline}", "dim")
+        metric = metric_of(shown.metric)
+        less = " (above 1 is better)" if shown.lower_is_better else ""
+        against = (f" against {shown.baseline} in {metric.label}{less}", "dim")
         out.append(line(("  speed-up    ", "label"), (f"{gain:>10.2f}", "value"), ("×", "dim"), against))
     out.extend(_per_gpu_lines(cell, per_gpu))
     for name, label in (("requests_ok", "requests ok"), ("requests_failed", "failed")):

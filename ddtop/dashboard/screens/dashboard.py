@@ -10,13 +10,15 @@ from textual.widgets import Input
 
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw import layout as arrange
-from ddtop.dashboard.draw.paint import Line
+from ddtop.dashboard.draw.columns import width_wanted
+from ddtop.dashboard.draw.grid import moved
+from ddtop.dashboard.draw.paint import Line, plain
 from ddtop.dashboard.draw.text import duration
 from ddtop.dashboard.panels.alert import alert_lines, trouble_lines
 from ddtop.dashboard.panels.gpus import gpu_lines, gpu_title, gpu_wants
 from ddtop.dashboard.panels.moment.face import Face, face_of
 from ddtop.dashboard.panels.moment.panel import WANTS, moment_lines, moment_title
-from ddtop.dashboard.panels.sweep import matrix_lines, sweep_title, sweep_wants
+from ddtop.dashboard.panels.sweep import height_wanted, matrix_lines, progress_line, sweep_title
 from ddtop.dashboard.panels.timeline.strip import cell_at_column
 from ddtop.dashboard.screens.base import DdScreen, set_title
 from ddtop.dashboard.screens.logpane import LogPane
@@ -63,6 +65,10 @@ class DashboardScreen(DdScreen):
         "undo",
         "next-tp",
         "metric",
+        "second-line",
+        "axis",
+        "next-slice",
+        "swap",
         "theme",
         "leave",
     )
@@ -110,7 +116,10 @@ class DashboardScreen(DdScreen):
         stale = stale_words(here.state, now)
         self.query_one("#body").set_class(bool(stale), "-stale")
         set_title(gpus, gpu_title(here.state, now))
-        set_title(sweep, sweep_title(here.state, shown, here.metric.label, tps(here.state)) + stale)
+        cursor = here.cursor(shown)
+        title = sweep_title(shown, here.state, tps(here.state), cursor, here.shape)
+        boxed = self.size.width >= arrange.NARROW
+        set_title(sweep, title + stale, plain(progress_line(here.state, shown, cursor)) if boxed else "")
         set_title(moment, moment_title(self._face, here.state))
         for panel in (alert, gpus, sweep, moment, timeline):
             panel.redraw()
@@ -118,12 +127,13 @@ class DashboardScreen(DdScreen):
 
     def _arrange(self, alert_height: int) -> None:
         width, height = self.size.width, self.size.height - 2 - alert_height
-        state, shown = self.here.state, self.here.matrix()
+        here, shown = self.here, self.here.matrix()
+        cursor, shape = here.cursor(shown), here.shape
         wants = arrange.Wants(
-            gpus=gpu_wants(state, height),
+            gpus=gpu_wants(here.state, height),
             moment=WANTS[self._face],
-            sweep=len(shown.rows) + 3 if shown.rows else 0,
-            sweep_width=sweep_wants(shown),
+            sweep=height_wanted(shown, cursor, shape) if shown.rows else 0,
+            sweep_width=width_wanted(shown, cursor, shape),
             text=self._face == "failed",
         )
         self.query_one("#body", PlacedContainer).put(arrange.places(width, height, wants))
@@ -134,7 +144,12 @@ class DashboardScreen(DdScreen):
     def _sweep(self, width: int, height: int) -> Sequence[Line]:
         here = self.here
         shown = here.matrix()
-        return matrix_lines(shown, here.cursor(shown), width, height, here.now_s(), here.busy)
+        cursor, shape = here.cursor(shown), here.shape
+        boxed = self.size.width >= arrange.NARROW  # then its lower border has this line
+        tail = () if boxed else progress_line(here.state, shown, cursor)
+        now, busy = here.now_s(), here.busy
+        second, progress = here.second(), here.progress
+        return matrix_lines(shown, cursor, width, height, now, busy, shape, second, tail, progress)
 
     def _moment(self, width: int, height: int) -> Sequence[Line]:
         return moment_lines(self._face, self.here.state, self.here.now_s(), width, height)
@@ -148,7 +163,8 @@ class DashboardScreen(DdScreen):
 
     def on_sweep_panel_moved(self, event: SweepPanel.Moved) -> None:
         shown = self.here.matrix()
-        self.here.put_cursor(self.here.cursor(shown).moved(shown, event.down, event.right))
+        here = self.here
+        here.put_cursor(moved(shown, here.cursor(shown), here.shape, event.down, event.right))
         self.refresh_view()
 
     def on_timeline_strip_chosen(self, event: TimelineStrip.Chosen) -> None:
@@ -196,8 +212,8 @@ class DashboardScreen(DdScreen):
         table = ["\t".join(head)]
         for row in shown.rows:
             fields = [
-                "" if cell is None else f"{cell.value:.1f}" if cell.value is not None else cell.state
-                for cell in row.cells
+                "" if c is None else self.here.metric.text(c.value) if c.value is not None else c.state
+                for c in row.cells
             ]
             table.append("\t".join([row.config, *fields]))
         return "\n".join(table)

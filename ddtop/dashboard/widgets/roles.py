@@ -9,7 +9,7 @@ from textual.color import Color, ColorParseError
 
 from ddtop.dashboard.draw.paint import ROLES
 
-BOLD = {"title", "key", "bad", "run", "value"}
+BOLD = {"title", "key", "bad", "run", "value", "gain"}
 """Roles that are also bold, so that they stand out where there is no colour."""
 
 PREFIX = "dd-"

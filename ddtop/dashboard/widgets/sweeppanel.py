@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.message import Message
 
 from ddtop.dashboard import keys
-from ddtop.dashboard.panels.sweep import Cursor
+from ddtop.dashboard.draw.grid import Cursor
 from ddtop.dashboard.widgets.panel import Panel
 
 
@@ -35,4 +35,4 @@ class SweepPanel(Panel, can_focus=True):
     def cursor_of(target: str) -> Cursor:
         """The place that a click's target names."""
         row, _, column = target.partition(",")
-        return Cursor(int(row), int(column))
+        return Cursor(int(row), int(column), max(0, int(column)))

@@ -5,8 +5,9 @@ This is the one place that says what the value of a field is: screens, reports a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from ddtop.events import CellState, Validity
 from ddtop.journal.fold.state import State
@@ -14,10 +15,15 @@ from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.ladder import trying, words
 from ddtop.journal.read.select import DEFAULT_METRIC, Column, metric_value, tps
 from ddtop.stats.differ import FLOOR, Comparison, differences
-from ddtop.stats.spread import Basis, Spread, Starts, pooled, value_of
+from ddtop.stats.spread import Basis, Spread, Starts, mean, pooled, value_of
 
 Fields = dict[tuple[str, Column], list[CellView]]
 """(configuration, load) → its cells: all starts and repeats."""
+Rank = Literal["", "best", "maybe"]
+Tokens = tuple[float, int]
+"""Output tokens of a request, on average over so many requests."""
+UNLIKE = 0.05
+"""Answers longer or shorter than the baseline's by more than this share are other work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +52,20 @@ class MatrixCell:
     reasons: tuple[str, ...] = ()
     reason: str = ""
     """Why it is broken, failed or skipped."""
-    progress_pct: float | None = None
     trying: str = ""
     """The load that its search measures now."""
     knee: str = ""
     """Where the knee of its search is, in words."""
+    base_reasons: tuple[str, ...] = ()
+    """Why the baseline's field is SUSPECT, which makes the speed-up doubtful; empty where it is not."""
+    unlike: str = ""
+    """In words, where its answers are not as long as the baseline's: the speed-up compares unlike work."""
+    rank: Rank = ""
+    """`best` of its column for sure; `maybe`: the best value so far, or one that does not clearly differ from it."""
 
     @property
     def speedup(self) -> float | None:
-        """value ÷ the baseline's value in the same column."""
+        """value ÷ the baseline's value in the same column (its inverse where less is better): above 1 is better."""
         return self.against.ratio if self.against is not None else None
 
     @property
@@ -71,9 +82,10 @@ class Row:
     """One for each column; None where the plan has no such cell."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """Results of one TP: rows are configurations in running order, columns are loads."""
+    """Results of one TP: rows are configurations in running order, columns are loads. One is made for each change of the
+    results, so two of them are the same where they are one object; what is drawn of it is kept by that."""
 
     tp: int
     metric: str
@@ -82,6 +94,7 @@ class Matrix:
     rows: tuple[Row, ...]
     aa: Comparison | None = None
     """The baseline against itself, where the plan measures it twice: of all columns the one that differs most."""
+    lower_is_better: bool = False
 
 
 def usable(cell: CellView) -> bool:
@@ -104,21 +117,26 @@ def starts_in(cells: Iterable[CellView], metric: str) -> Starts:
 
 
 def matrix(
-    state: State, tp: int | None = None, metric: str = DEFAULT_METRIC, baseline: str | None = None
+    state: State,
+    tp: int | None = None,
+    metric: str = DEFAULT_METRIC,
+    baseline: str | None = None,
+    *,
+    lower_is_better: bool = False,
 ) -> Matrix:
     """Results of one TP (the first of the plan if None), against `baseline` (else the plan's)."""
     all_tps = tps(state)
     chosen = tp if tp is not None else (all_tps[0] if all_tps else 0)
     against = baseline if baseline is not None else state.run.baseline
     fields, configs, columns = fields_of(state, chosen)
-    judged, aa = _judged(fields, columns, metric, against)
+    judged, aa = _judged(fields, columns, metric, against, lower_is_better)
     if any(cell.spec.start or cell.spec.sentinel for cells in fields.values() for cell in cells):
         columns = in_order(columns)
     rows = tuple(
         Row(config, config == against, tuple(judged.get((config, column)) for column in columns))
         for config in configs
     )
-    return Matrix(chosen, metric, against, tuple(columns), rows, aa)
+    return Matrix(chosen, metric, against, tuple(columns), rows, aa, lower_is_better)
 
 
 def fields_of(state: State, tp: int) -> tuple[Fields, list[str], list[Column]]:
@@ -143,7 +161,7 @@ def in_order(columns: Sequence[Column]) -> list[Column]:
 
 
 def _judged(
-    fields: Fields, columns: Sequence[Column], metric: str, baseline: str | None
+    fields: Fields, columns: Sequence[Column], metric: str, baseline: str | None, lower: bool
 ) -> tuple[dict[tuple[str, Column], MatrixCell], Comparison | None]:
     """Every field with its value and how it compares, and the baseline compared with itself."""
     twins = {config for (config, _), cells in fields.items() if cells[0].spec.aa}
@@ -168,17 +186,47 @@ def _judged(
         against |= {(config, column): one for config, one in found.items()}
         if baseline is not None and reference[column]:
             against[baseline, column] = Comparison(None, 1.0, why="the baseline itself")
-    return {
+    if lower:
+        against = {place: one.turned() for place, one in against.items()}
+    each = {place: tokens_each(cells) for place, cells in fields.items()}
+    out = {
         (config, column): _field(
             cells,
             fields.get((baseline or "", column), []),
+            (each[config, column], each.get((baseline or "", column))),
             results[column][config],
             spreads[column],
             against.get((config, column)),
             metric,
         )
         for (config, column), cells in fields.items()
-    }, aa
+    }
+    for column, mine in results.items():
+        ranked = {c: (out[c, column], r) for c, r in mine.items() if r and c not in twins}
+        for config, rank in _ranks(ranked, spreads[column], floor, lower).items():
+            out[config, column] = replace(out[config, column], rank=rank)
+    return out, aa
+
+
+def _ranks(
+    known: Mapping[str, tuple[MatrixCell, Starts]], spread: Spread, floor: float, lower: bool
+) -> dict[str, Rank]:
+    """Which of the results of one load is the best by the rule of `differences`: sure only where all others differ from it.
+    Without a spread to judge by, the best value is no more than that. A result that is SUSPECT is only the best where
+    nothing without a doubt was measured, and where one reads better, nothing is sure."""
+    sound = {c: r for c, (cell, r) in known.items() if cell.validity != "SUSPECT"} or {
+        c: r for c, (_, r) in known.items()
+    }
+    if len(sound) < 2:
+        return {}
+    values = {c: mean(r) * (-1 if lower else 1) for c, (_, r) in known.items()}
+    leader = max(sound, key=lambda config: values[config])
+    found = differences(sound[leader], {c: r for c, r in sound.items() if c != leader}, spread, floor)
+    out: dict[str, Rank] = {c: "maybe" for c, one in found.items() if one.different is False}
+    sure = all(one.different for one in found.values())
+    sure = sure and known[leader][0].validity != "SUSPECT" and values[leader] == max(values.values())
+    out[leader] = "best" if sure else "maybe"
+    return out
 
 
 _RANK: tuple[CellState, ...] = ("running", "broken", "failed", "interrupted", "done", "planned", "skipped")
@@ -188,6 +236,7 @@ _WORST: tuple[Validity, ...] = ("INVALID", "SUSPECT", "VALID")
 def _field(
     cells: list[CellView],
     base: list[CellView],
+    tokens: tuple[Tokens | None, Tokens | None],
     result: Starts,
     spread: Spread,
     against: Comparison | None,
@@ -200,7 +249,7 @@ def _field(
     value = found.value if found is not None else _unusable(cells, metric)
     versions = {c.engine_version for c in cells if c.engine_version}
     base_versions = {c.engine_version for c in base if c.engine_version}
-    running = next((c.progress for c in cells if c.state == "running" and c.progress is not None), None)
+    validity = min(verdicts, key=_WORST.index) if verdicts else None
     return MatrixCell(
         ids=tuple(c.id for c in cells),
         state=shown.state,
@@ -212,15 +261,46 @@ def _field(
         basis=spread.basis if found is not None else None,
         against=against,
         mixed_versions=bool(versions and base_versions and versions != base_versions),
-        validity=min(verdicts, key=_WORST.index) if verdicts else None,
+        validity=validity,
         reasons=tuple(dict.fromkeys(r for c in counting for r in c.reasons)),
         reason=shown.reason,
-        progress_pct=_progress_pct(running.pct, running.requests_done, running.requests_total)
-        if running
-        else None,
         trying=next((load for c in cells if (load := trying(c))), ""),
         knee=words(shown),
+        base_reasons=_doubts(base) if base is not cells else (),
+        unlike=_unlike(cells, base, *tokens) if base is not cells else "",
     )
+
+
+def _doubts(cells: Iterable[CellView]) -> tuple[str, ...]:
+    """Reasons of the results that count and are SUSPECT."""
+    return tuple(
+        dict.fromkeys(r for c in cells if usable(c) and c.validity == "SUSPECT" for r in c.reasons or ("",))
+    )
+
+
+def tokens_each(cells: Iterable[CellView]) -> Tokens | None:
+    """(output tokens of a request, requests) over the results that count; None where they are not known, and of searches,
+    whose figures are of several loads."""
+    tokens = requests = 0.0
+    for cell in cells:
+        served, made = (metric_value(cell.metrics, name) for name in ("requests_ok", "output_tokens"))
+        if usable(cell) and cell.spec.search is None and served and made is not None:
+            tokens, requests = tokens + made, requests + served
+    return (tokens / requests, int(requests)) if requests else None
+
+
+def _unlike(
+    cells: Sequence[CellView], base: Sequence[CellView], mine: Tokens | None, theirs: Tokens | None
+) -> str:
+    """Where answers have not as many tokens as the baseline's. A window that was handed over begins and ends within
+    requests, so each stream may be off by one request's tokens."""
+    if mine is None or theirs is None or not theirs[0]:
+        return ""
+    streams = cells[0].spec.concurrency if any("burst" in c.metrics for c in (*cells, *base)) else 0
+    slack = UNLIKE + streams / mine[1] + streams / theirs[1]
+    if abs(mine[0] / theirs[0] - 1) <= slack:
+        return ""
+    return f"its answers have {mine[0]:.0f} tokens, the baseline's {theirs[0]:.0f}"
 
 
 def _unusable(cells: list[CellView], metric: str) -> float | None:
@@ -230,9 +310,11 @@ def _unusable(cells: list[CellView], metric: str) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _progress_pct(pct: float | None, done: int | None, total: int | None) -> float | None:
-    if pct is not None:
-        return pct
-    if done is not None and total:
-        return 100.0 * done / total
+def progress_pct(cell: CellView) -> float | None:
+    """How much of the cell in flight is done. It changes every second, so it is no part of a matrix."""
+    running = cell.progress
+    if running is None or running.pct is not None:
+        return running.pct if running is not None else None
+    if running.requests_done is not None and running.requests_total:
+        return 100.0 * running.requests_done / running.requests_total
     return None
