@@ -1,14 +1,13 @@
 """What watching costs: CPU of dashboard, runner and agent at four loads, and from a key to its paint.
 
-python benchmarks/dashboard.py [--seconds 40] [--loads 10:1000,1000:250,10000:250] [--profile FOLDER]
+python benchmarks/dashboard.py [--seconds 40] [--loads 10:1000,1000:250,10000:250]
 
 One run on the demo's machine (a real SSH server, the real agent, SIMULATED GPUs and engine). For each load a sweep is
 begun whose engine writes so many log lines a second (`lines:milliseconds between two GPU samples`), a dashboard follows it
 on a terminal of 120 × 40, and an empty Textual app stands beside it on another. All figures are CPU seconds by /proc, as a
-share of one core over the same window, so that a busy machine changes them little. Keys are pressed at random moments; the
+share of one core over the same window; `pace_ms` is the CPU time of a fixed piece of work beside it, by which runs on a busier
+machine can be compared. Keys are pressed at random moments; the
 time runs until the bytes that the key changes have come out of the terminal, drawn.
-
-`--profile` writes a cProfile of the dashboard and of the runner of every load.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import os
 import random
 import select
 import shutil
+import sqlite3
 import statistics
 import sys
 import tempfile
@@ -36,16 +36,17 @@ from tests.terminal import Terminal
 
 EMPTY = "from textual.app import App\nApp().run()"
 WARM_S = 6.0
-PROFILED = """
-import cProfile, os, sys
-out, sys.argv = sys.argv[1], sys.argv[2:]
-from ddtop.cli import main
-profile = cProfile.Profile()
-try:
-    profile.runcall(main)
-finally:
-    profile.dump_stats(out)
-"""
+PACE_S = 0.5
+"""Between two looks at how fast the machine is."""
+
+
+def pace_ms() -> float:
+    """CPU milliseconds of a fixed piece of Python: on a busy machine the same work takes more of them."""
+    began = time.process_time()
+    table = {}
+    for n in range(20_000):
+        table[f"{n % 997}"] = (n, n * 1.5)
+    return 1000 * (time.process_time() - began)
 
 
 def cpu_s(pid: int) -> float:
@@ -55,6 +56,12 @@ def cpu_s(pid: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def lines_in(recording: Path) -> int:
+    """Log lines of a recording so far."""
+    with contextlib.closing(sqlite3.connect(f"file:{recording}?mode=ro", uri=True)) as db:
+        return int(db.execute("SELECT count(*) FROM log").fetchone()[0])
 
 
 def children(pid: int) -> list[int]:
@@ -111,24 +118,17 @@ def key_to_paint(screen: Screen, shown: int) -> tuple[float | None, int]:
     return (came - before if came is not None else None), following
 
 
-def one_load(
-    rig: Rig, lines_s: int, gpu_ms: int, seconds: float, empty: Screen, folder: Path | None
-) -> dict[str, Any]:
+def one_load(rig: Rig, lines_s: int, gpu_ms: int, seconds: float, empty: Screen) -> dict[str, Any]:
     """The figures of one load; the sweep is stopped afterwards."""
     config = f'a = {{ env = {{ SIM_LOG_RATE = "{lines_s}" }} }}'
     plan = rig.plan(
         config, tokens="[32, 48, 64, 96]", requests=max(4, int((seconds + 30) / 1.5)), step_s=0.035
     ).replace("time_limit_s = 60", "time_limit_s = 3000")
     recording = rig.home.parent / f"load-{lines_s}.ddtop"
-    wrap: tuple[str, ...] = ()
-    runner = rig.start(
-        plan, recording=recording, patch={"ddtop.sweep.host.streams.GPU_MS": gpu_ms}, wrap=wrap
-    )
+    runner = rig.start(plan, recording=recording, patch={"ddtop.sweep.host.streams.GPU_MS": gpu_ms})
     runner.running("a", 90)
     env = {**os.environ, "DDTOP_HOME": str(rig.home), "PYTHONPATH": str(ROOT)}
     argv = [sys.executable, "-m", "ddtop.cli", "connect", "demo"]
-    if folder is not None:
-        argv = [sys.executable, "-c", PROFILED, str(folder / f"dashboard-{lines_s}.prof"), *argv[2:]]
     screen = Screen(argv, env)
     try:
         return {"lines_s": lines_s, "gpu_hz": 1000 / gpu_ms} | _measured(rig, runner, screen, seconds, empty)
@@ -151,11 +151,15 @@ def _measured(rig: Rig, runner: Runner, screen: Screen, seconds: float, empty: S
         "runner": [runner.process.pid],
         "agent": agents(rig.server.pid),
     }
+    lines_before = lines_in(runner.recording)
     first = {name: sum(map(cpu_s, some)) for name, some in pids.items()}
     began = time.monotonic()
+    paces: list[float] = []
     while (left := began + seconds - time.monotonic()) > 0:
-        screen.drain(min(left, 1.0))
+        screen.drain(min(left, PACE_S))
         empty.drain(0.001)
+        paces.append(pace_ms())
+    lines = lines_in(runner.recording)
     lasted = time.monotonic() - began
     shares = {
         f"{name}_pct": round(100 * (sum(map(cpu_s, some)) - first[name]) / lasted, 2)
@@ -172,6 +176,8 @@ def _measured(rig: Rig, runner: Runner, screen: Screen, seconds: float, empty: S
     waits.sort()
     return {
         **shares,
+        "lines_s_came": round((lines - lines_before) / lasted),
+        "pace_ms": round(statistics.median(paces), 1),
         "key_ms": {"p50": round(statistics.median(waits), 1), "p99": round(percentile(waits, 0.99) or 0, 1)}
         if waits
         else None,
@@ -187,24 +193,22 @@ def main() -> None:
     parser.add_argument(
         "--loads", default="10:1000,1000:250,10000:250", help="lines a second:ms between GPU samples"
     )
-    parser.add_argument("--profile", type=Path)
     parser.add_argument("--name", default="dashboard.json")
     options = parser.parse_args()
-    if options.profile:
-        options.profile.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
+    best = min(pace_ms() for _ in range(200))
     folder = Path(tempfile.mkdtemp(prefix="ddtop-cost-", dir="/var/tmp"))
     empty = Screen([sys.executable, "-c", EMPTY], dict(os.environ))
     try:
         with Rig(folder) as rig:
             for load in options.loads.split(","):
                 lines_s, gpu_ms = map(int, load.split(":"))
-                rows.append(one_load(rig, lines_s, gpu_ms, options.seconds, empty, options.profile))
+                rows.append(one_load(rig, lines_s, gpu_ms, options.seconds, empty))
                 print(rows[-1], flush=True)
     finally:
         empty.terminal.close()
         shutil.rmtree(folder, ignore_errors=True)
-    save(options.name, {"machine": machine(), "rows": rows})
+    save(options.name, {"machine": machine(), "best_pace_ms": round(best, 1), "rows": rows})
 
 
 if __name__ == "__main__":

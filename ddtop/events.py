@@ -215,7 +215,7 @@ class Generation(Value, frozen=True, kw_only=True):
     main_pid: int | None = None
 
 
-class GpuReading(Value, frozen=True, kw_only=True):
+class GpuReading(Value, frozen=True, kw_only=True, gc=False):
     """One sample of one GPU. Absent is None, never 0."""
 
     index: int
@@ -239,7 +239,7 @@ class GpuReading(Value, frozen=True, kw_only=True):
     """The error text the driver gave instead of a value, if any."""
 
 
-class LogLine(Value, frozen=True, kw_only=True):
+class LogLine(Value, frozen=True, kw_only=True, gc=False):
     """One line of a service's log, placed by the time stamp its writer gave, never by arrival."""
 
     text: str

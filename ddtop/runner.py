@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import secrets
 import signal
@@ -114,6 +115,8 @@ class Spawned:
 
 def run(options: RunOptions) -> int:
     """Runs in the foreground until the end; returns the exit code. Raises DdtopError before anything was begun."""
+    gc.collect()
+    gc.freeze()  # what is loaded stays: the collector need not look at it again
     return asyncio.run(_run(options))
 
 

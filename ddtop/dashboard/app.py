@@ -27,7 +27,7 @@ from ddtop.dashboard.screens.dashboard import DashboardScreen
 from ddtop.dashboard.screens.modals import ConfirmScreen
 from ddtop.dashboard.watched import Watched
 from ddtop.errors import DdtopError
-from ddtop.events import Attend, Command, CommandSeen, Event
+from ddtop.events import Attend, Command, CommandSeen, Event, LogRead
 from ddtop.journal.act.pending import Pending, Said, Severity, make, viewer_name
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ StartRunner = Callable[["Session"], Awaitable[str]]
 TICK_S = 0.1
 CALM_TICKS = 5
 """Ticks between two refreshes when no event came: ages and countdowns move twice a second."""
+LOG_TICKS = 2
+"""Ticks between two refreshes of a log alone: lines that come all the time are drawn five times a second."""
 
 ATTEND_S = 5.0
 
@@ -88,6 +90,9 @@ class DashboardApp(Dashboard):
         self._wanted_keys = dict(keymap or {})
         self._rings = bell
         self._dirty = True
+        self._drawing = False
+        """True while a drawing that a key asked for is on its way."""
+        self._log_dirty = False
         self._ticks = 0
         self._news = [News() for _ in sessions]
         self._themes = themes.load_all(themes_folder)
@@ -154,7 +159,8 @@ class DashboardApp(Dashboard):
         try:
             async for batch in watched.session.events():
                 watched.take(batch)
-                self._dirty = True
+                self._log_dirty = True
+                self._dirty = self._dirty or not all(isinstance(event, LogRead) for event in batch)
                 for event in batch:
                     self._on_news(number, watched, event)
                 await asyncio.sleep(0)
@@ -188,20 +194,26 @@ class DashboardApp(Dashboard):
     def _tick(self) -> None:
         self._ticks += 1
         if self._dirty or self._ticks % CALM_TICKS == 0:
-            self._dirty = False
             self.refresh_screens()
+        elif self._log_dirty and self._ticks % LOG_TICKS == 0:
+            self._draw(lambda screen: screen.draw_log())
         if self._ticks % 10 == 0:
             for said in self.pending.overdue(time.time()):
                 self.say(said.text, said.severity)
 
     def refresh_screens(self) -> None:
         """Draw anew what is in sight: the top screen, and the one behind a modal."""
+        self._dirty = False
+        self._draw(lambda screen: screen.refresh_view())
+
+    def _draw(self, draw: Callable[[Any], None]) -> None:
+        self._log_dirty = self._drawing = False
         if self._exit:
             return
         for screen in reversed(self.screen_stack):
             if isinstance(screen, DdScreen | DdModal) and screen.is_mounted:
                 try:
-                    screen.refresh_view()
+                    draw(screen)
                 except Exception as error:
                     self.fault(error, f"drawing {type(screen).__name__}")
             if isinstance(screen, DdScreen):
@@ -209,6 +221,9 @@ class DashboardApp(Dashboard):
 
     def touch(self) -> None:
         self._dirty = True
+        if not self._drawing:
+            self._drawing = True
+            self.call_later(self.refresh_screens)
 
     def say(self, text: str, severity: Severity = "information", timeout: float | None = None) -> None:
         """A toast, with nothing of `text` taken for markup or for the terminal."""

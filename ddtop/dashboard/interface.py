@@ -84,7 +84,7 @@ class Dashboard(Guarded, App[int]):
         return self.watched[self.current]
 
     def touch(self) -> None:
-        """Draw the screen anew at the next tick."""
+        """Draw the screen anew, as soon as what is being done is done."""
         raise NotImplementedError
 
     def refresh_screens(self) -> None:

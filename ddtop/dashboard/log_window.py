@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from ddtop.events import Event, KernelFault, LogGap, LogLine, LogRead, RestartStarted
 
 CAPACITY = 200_000
@@ -42,8 +44,7 @@ def level_of(line: LogLine) -> Level:
     return "info"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One line in the window. `start` counts the starts of its unit: 0 is the first one seen."""
 
     unit: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,6 +57,10 @@ def run_dashboard(
         themes_folder=themes_folder,
         fault_log=fault_log,
     )
+
+    # What is loaded stays: the collector need not look at it again and again while keys wait.
+    gc.collect()
+    gc.freeze()
 
     async def shown() -> int | None:
         try:

@@ -74,6 +74,9 @@ class Opening(Guarded, _Screen):
     def refresh_view(self) -> None:
         """Draw what changed; most boxes do not move."""
 
+    def draw_log(self) -> None:
+        """Draw what new lines of a log change: nothing, where no log is in sight."""
+
 
 class DdScreen(Opening, Screen[None]):
     """A screen with header and bottom line around its own body."""

@@ -125,6 +125,10 @@ class DashboardScreen(DdScreen):
             panel.redraw()
         self.query_one(LogPane).draw(here.log, here.state, stale)
 
+    def draw_log(self) -> None:
+        stale = stale_words(self.here.state, self.here.now_s())
+        self.query_one(LogPane).draw(self.here.log, self.here.state, stale)
+
     def _arrange(self, alert_height: int) -> None:
         width, height = self.size.width, self.size.height - 2 - alert_height
         here, shown = self.here, self.here.matrix()

@@ -49,6 +49,9 @@ class LogScreen(DdScreen):
     def draw(self) -> None:
         self.query_one(LogPane).draw(self.here.log, self.here.state)
 
+    def draw_log(self) -> None:
+        self.draw()
+
     def copy_text(self) -> str:
         return self.query_one(LogPane).view.text_in_sight()
 

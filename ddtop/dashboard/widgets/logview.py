@@ -16,6 +16,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
 
 from ddtop.dashboard.draw.paint import clean
 from ddtop.dashboard.draw.text import clock, unit_name
@@ -98,7 +99,10 @@ class LogView(ScrollView, can_focus=True):
             return
         self._seen_end = self.buffer.end
         self._widest = max(self._widest, self._widest_in_sight())
-        self.virtual_size = Size(min(self.MAX_WIDTH, self._widest), max(1, len(rows)))
+        # Set without Textual's layout of the whole screen: the bars have their place whatever the lines are.
+        virtual = Size(min(self.MAX_WIDTH, self._widest), max(1, len(rows)))
+        self.set_reactive(Widget.virtual_size, virtual)
+        self._scroll_update(virtual)
         if self.following:
             self.scroll_end(animate=False, immediate=True, x_axis=False)
         self.refresh()

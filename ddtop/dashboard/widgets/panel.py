@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual import events
+from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -58,11 +60,13 @@ class Panel(Widget):
         if not width or not height:
             return
         new = [tuple(spans) for spans in self._draw_lines(width, height)][:height]
-        if new == self._shown and self._drawn_size == (width, height):
-            return
-        self._shown = new
-        self._drawn_size = (width, height)
-        self.refresh()
+        old, size = self._shown, self._drawn_size
+        self._shown, self._drawn_size = new, (width, height)
+        if size != (width, height):
+            self.refresh()
+        elif new != old:
+            rows = zip_longest(new, old)
+            self.refresh(*(Region(0, y, width, 1) for y, (one, other) in enumerate(rows) if one != other))
 
     def on_resize(self, _event: events.Resize) -> None:
         self.redraw()

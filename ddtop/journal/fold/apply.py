@@ -8,6 +8,7 @@ still shows what it can. Cells and restarts are in `sweep.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Any
 
 from ddtop import events as ev
@@ -133,7 +134,8 @@ def _tail(state: State, unit: str, at_s: float) -> LogTail:
 def _log(state: State, event: ev.LogRead) -> None:
     tail = _tail(state, event.unit, event.at_s)
     seq = state.seq
-    tail.lines.extend([TailLine(seq, line) for line in event.lines])
+    # `TailLine(seq, line)` for each, without a call in Python: a busy server logs 10,000 lines a second.
+    tail.lines.extend(map(tuple.__new__, repeat(TailLine), zip(repeat(seq), event.lines, repeat(False))))
     tail.total += len(event.lines)
 
 
