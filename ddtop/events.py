@@ -632,12 +632,56 @@ class CellStarted(Event, frozen=True, kw_only=True, tag="cell-started"):
     generation: Generation | None = None
 
 
+class LatencySeen(msgspec.Struct, frozen=True, array_like=True):
+    """The latencies of a window so far, in ms; written as an array, to be small. None where too few requests have ended."""
+
+    n: int
+    p50: float
+    p90: float | None
+    p99: float | None
+    """`p90` and `p99` as they may be shown: with few samples an upper bound (bench/figures/stats.py)."""
+    most: float
+    per_decade: int
+    """Bins to a power of ten."""
+    first: int
+    """Bin b holds 10^(b/per_decade) to 10^((b+1)/per_decade) ms."""
+    counts: tuple[int, ...]
+    """Requests in bin `first` and those after it."""
+
+
 class CellProgress(Event, frozen=True, kw_only=True, tag="cell-progress"):
+    """How a cell goes, as the load generator says once a second; what it did not say is None."""
+
     cell_id: str
     requests_done: int | None = None
+    """Requests of the window that have ended, well or not."""
     requests_total: int | None = None
     tok_s: float | None = None
+    """Output tokens a second since the window began (`phase` settling: since the load began)."""
     pct: float | None = None
+    phase: str = ""
+    """`preparing`, `context`, `warming up`, `settling` (under load, before the window), `window`, `draining` (what is under way
+    ends), `asking again`; empty in recordings of an older ddtop."""
+    in_flight: int | None = None
+    failed: int | None = None
+    now_tok_s: float | None = None
+    """Output tokens a second since the last report."""
+    tokens: int | None = None
+    """Output tokens since the window began."""
+    about: bool = False
+    """The server counts a response's tokens only at its end: those of responses under way are estimated."""
+    left_s: float | None = None
+    """Until the last response, by those so far."""
+    settled: str = ""
+    """What began the window: `settled`, `requests` or `time` (it had not); empty before, and without a hand-over."""
+    burst: tuple[int, int] | None = None
+    """Requests that have ended before the window, and after how many it begins in any case."""
+    spec_tokens: int | None = None
+    spec_steps: int | None = None
+    """Tokens and verification steps, where the server's responses say them: their quotient is the acceptance length."""
+    ttft: LatencySeen | None = None
+    tpot: LatencySeen | None = None
+    """None also where nothing has changed since the last event."""
 
 
 class CellMeasured(Event, frozen=True, kw_only=True, tag="cell-measured"):

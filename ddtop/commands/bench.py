@@ -109,6 +109,8 @@ def _progress(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from ddtop.bench.figures.live import progress_fields
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
@@ -120,8 +122,16 @@ def _progress(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | None]:
 
         def report(seen: dict[str, Any]) -> None:
             total = seen.get("requests") or 1
-            note = f"{seen.get('in_flight') or 0} in flight · {seen.get('chunks') or 0} chunks"
-            phase = str(seen.get("phase") or "measuring")
+            fields = progress_fields(seen)
+            note = f"{seen.get('in_flight') or 0} in flight"
+            if (speed := fields.get("now_tok_s") or fields.get("tok_s")) is not None:
+                note += f" · {'~' if fields['about'] else ''}{speed:,.1f} tok/s"
+            if failed := fields.get("failed"):
+                note += f" · {failed} failed"
+            if (tpot := fields.get("tpot")) is not None:
+                note += f" · TPOT p50 {tpot.p50:g} ms"
+            phase = fields["phase"] or "measuring"
+            total = max(total, fields["requests_total"] or 1)
             live.update(task, description=phase, completed=seen.get("done") or 0, total=total, note=note)
 
         yield report

@@ -46,8 +46,10 @@ def run_cells(spec: dict[str, Any], out_dir: str, tell: Tell | None = None) -> d
 
         def report(more: dict[str, Any], state: dict[str, Any] = state) -> None:
             changed = more.get("phase", state.get("phase")) != state.get("phase")
+            live = more.get("live") is not state.get("live")  # the window's figures come once a second
             state.update(more)
-            if changed or time.monotonic() - progress_at[0] > 0.9:
+            waited_s = time.monotonic() - progress_at[0]
+            if changed or waited_s > 1.2 or (live and waited_s > 0.5):
                 progress_at[0] = time.monotonic()
                 state["at_s"] = time.time()
                 write_atomically(os.path.join(out_dir, "progress.json"), state, sync=False)

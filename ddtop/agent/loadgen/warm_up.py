@@ -26,7 +26,7 @@ def small_spec(spec: LoadSpec, **changes: Any) -> LoadSpec:
     return LoadSpec(**fields)
 
 
-def open_only(tell: Callable[[dict[str, Any]], None] | None) -> Callable[[dict[str, int]], None] | None:
+def open_only(tell: Callable[[dict[str, Any]], None] | None) -> Callable[[dict[str, Any]], None] | None:
     """Progress of requests beside the window: what is open and what arrived, for whoever watches the server. How many
     are done is the window's alone."""
     if tell is None:

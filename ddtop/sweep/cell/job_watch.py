@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from ddtop.bench.figures.live import progress_fields
 from ddtop.events import CellProgress
 from ddtop.hosts.base import Host
 from ddtop.sweep.cell.attempts import (
@@ -80,6 +81,7 @@ class JobWatch:
         self._settle = settle
         self._results = 0
         self._stop_after_cell = False
+        self._recorded: dict[str, Any] = {}
         self._inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._chunks = ChunkWatch(ctx.mono(), silences, size)
         self._life: LifeWatch | None = None
@@ -176,13 +178,16 @@ class JobWatch:
         if item.get("phase") == "committed" or has_result(cell, self.job):
             return
         begin_cell(self.ctx, cell, self.job, self.subject.generation if self.subject else None)
-        done, total = item.get("done"), item.get("requests")
-        if (
-            cell.spec.search is not None
-        ):  # a load ends when it is decided: how many requests that takes is unknown
-            total = None
-        pct = 100.0 * done / total if isinstance(done, int) and isinstance(total, int) and total else None
-        self.ctx.emit(CellProgress, cell_id=cell.id, requests_done=done, requests_total=total, pct=pct)
+        fields = progress_fields(item)
+        if cell.spec.search is not None:
+            # a load ends when it is decided: how many requests that takes is unknown
+            fields |= {"requests_total": None, "pct": None}
+        known = self._recorded if self._recorded.get("of") == (cell.id, fields["phase"]) else {}
+        self._recorded = {"of": (cell.id, fields["phase"]), **fields}
+        for name in ("ttft", "tpot"):
+            if fields.get(name) == known.get(name):  # the same bins need not be recorded again
+                fields.pop(name, None)
+        self.ctx.emit(CellProgress, cell_id=cell.id, **fields)
 
     async def _result(self, item: Mapping[str, Any]) -> MeasureEnd | None:
         ctx, cell_id, subject = self.ctx, str(item["id"]), self.subject

@@ -17,6 +17,7 @@ from typing import Any, Callable
 from ..request_builder import RequestBuilder
 from ..spec import LoadSpec
 from .handover import ZERO
+from .live import joined
 from .window import Window
 
 AHEAD_NS = 600_000_000  # a child looks for the parent's word every 250 ms
@@ -41,7 +42,7 @@ def run_shards(
     indices: list[int],
     *,
     processes: int = 1,
-    on_progress: Callable[[dict[str, int]], None] | None = None,
+    on_progress: Callable[[dict[str, Any]], None] | None = None,
     on_start: Callable[[], None] | None = None,
     on_close: Callable[[], None] | None = None,
     on_end: Callable[[], None] | None = None,
@@ -107,8 +108,10 @@ def _child(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    def progress(done: int, in_flight: int, reads: int) -> None:
+    def progress(done: int, in_flight: int, reads: int, live: dict[str, Any] | None) -> None:
         _frame(writing, b"p", {"done": done, "in_flight": in_flight, "chunks": reads})
+        if live is not None:
+            _frame(writing, b"l", live)
 
     answer: dict[str, Any]
     try:
@@ -152,18 +155,20 @@ def _gather(
     spec: LoadSpec,
     children: dict[int, tuple[int, bytearray]],
     controls: list[int],
-    on_progress: Callable[[dict[str, int]], None] | None,
+    on_progress: Callable[[dict[str, Any]], None] | None,
     calls: dict[bytes, Callable[[], None] | None],
     extra: dict[int, Callable[[], None]],
 ) -> dict[str, Any]:
     """`calls`: by the frames that bring them: s the first window's zero, c its close, e all windows are over. A frame h
-    says that a child's streams have settled."""
-    got: dict[bytes, dict[int, Any]] = {kind: {} for kind in (b"p", b"r", b"s", b"e", b"c", b"h")}
+    says that a child's streams have settled, l has what its window looks like."""
+    got: dict[bytes, dict[int, Any]] = {kind: {} for kind in (b"p", b"l", b"r", b"s", b"e", b"c", b"h")}
     told = not controls
     # A child bounds itself; this is for one that hangs. Parsing a big cell afterwards takes a while.
     limit = time.monotonic() + spec.time_limit_s * 2 + 120
     waiting = dict(children)
     late: list[dict[str, Any]] = []
+    looked: list[dict[str, Any]] = []
+    live: dict[str, Any] = {}
     try:
         while waiting:
             ready, _, _ = select.select(list(waiting) + list(extra), [], [], 0.2)
@@ -191,7 +196,15 @@ def _gather(
                 extra = {}
             if got[b"p"] and on_progress is not None:
                 latest = got[b"p"].values()
-                on_progress({key: sum(one[key] for one in latest) for key in ("done", "in_flight", "chunks")})
+                told_now: dict[str, Any] = {
+                    key: sum(one[key] for one in latest) for key in ("done", "in_flight", "chunks")
+                }
+                parts = list(got[b"l"].values())
+                if len(parts) == len(children):
+                    if [id(one) for one in parts] != [id(one) for one in looked]:
+                        looked, live = parts, joined(parts)
+                    told_now["live"] = live
+                on_progress(told_now)
             if time.monotonic() > limit:
                 late.append({"error": "a load process did not end in time"})
                 break

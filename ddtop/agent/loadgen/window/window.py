@@ -14,13 +14,14 @@ import gc
 import heapq
 import time
 from collections import deque
-from typing import Any, Callable
+from typing import Any, Callable, Dict, Optional
 
 from ..request_builder import RequestBuilder, arrival_times
 from ..response.exchange import Exchange
 from ..spec import LoadSpec
 from .connection import CONNECTING, HANDSHAKE, IDLE, READING, SENDING, Connection
 from .handover import HandOver
+from .live import Live
 from .poller import READ, WRITE
 from .quality import Meter
 from .slo import SloWatch
@@ -34,7 +35,8 @@ CONNECT_S = 10.0
 LAZY_FROM = 16  # streams
 LAZY_S = 0.0002
 MOST_MORE = 4000  # requests beyond those asked for, to fill `min_window_s`: a result has to stay below 1 MiB
-Progress = Callable[[int, int, int], None]
+Progress = Callable[[int, int, int, Optional[Dict[str, Any]]], None]
+"""Own requests that have ended, requests in flight, reads; and once a second the figures of `Live`."""
 
 
 def nobody_listens() -> None:
@@ -72,7 +74,7 @@ class Window:
         self.traffic = Traffic(spec, self)
         self.exchanges: list[Exchange] = []
         self.in_flight = 0
-        self.begun_ns = self.zero_ns = self.until_ns = self.close_ns = self.end_ns = 0
+        self.begun_ns = self.zero_ns = self.until_ns = self.close_ns = self.end_ns = self.last_due_ns = 0
         self.schedule: list[tuple[int, int]] = []
         self.waiting: deque[tuple[int, int]] = deque()  # due, but over max_in_flight
         self.stopping = ""
@@ -80,6 +82,7 @@ class Window:
         self.seen_token = False
         self.meter = Meter(self.traffic)
         self.watch = SloWatch(spec, concurrency) if spec.slo else None
+        self.live = Live(self, int(spec.extra_body.get("n") or 1))
         self.before: HandOver | None = None
         if spec.warmup == "handover":
             self.before = HandOver(spec, min(concurrency, self.total), processes, control, self._may_begin)
@@ -218,8 +221,7 @@ class Window:
             elif conn.state in (CONNECTING, HANDSHAKE) and moment - conn.begun_ns > CONNECT_S * 1e9:
                 traffic.lost(conn, "no connection within %.0f s" % CONNECT_S)
         if self.progress is not None:
-            done = max(0, min(self.total, len(self.exchanges) - self.in_flight))
-            self.progress(done, self.in_flight, traffic.reads)
+            self.progress(self.live.done, self.in_flight, traffic.reads, self.live.look(moment))
         if self.opening and self.before is not None:
             told = self.before.tick(moment)
             self.zero_at_ns = told or self.zero_at_ns
@@ -242,6 +244,7 @@ class Window:
         self.meter.begin()
         self.zero_ns = now()
         self.until_ns = self.zero_ns + int(self.spec.min_window_s * 1e9)
+        self.live.begin(self.zero_ns)
         if self.opening and self.open_loop:
             self._arrivals(self.zero_ns)
         self.opening = False
@@ -257,6 +260,7 @@ class Window:
         first = self.queue[0] % self.processes
         self.schedule = [(zero_ns + times[i], i) for i in range(first, count, self.processes)]
         self.total = len(self.schedule)
+        self.last_due_ns = self.schedule[-1][0]
         heapq.heapify(self.schedule)
         self.queue.clear()
 
@@ -273,7 +277,7 @@ class Window:
         return None
 
     def _close(self) -> None:
-        self.close_ns = now()
+        self.close_ns = self.live.close_ns = now()
         self.on_close()
 
     def _never_began(self, before: HandOver) -> None:
@@ -387,10 +391,11 @@ class Window:
         exchange.walker = None
         self.in_flight -= 1
         self.traffic.backlog.append(exchange)
+        self.live.finished(exchange)
         if not self.seen_token and not self.stopping:
             self._look_for_tokens(exchange)
         if self.opening and self.before is not None:
-            self.before.ended(exchange, self._parse(exchange) == "ok")
+            self.before.ended(exchange, self.parse(exchange) == "ok")
         if not self.stopping:
             self._follow(how)
         if self.watch is not None:
@@ -416,7 +421,7 @@ class Window:
         watch = self.watch
         if watch is None or watch.verdict or self.stopping:
             return
-        watch.add(exchange, self._parse(exchange), counts=exchange.index >= 0)
+        watch.add(exchange, self.parse(exchange), counts=exchange.index >= 0)
         if now() < self.until_ns:
             return
         verdict = watch.decide()
@@ -425,7 +430,7 @@ class Window:
         elif verdict:
             self._send_no_more("slo")
 
-    def _parse(self, exchange: Exchange) -> str:
+    def parse(self, exchange: Exchange) -> str:
         """The exchange's class; its bytes are let go."""
         if exchange.datas:
             self.traffic.bytes_held = max(0, self.traffic.bytes_held - exchange.raw_bytes)
@@ -433,7 +438,7 @@ class Window:
 
     def _look_for_tokens(self, exchange: Exchange) -> None:
         """A server that gives no tokens is found out after the first few requests, not after all of them."""
-        self._parse(exchange)
+        self.parse(exchange)
         if exchange.account.text_chunks or exchange.account.tokens:
             self.seen_token = True
             return

@@ -1,0 +1,144 @@
+"""What the raw bytes of a response say at a glance, without parsing it: tokens so far, first and last text, a good end.
+
+The live figures of a window rest on it (`window/live.py`). It looks at a few reads from either end, so it costs the same
+for a response of any length. What is not plain at a glance is None, and then the response is parsed. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import Optional, Sequence, Tuple
+
+from .account import Account
+from .exchange import Exchange
+
+COUNTS = (b'"completion_tokens"', b'"predicted_n"', b'"tokens_predicted"')
+NEAR = 4  # reads from an end that are looked at one by one
+FAR = 64  # reads that are joined where a server writes in small pieces
+TEXT = re.compile(rb'"(?:content|text|reasoning|reasoning_content|refusal|arguments)": ?"[^"]')
+EVENT_END = re.compile(rb"\n\r?\n")
+FINISH = re.compile(
+    rb'"finish_reason": ?(?:"(?:stop|length|tool_calls|function_call)"|\{"type": ?"(?:stop|length)")'
+    rb'|"stop": ?true'
+)
+BAD = re.compile(rb'"error"|"abort"|"finish_reason": ?"(?!stop"|length"|tool_calls"|function_call")')
+SPEC = re.compile(
+    rb'"(spec_verify_ct|num_spec_steps|num_accepted_draft_tokens|predicted_n|draft_n|draft_n_accepted)": ?(\d+)'
+)
+
+Glance = Tuple[Optional[int], Optional[int], Optional[int], Optional[int]]
+
+
+def last_count(data: bytes) -> int | None:
+    """The last token count that stands whole in these bytes."""
+    for key in COUNTS:
+        place = data.rfind(key)
+        if place < 0:
+            continue
+        place += len(key) + 1
+        end = place = place + (data[place : place + 1] == b" ")
+        while data[end : end + 1].isdigit():
+            end += 1
+        if place < end < len(data):
+            return int(data[place:end])
+    return None
+
+
+def tokens_until(exchange: Exchange, at_ns: int) -> int | None:
+    """Output tokens that had arrived at `at_ns` by the server's running count; None where it gives none."""
+    taken, datas = exchange.taken, exchange.datas
+    upto = bisect_right(exchange.stamps, at_ns)
+    if upto <= taken:
+        return _parsed(exchange.account, at_ns)
+    for place in range(upto - 1, max(taken, upto - NEAR) - 1, -1):
+        count = last_count(datas[place])
+        if count is not None:
+            return count
+    tail = b"".join(datas[max(taken, upto - FAR) : upto])
+    count = last_count(tail)
+    if count is not None:
+        return count
+    begun = b"data:" in tail or upto - taken > 1
+    return None if begun and (b"data:" not in tail or TEXT.search(tail)) else _parsed(exchange.account, at_ns)
+
+
+def _parsed(account: Account, at_ns: int) -> int | None:
+    """The same, of what has been parsed."""
+    if not account.running_known:
+        return None if account.events else 0
+    upto = bisect_right(account.chunk_ns, at_ns)
+    return sum(count or 0 for count in account.chunk_tokens[:upto])
+
+
+def first_text(datas: Sequence[bytes]) -> int | None:
+    """Place of the read that brought the end of the first event with text."""
+    for place in range(min(NEAR, len(datas))):
+        found = TEXT.search(datas[place])
+        if found is not None:
+            return _event_end(datas, place, found.end())
+    return None
+
+
+def _event_end(datas: Sequence[bytes], place: int, at: int) -> int | None:
+    """Place of the read in which the event ends that stands at byte `at` of a read."""
+    while place < len(datas):
+        if EVENT_END.search(datas[place], at):
+            return place
+        place, at = place + 1, 0
+    return None
+
+
+def first_count(data: bytes) -> int | None:
+    """Tokens of the first chunk, from the read with the first text; other chunks may have come with it."""
+    found = TEXT.search(data)
+    end = EVENT_END.search(data, found.end()) if found else None
+    return last_count(data[: end.end()] if end else data)
+
+
+def last_text(datas: Sequence[bytes], tokens: int | None) -> int | None:
+    """Place of the read with the last text, or with the last tokens after it."""
+    for place in range(len(datas) - 1, max(-1, len(datas) - 1 - NEAR), -1):
+        if not TEXT.search(datas[place]):
+            continue
+        if tokens is not None and last_count(datas[place]) not in (None, tokens):
+            for later in range(place + 1, len(datas)):
+                if last_count(datas[later]) == tokens:
+                    return later
+        return place
+    return None
+
+
+def ended_well(exchange: Exchange) -> tuple[int, int | None] | None:
+    """(place of the first text, tokens or None if the server does not say) of a response that is plainly ok; None where that
+    needs parsing."""
+    datas = exchange.datas
+    if exchange.taken or exchange.ended != "complete" or not datas or datas[0][9:12] != b"200":
+        return None
+    first = first_text(datas)
+    tail = b"".join(datas[-NEAR:])
+    if first is None or b"data:" not in tail or not FINISH.search(tail) or BAD.search(tail):
+        return None
+    tokens = last_count(tail)
+    if exchange.asked is not None and tokens is not None and tokens < exchange.asked:
+        return None
+    return first, tokens
+
+
+def spec_counts(tokens: int, said: dict[str, int]) -> tuple[int, int]:
+    """(tokens, verification steps) of one response, by what its engine says of its speculation; (0, 0) where nothing.
+    As bench/figures/acceptance.py has them of a whole result."""
+    if said.get("spec_verify_ct"):
+        return tokens, said["spec_verify_ct"]
+    if said.get("num_spec_steps"):
+        steps = said["num_spec_steps"]
+        return steps + said.get("num_accepted_draft_tokens", 0), steps
+    predicted = said.get("predicted_n", 0)
+    if said.get("draft_n") and predicted and "draft_n_accepted" in said:
+        return predicted - 1, predicted - 1 - said["draft_n_accepted"]
+    return 0, 0
+
+
+def spec_said(datas: Sequence[bytes]) -> dict[str, int]:
+    """What the last reads say of speculation."""
+    return {name.decode(): int(value) for name, value in SPEC.findall(b"".join(datas[-NEAR:]))}
