@@ -288,6 +288,34 @@ def measure(script: Script, config: str, column: int) -> None:
     script.add(ev.CellStateSet, cell_id=name, state="done", attempt=1)
 
 
+def under_way(script: Script, name: str) -> None:
+    """36 s of a cell: the first request, the burst, and five of eight requests of its window."""
+    ttft = ev.LatencySeen(5, 212.4, None, None, 262.0, 32, 73, (1, 0, 2, 1, 1))
+    tpot = ev.LatencySeen(5, 6.84, None, None, 7.41, 64, 53, (1, 3, 1))
+    for second in range(2, 38, 2):
+        script.wait(2, load=1.0)
+        script.add(ev.ServerFigures, unit=UNIT, running=1.0, queued=0.0, kv_pct=3.0 + second / 6)
+        phase = "warming up" if second < 6 else "settling" if second < 14 else "window"
+        fields: dict[str, object] = {"cell_id": name, "phase": phase, "in_flight": 1, "requests_total": 8}
+        if second >= 6:
+            done = 0 if second < 14 else round((second - 14) / 22 * 5)
+            fields |= {
+                "requests_done": done,
+                "pct": round(done / 8 * 100, 1),
+                "failed": 0,
+                "tok_s": 138.2,
+                "now_tok_s": round(138.2 + 9 * math.sin(second), 1),
+                "tokens": 138 * (second - 14 if second >= 14 else second),
+                "burst": (2 if second >= 14 else (second - 4) // 5, 3),
+                "spec_tokens": 1024 * (done + 1),
+                "spec_steps": 224 * (done + 1),
+            }
+        if second >= 14:
+            fields |= {"settled": "settled", "left_s": 14.0 if second > 24 else 25.0}
+            fields |= {"ttft": ttft, "tpot": tpot} if second in (24, 36) else {}
+        script.add(ev.CellProgress, **fields)
+
+
 def mark(script: Script, config: str, state: ev.CellState, reason: str) -> None:
     """Set all cells of a configuration."""
     for column in range(len(COLUMNS)):
@@ -317,8 +345,7 @@ def running(tps: tuple[int, ...] = (1,)) -> Script:
         why="DRAM 91 % · tensor 4 % (GPM)",
         meaning="a larger tree budget is nearly free",
     )
-    script.wait(36, load=1.0)
-    script.add(ev.CellProgress, cell_id=name, pct=61.0, requests_done=5, requests_total=8, tok_s=138.2)
+    under_way(script, name)
     script.log(
         "Decode batch. #running-req: 1, accept len: 4.57, gen throughput (token/s): 143.02",
         invocation="inv-b15",

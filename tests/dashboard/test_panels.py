@@ -14,7 +14,7 @@ from ddtop.dashboard.draw.grid import Cursor
 from ddtop.dashboard.draw.paint import crop, line, pad, plain, spread, width_of, wrap_text
 from ddtop.dashboard.draw.text import bar, duration, size, sparkline, times
 from ddtop.dashboard.panels.alert import alert_lines
-from ddtop.dashboard.panels.cell import cell_lines
+from ddtop.dashboard.panels.cell.page import cell_lines
 from ddtop.dashboard.panels.footer import Hint, footer_line
 from ddtop.dashboard.panels.gpus import bucketed, gpu_lines, gpu_title, throttle_word
 from ddtop.dashboard.panels.header import Recording, header_line

@@ -7,7 +7,7 @@ from ddtop.dashboard.draw.fields import FORMS, LEAST, Form, columns_of
 from ddtop.dashboard.draw.grid import Cursor
 from ddtop.dashboard.draw.paint import plain
 from ddtop.dashboard.draw.verdict import detail
-from ddtop.dashboard.panels.cell import cell_title
+from ddtop.dashboard.panels.cell.title import cell_title
 from ddtop.dashboard.panels.plan import plan_head, plan_items
 from ddtop.dashboard.panels.results import Sort, results_items
 from ddtop.dashboard.watched import Watched

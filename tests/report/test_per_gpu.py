@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddtop.dashboard.panels.cell import cell_lines
+from ddtop.dashboard.panels.cell.page import cell_lines
 from ddtop.dashboard.panels.results import front_line
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import matrix

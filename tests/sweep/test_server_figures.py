@@ -10,7 +10,7 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.agent.host.metrics import pause_s
-from ddtop.dashboard.panels.cell import cell_lines
+from ddtop.dashboard.panels.cell.page import cell_lines
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import matrix

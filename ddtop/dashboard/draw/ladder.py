@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ddtop.dashboard.draw.paint import Line, fit_text, line
+from ddtop.dashboard.draw.paint import Line, fit_text, line, width_of
 from ddtop.dashboard.draw.text import UNKNOWN, bar, rate
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.ladder import Rung, rungs, trying, words
+from ddtop.words import many
 
 VERDICT = 15
 
@@ -22,7 +23,7 @@ def ladder_lines(cell: CellView, width: int) -> list[Line]:
     out.extend(_rung_line(rung, head, width) for rung in tried)
     if now:
         done = cell.progress.requests_done if cell.progress is not None else None
-        count = f"{done} requests so far" if done is not None else "begins"
+        count = many(done, "request") + " so far" if done is not None else "begins"
         out.append(
             line((f"  {now:<{head}}", "value"), (fit_text("▶ running", VERDICT), "run"), (count, "label"))
         )
@@ -35,12 +36,17 @@ def _rung_line(rung: Rung, head: int, width: int) -> Line:
     glyph, role = ("✓", "ok") if rung.met else ("✗", "warn")
     filled, empty = bar(share or 0.0, max(6, min(20, width - head - VERDICT - 48)))
     counted = f"{rung.attained} of {rung.n}" if rung.n else UNKNOWN
-    return line(
+    out = line(
         (f"  {rung.load:<{head}}", "value"),
         (fit_text(f"{glyph} {rung.verdict}", VERDICT), role),
         (filled, "bar"),
         (empty, "track"),
         (f" {counted:>12}", "text"),
+    )
+    for more in (
         (f"  {rate(rung.output_tok_s):>8} tok/s", "value"),
         (f"  TTFT {rung.ttft_ms:,.0f} ms" if rung.ttft_ms is not None else "", "dim"),
-    )
+    ):
+        if width_of(out) + len(more[0]) <= width:  # a number is never cut
+            out = (*out, *line(more))
+    return out

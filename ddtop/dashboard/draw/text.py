@@ -64,6 +64,13 @@ def rate(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}"
 
 
+def ms(value: float) -> str:
+    """Milliseconds in three digits: `4.21 ms`, `21.3 ms`, `1,204 ms`, from 10 s on `12.3 s`."""
+    if value >= 10_000:
+        return f"{value / 1000:,.1f} s"
+    return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f} ms"
+
+
 def whole(value: float | None) -> str:
     """A number without digits after the point."""
     return UNKNOWN if value is None else f"{value:.0f}"

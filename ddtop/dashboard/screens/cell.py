@@ -9,7 +9,8 @@ from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import Item, line
 from ddtop.dashboard.draw.text import clock
 from ddtop.dashboard.log_window import level_of
-from ddtop.dashboard.panels.cell import cell_lines, cell_title, excerpt_bounds, metrics_rows
+from ddtop.dashboard.panels.cell.page import cell_lines, metrics_rows
+from ddtop.dashboard.panels.cell.title import cell_title, excerpt_bounds
 from ddtop.dashboard.screens.base import DdScreen, set_title
 from ddtop.dashboard.widgets.listpanel import ListPanel
 from ddtop.journal.fold.views import CellView
@@ -72,9 +73,8 @@ class CellScreen(DdScreen):
         here = self.here
         set_title(facts, cell_title(cell))
         width = max(20, facts.size.width - 4)
-        facts.show(
-            (), [Item(row) for row in cell_lines(here.state, cell, here.matrix(), width, here.per_gpu())]
-        )
+        rows = cell_lines(here.state, cell, here.matrix(), width, here.per_gpu(), here.now_s())
+        facts.show((), [Item(row) for row in rows])
         items = self._excerpt(cell)
         set_title(excerpt, "Log of the cell", many(len(items), "line") if items else "")
         excerpt.show((), items or [Item(line(("No log line falls into the time of this cell.", "dim")))])

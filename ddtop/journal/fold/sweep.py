@@ -75,11 +75,6 @@ def _server_figures(state: State, event: ev.ServerFigures) -> None:
     attempt = state.measuring
     if attempt is None:  # before the job's first cell, or between two
         return
-    fresh = state.gpus_at_s is not None and event.at_s - state.gpus_at_s <= GPU_FRESH_S
-    found = state.restart.provenance if state.restart is not None else None
-    held = found.gpus if found is not None and found.gpus else tuple(state.gpus)
-    watts = [view.reading.power_w for i, view in state.gpus.items() if i in held] if fresh else []
-    known = [w for w in watts if w is not None]
     attempt.figures.append(
         FigurePoint(
             event.at_s,
@@ -88,16 +83,49 @@ def _server_figures(state: State, event: ev.ServerFigures) -> None:
             event.kv_pct,
             event.prefix_hit_pct,
             event.prompt_tokens,
-            sum(known) if known and len(known) == len(watts) else None,
+            _power_w(state, event.at_s),
             event.host_mono_s,
         )
     )
 
 
+def _power_w(state: State, at_s: float) -> float | None:
+    """Power of the GPUs that the server holds, together (of all where that is not known); None where one says nothing now."""
+    fresh = state.gpus_at_s is not None and at_s - state.gpus_at_s <= GPU_FRESH_S
+    found = state.restart.provenance if state.restart is not None else None
+    held = found.gpus if found is not None and found.gpus else tuple(state.gpus)
+    watts = [view.reading.power_w for i, view in state.gpus.items() if i in held] if fresh else []
+    known = [w for w in watts if w is not None]
+    return sum(known) if known and len(known) == len(watts) else None
+
+
 def _cell_progress(state: State, event: ev.CellProgress) -> None:
     cell = _cell(state, event.cell_id)
-    if cell is not None:
-        cell.progress = event
+    if cell is None:
+        return
+    before, cell.progress = cell.progress, event
+    if not cell.attempts:
+        return
+    attempt = cell.attempts[-1]
+    if before is None or before.phase != event.phase:
+        attempt.ttft = attempt.tpot = None  # the window's are not those of the burst before it
+    attempt.ttft, attempt.tpot = event.ttft or attempt.ttft, event.tpot or attempt.tpot
+    attempt.live.add(
+        event.at_s,
+        state.bound.verdict if state.bound is not None else "",
+        tok_s=event.now_tok_s,
+        in_flight=event.in_flight,
+        power_w=_power_w(state, event.at_s),
+        accept=_accepted(event, before),
+    )
+
+
+def _accepted(event: ev.CellProgress, before: ev.CellProgress | None) -> float | None:
+    """Tokens a verification step since the report before; None where no response has ended in between."""
+    tokens, steps = event.spec_tokens or 0, event.spec_steps or 0
+    if before is not None and steps >= (before.spec_steps or 0):  # else they began anew, with the window
+        tokens, steps = tokens - (before.spec_tokens or 0), steps - (before.spec_steps or 0)
+    return tokens / steps if steps > 0 else None
 
 
 def _search_step(state: State, event: ev.SearchStep) -> None:
@@ -118,6 +146,7 @@ def _cell_measured(state: State, event: ev.CellMeasured) -> None:
     amends = attempt.measured_at_s is not None and not event.raw
     if state.measuring is attempt:
         state.measuring = None
+    attempt.live.thin()
     attempt.validity, attempt.reasons, attempt.metrics = event.validity, event.reasons, event.metrics
     attempt.generation = event.generation or attempt.generation
     if not amends:  # a later doubt changes the judgement, not the times
@@ -166,8 +195,10 @@ def _cell_state(state: State, event: ev.CellStateSet) -> None:
         attempt = _attempt(cell, event.attempt)
         attempt.state, attempt.reason, attempt.cause = event.state, event.reason, event.cause
         attempt.ended_at_s = event.at_s if event.state != "running" else None
-        if event.state != "running" and state.measuring is attempt:
-            state.measuring = None
+        if event.state != "running":
+            attempt.live.thin()
+            if state.measuring is attempt:
+                state.measuring = None
 
 
 def _race_round(state: State, event: ev.RaceRound) -> None:

@@ -24,6 +24,7 @@ from ddtop.events import (
     Generation,
     GpuReading,
     HostRebooted,
+    LatencySeen,
     LogLine,
     Phase,
     PlanSource,
@@ -35,6 +36,7 @@ from ddtop.events import (
     Validity,
     Verdict,
 )
+from ddtop.journal.fold.series import LiveSeries
 
 GPU_HISTORY = 3600
 """Samples kept for each GPU: an hour at one a second."""
@@ -197,6 +199,11 @@ class AttemptView:
     """Begin and end of the measured window by the host's monotonic clock, seconds."""
     figures: deque[FigurePoint] = field(default_factory=lambda: deque(maxlen=GPU_HISTORY))
     """What the server said of its load meanwhile, warm-up included; the last hour of it."""
+    live: LiveSeries = field(default_factory=LiveSeries)
+    """What the load generator said each second, with the GPUs' power beside it; thinned once it is over."""
+    ttft: LatencySeen | None = None
+    tpot: LatencySeen | None = None
+    """Of the phase that the generator reported last."""
 
 
 @dataclass(slots=True)
