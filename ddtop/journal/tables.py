@@ -8,7 +8,7 @@ row for each GPU of each sample, with `devices` for what does not change) and `l
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -181,16 +181,17 @@ def _clean_value(value: Any) -> Any:
 
 
 def read_rows(
-    db: sqlite3.Connection, after: int, limit: int
+    db: sqlite3.Connection, after: int, limit: int, kinds: Sequence[str] = ()
 ) -> tuple[list[tuple[int, Event]], list[tuple[int, str]], int]:
-    """Up to `limit` events after seq `after`: (events in order, what could not be read, last seq looked at).
+    """Up to `limit` events after seq `after`, of these kinds if any are named: (events in order, what could not be read, last
+    seq looked at).
 
     An event that this version cannot read (of a newer kind, or damaged) is left out and named in the second
     list, so that the rest of the recording stays readable. Raises sqlite3.Error.
     """
-    rows = db.execute(
-        "SELECT seq, kind, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
-    ).fetchall()
+    named = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+    query = f"SELECT seq, kind, body FROM events WHERE seq > ?{named} ORDER BY seq LIMIT ?"
+    rows = db.execute(query, (after, *kinds, limit)).fetchall()
     if not rows:
         return [], [], after
     first, last = rows[0][0], rows[-1][0]

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from ddtop import events as ev
 from ddtop.cli import main
 from ddtop.commands.live.codes import Code
 from ddtop.commands.live.do import ACTIONS
+from ddtop.journal.write.writer import JournalWriter
 from tests.commands.conftest import Cli, Done
 from tests.runner.rig import Rig
 from tests.waiting import HANG_S
@@ -215,11 +217,24 @@ def test_log_of_a_kept_run(ddtop: Cli, recording: Path) -> None:
     assert errors and {json.loads(line)["level"] for line in errors} == {"error"}
 
 
+def test_the_end_of_a_run_that_was_resumed_is_none(ddtop: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "run.ddtop"
+    fields: dict[str, Any] = {"at_s": 1.0, "mono_s": 1.0, "host": "h"}
+    started: dict[str, Any] = {**fields, "run_id": "r", "name": "n", "mode": "sweep"}
+    with JournalWriter.open(path, host="h") as writer:
+        writer.append(ev.RunStarted(**started, segment=0))
+        writer.append(ev.RunEnded(**fields, outcome="stopped", exit_code=130))
+        writer.append(ev.RunStarted(**started, segment=1))
+        writer.flush()
+        assert ddtop("wait", path, "--for", "end", "--since", 0, "--timeout", 0).rc == Code.TIMED_OUT
+        writer.append(ev.RunEnded(**fields, outcome="done", exit_code=0))
+        writer.flush()
+        code, end = answer(ddtop, "wait", path, "--for", "end", "--since", 0)
+        assert code == 0 and end["what"] == {"outcome": "done", "exit_code": 0} and end["seq"] == 4
+
+
 def test_two_live_runs_are_named(ddtop: Cli, tmp_path: Path) -> None:
     """Locks alone make them live; each is found by its path, wherever it lies."""
-    from ddtop import events as ev
-    from ddtop.journal.write.writer import JournalWriter
-
     writers = []
     for host in ("h1", "h2"):
         writer = JournalWriter.open(tmp_path / f"{host}.ddtop", host=host)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from ddtop import events as ev
 from ddtop.journal.act.actions import Actions, Ask, NotNow, target_of
 from ddtop.journal.act.now import UNDELIVERED, doing, facts
+from ddtop.journal.act.pending import viewer_name
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from tests.dashboard import story
@@ -165,3 +167,12 @@ def test_what_was_not_delivered_is_said() -> None:
     script.add(ev.Note, level="warn", text=f"{UNDELIVERED}: NOT STARTING?")
     found = facts(state_of(script), NOW, path=Path("x"), live=True)
     assert found["undelivered"] == [f"{UNDELIVERED}: NOT STARTING?"]
+
+
+def test_a_sender_has_a_name_also_where_its_login_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert viewer_name("cli").startswith(f"{os.getuid()}@") and viewer_name("cli") == viewer_name("cli")
+    assert viewer_name() != viewer_name(), "two dashboards are two senders"

@@ -241,6 +241,26 @@ def test_a_follower_that_is_slow_to_let_go_leaves_one_file_too(tmp_path: Path) -
     assert not path.with_name("a.ddtop-wal").exists() and len(read(path)) == 1
 
 
+def test_a_follower_of_some_kinds_reads_each_of_them_once_and_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.ddtop"
+    wanted = ("log", "cell-state")
+    with JournalWriter.open(path) as journal:
+        journal.extend(sweep())
+        journal.flush()
+        follower = Follower(path, kinds=wanted)
+        got = []
+        while batch := follower.poll(3):
+            got += batch
+        assert follower.poll() == []
+        journal.extend(sweep())
+        journal.flush()
+        got += follower.poll()
+        follower.close()
+        with JournalReader(path, check=False) as reader:
+            every = [(seq, e) for seq, e in reader.since() if e.__struct_config__.tag in wanted]
+    assert got == every and any(isinstance(e, ev.LogRead) and e.lines for _, e in got)
+
+
 def test_two_writers_are_refused_on_a_recording_and_on_a_host(tmp_path: Path) -> None:
     with JournalWriter.open(tmp_path / "a.ddtop", host="ct200") as journal:
         assert is_live(journal.path) and live_recording("ct200") == journal.path

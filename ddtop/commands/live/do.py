@@ -213,6 +213,8 @@ def _say(now: Now, wish: Wish, ask: Ask | None, code: Code, outcome: str, reason
     if outcome == "needs-yes" and ask is not None:
         lines = [f"not done: {label}", *(f"  {name + ':':9} {value}" for name, value in ask.facts)]
         lines.append("  do:       give --yes to do it")
+    elif outcome == "unknown-target":
+        lines = [f"{wish.action}: {reason}"]
     elif outcome == "nobody":
         host = now.state.host.name or "HOST"
         lines.append(

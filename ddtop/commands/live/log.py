@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Literal, cast
 
-from ddtop.commands.live.read import as_json, read_now, which
+from ddtop.commands.live.read import as_json, which
 from ddtop.dashboard.log_window import Entry, Filter, FilterError, LogBuffer, LogIndex, level_of
 from ddtop.errors import UsageError, plain
 from ddtop.journal.act.now import known
@@ -16,6 +16,8 @@ from ddtop.journal.locks import is_live
 from ddtop.journal.read.reader import Follower
 
 FOLLOW_S = 0.2
+KINDS = ("log", "log-gap", "kernel", "restart-started")
+"""Events that say something of logs."""
 STARTS = ("this", "previous", "all")
 
 
@@ -34,7 +36,6 @@ def log(
     if start not in STARTS:
         raise UsageError(f"log --start: `{start}` is none", do=f"name one of {', '.join(STARTS)}")
     path = which(run, live=follow)
-    read_now(path)  # says in a sentence what is wrong with the file
     buffer = LogBuffer()
     wanted = Filter(
         include=text,
@@ -49,7 +50,7 @@ def log(
         raise UsageError(
             f"log --filter: {error}", do="escape what is meant literally: \\[ \\( \\."
         ) from error
-    with closing(Follower(path)) as follower:
+    with closing(Follower(path, kinds=KINDS)) as follower:
         live = is_live(path)
         while batch := follower.poll():
             for _, event in batch:

@@ -59,7 +59,8 @@ def status_text(one: dict[str, Any]) -> str:
     now_s, word = one["at_s"], one["doing"]
     name = f"{one.get('name') or 'watching'} on {one.get('host', '?')}"
     lines = [f"{name} · run {one.get('run', '?')}{' · SIMULATED' if one.get('simulated') else ''}"]
-    since = f", since {clock(one['since_s'], now_s)}" if "since_s" in one else ""
+    word_at = "at" if word == "ended" else "since"
+    since = f", {word_at} {clock(one['since_s'], now_s)}" if "since_s" in one else ""
     lines.append(f"  {word.replace('-', ' ')}: {_doing(one)}{since}")
     if cells := one.get("cells"):
         parts = [f"{cells[key]} {key}" for key in ("failed", "broken", "skipped") if cells.get(key)]

@@ -95,7 +95,9 @@ def _first(now: Now, wanted: Sequence[Kind], since: int | None) -> Happened | No
         kind = already(now.state, wanted, time.time())
         return Happened(kind, now.state.seq, already=True) if kind is not None else None
     for seq, event in now.events:
-        if seq > since and (kind := matches(event, wanted)) is not None:
+        if seq <= since or (isinstance(event, RunEnded) and event != now.state.run.ended):
+            continue  # the end of a run that was resumed since is none
+        if (kind := matches(event, wanted)) is not None:
             return Happened(kind, seq, event)
     return None
 

@@ -6,6 +6,7 @@ A command is accepted, refused or too late, and a sentence says which; also wher
 from __future__ import annotations
 
 import getpass
+import os
 import secrets
 import socket
 import uuid
@@ -23,7 +24,11 @@ GRACE_S = 3.0
 def viewer_name(what: str = "") -> str:
     """Sender of commands, as the recording names it: `anna@laptop-3f2a`. `what` stands for the random part, so that one
     person's commands from several processes have one sender."""
-    return f"{getpass.getuser()}@{socket.gethostname().split('.')[0]}-{what or secrets.token_hex(2)}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname().split('.')[0]}-{what or secrets.token_hex(2)}"
 
 
 def make(kind: type[Command], viewer: str, now_s: float, **fields: Any) -> Command:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -42,9 +42,12 @@ class JournalReader:
                 left -= len(batch)
             yield from batch
 
-    def batch(self, after: int, limit: int) -> tuple[list[tuple[int, Event]], int]:
-        """Up to `limit` events after seq `after`, and the seq from which to read on. Raises JournalError."""
-        return self._read(after, limit)
+    def batch(self, after: int, limit: int, kinds: Sequence[str] = ()) -> tuple[list[tuple[int, Event]], int]:
+        """Up to `limit` events after seq `after` (of these kinds, if any are named), and the seq from which to read on.
+
+        Raises JournalError.
+        """
+        return self._read(after, limit, kinds)
 
     def kinds(self, kinds: Iterable[str]) -> list[tuple[int, Event]]:
         """All events of a few kinds (their tags), in order: quick, for they are few. Raises JournalError."""
@@ -67,9 +70,9 @@ class JournalReader:
         except sqlite3.Error as error:
             fail(self.path, error)
 
-    def _read(self, after: int, limit: int) -> tuple[list[tuple[int, Event]], int]:
+    def _read(self, after: int, limit: int, kinds: Sequence[str] = ()) -> tuple[list[tuple[int, Event]], int]:
         try:
-            events, unread, last = read_rows(self._db, after, limit)
+            events, unread, last = read_rows(self._db, after, limit, kinds)
         except sqlite3.Error as error:
             fail(self.path, error)
         self.unreadable += unread
@@ -90,8 +93,10 @@ class JournalReader:
 class Follower:
     """Reads a recording that another process is writing: each event once, in order, as it grows."""
 
-    def __init__(self, path: Path, after: int = 0) -> None:
+    def __init__(self, path: Path, after: int = 0, kinds: Sequence[str] = ()) -> None:
+        """`kinds`: only events of these, if any are named; a long recording is then read in a fraction of the time."""
         self.path = path
+        self._kinds = kinds
         self.seq = after
         """Seq up to which events were given out."""
         self._reader: JournalReader | None = None
@@ -100,7 +105,7 @@ class Follower:
         """Up to `limit` events that were committed since the last call. Raises JournalError."""
         if self._reader is None:
             self._reader = JournalReader(self.path, check=False)
-        events, self.seq = self._reader.batch(self.seq, limit)
+        events, self.seq = self._reader.batch(self.seq, limit, self._kinds)
         return events
 
     def rest(self) -> None:
