@@ -12,14 +12,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ddtop import events as ev
 from ddtop.cli import main
 from ddtop.commands.live.codes import Code
 from ddtop.commands.live.do import ACTIONS
+from ddtop.commands.live.wait import Watch
 from ddtop.journal.write.writer import JournalWriter
 from tests.commands.conftest import Cli, Done
+from tests.dashboard import story
 from tests.runner.rig import Rig
 from tests.waiting import HANG_S
 
@@ -231,6 +234,35 @@ def test_the_end_of_a_run_that_was_resumed_is_none(ddtop: Cli, tmp_path: Path) -
         writer.flush()
         code, end = answer(ddtop, "wait", path, "--for", "end", "--since", 0)
         assert code == 0 and end["what"] == {"outcome": "done", "exit_code": 0} and end["seq"] == 4
+
+
+def test_what_counts_as_the_next_one() -> None:
+    """An alert that is said again is no second one, unless it asks anew or was resolved meanwhile."""
+    fields: dict[str, Any] = {"at_s": 1.0, "mono_s": 1.0, "host": "h"}
+
+    def alert(by: float | None) -> ev.AlertRaised:
+        script = story.failed()
+        raised = next(e for e in script.out if isinstance(e, ev.AlertRaised))
+        return msgspec.structs.replace(raised, answer_by_s=by)
+
+    steps = ev.StepsPlanned(
+        **fields,
+        plan_id="p",
+        why="w",
+        answer_by_s=9.0,
+        steps=(ev.Step(id="s", action="stage", title="t", reason="r"),),
+    )
+    resolved = ev.AlertResolved(**fields, alert_id=story.ALERT, how="x", by="y")
+    watch = Watch(("alert", "end"))
+    seen = [watch.take(e) for e in (alert(None), alert(None), alert(5.0), alert(5.0), alert(7.0), resolved)]
+    assert seen == ["alert", None, "alert", None, "alert", None]
+    assert watch.take(alert(7.0)) == "alert" and watch.take(steps) == "alert"
+    assert watch.take(msgspec.structs.replace(steps, answer_by_s=None)) is None, (
+        "the policy does them at once"
+    )
+    assert Watch(("steps",)).take(steps) == "steps" and Watch(("steps",)).take(alert(5.0)) is None
+    ended = ev.CellStateSet(**fields, cell_id="c", state="interrupted")
+    assert Watch(("cell",)).take(ended) is None, "it will be run again"
 
 
 def test_two_live_runs_are_named(ddtop: Cli, tmp_path: Path) -> None:

@@ -191,7 +191,9 @@ def _of(info: Any) -> st.SearchStrategy[Any]:
     if isinstance(info, insp.DictType):
         if isinstance(info.value_type, insp.AnyType):
             return _bodies
-        return st.dictionaries(st.text(max_size=6), _of(info.value_type), max_size=3)
+        plain = isinstance(info.key_type, msgspec.inspect.StrType)
+        keys = st.text(max_size=6) if plain else _of(info.key_type)
+        return st.dictionaries(keys, _of(info.value_type), max_size=3)
     if isinstance(info, insp.UnionType):
         return st.one_of([_of(t) for t in info.types])
     if isinstance(info, insp.TupleType):

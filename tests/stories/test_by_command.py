@@ -128,8 +128,7 @@ def test_the_machine_was_down_resume(ct200: Any, tmp_path: Path) -> None:
         rebooted = ddtop.alert("rebooted")
         for words in ("GPUs 0 MiB", "sglang-bench.service inactive", "model MISSING"):
             assert words in rebooted["cause_text"]
-        one = ddtop.until(lambda s: s.get("steps", {}).get("asks"), "steps that wait")
-        steps = {s["action"]: s for s in one["steps"]["steps"]}
+        steps = {s["action"]: s for s in ddtop.wait("steps")["what"]["steps"]}
         assert steps["stage"]["reason"] and "sglang-bench.service" in steps["restart"]["title"]
         code, said = ddtop("do", ddtop.recording, "resume")
         assert (code, said["outcome"]) == (Code.REFUSED, "needs-yes")

@@ -55,8 +55,8 @@ def wait(
         list[str] | None,
         typer.Option(
             "--for",
-            help="What to wait for: alert, cell, ready, end; several, with commas: the first that comes.",
-            autocompletion=completion.one_of("alert", "cell", "ready", "end"),
+            help="What to wait for: alert, steps, cell, ready, end; several, with commas: the first that comes.",
+            autocompletion=completion.one_of("alert", "steps", "cell", "ready", "end"),
         ),
     ] = None,
     timeout_s: Annotated[

@@ -12,15 +12,16 @@ from typing import Any, Literal, get_args
 from ddtop.commands.live.codes import Code
 from ddtop.commands.live.read import Now, as_json, read_now, which
 from ddtop.errors import UsageError, plain
-from ddtop.events import AlertRaised, CellStateSet, Event, RestartReady, RunEnded, StepsPlanned
+from ddtop.events import AlertRaised, AlertResolved, CellStateSet, Event, RestartReady, RunEnded, StepsPlanned
 from ddtop.journal.act.now import SCHEMA, alert_facts, asks, cell_facts, facts, known, steps_facts
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import RestartView
 from ddtop.journal.locks import is_live
 from ddtop.journal.read.reader import Follower
+from ddtop.journal.read.select import asking
 
-Kind = Literal["alert", "cell", "ready", "end"]
+Kind = Literal["alert", "steps", "cell", "ready", "end"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OVER = ("done", "failed", "broken", "skipped")
 """States in which a cell has ended."""
@@ -38,27 +39,44 @@ class Happened:
     """True where it held when `wait` began."""
 
 
-def matches(event: Event, kinds: Sequence[Kind]) -> Kind | None:
-    """Which of `kinds` an event is."""
-    found: Kind | None = None
-    match event:
-        case AlertRaised():
-            found = "alert"
-        case StepsPlanned():
-            found = "alert" if event.steps and event.answer_by_s is not None else None
-        case CellStateSet():
-            found = "cell" if event.state in OVER else None
-        case RestartReady():
-            found = "ready"
-        case RunEnded():
-            found = "end"
-    return found if found in kinds else None
+class Watch:
+    """Tells of each event, taken in order, whether it is one of `kinds`.
+
+    An alert that is raised again while it is open (with what is done about it) is no second alert, unless it asks anew.
+    """
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self._kinds = kinds
+        self._open: dict[str, float | None] = {}
+        """Id of each open alert → until when it waits for an answer."""
+
+    def take(self, event: Event) -> Kind | None:
+        """Which kind it is; None where it is none that is waited for."""
+        found: tuple[Kind, ...] = ()
+        match event:
+            case AlertRaised(alert_id=ident, answer_by_s=by):
+                said = ident in self._open and by in (None, self._open[ident])
+                found = () if said else ("alert",)
+                self._open[ident] = by
+            case AlertResolved(alert_id=ident):
+                self._open.pop(ident, None)
+            case StepsPlanned(answer_by_s=float()) if event.steps:
+                found = ("steps", "alert")
+            case CellStateSet() if event.state in OVER:
+                found = ("cell",)
+            case RestartReady():
+                found = ("ready",)
+            case RunEnded():
+                found = ("end",)
+        return next((kind for kind in found if kind in self._kinds), None)
 
 
 def already(state: State, kinds: Sequence[Kind], now_s: float) -> Kind | None:
     """Which of `kinds` holds now: a question that is open, a server that is ready, a run that has ended. A cell never."""
     if state.run.ended is not None:
         return "end" if "end" in kinds else None
+    if "steps" in kinds and asking(state, now_s):
+        return "steps"
     if "alert" in kinds and asks(state, now_s):
         return "alert"
     ready = state.restart is not None and state.restart.outcome == "ready" and state.host.link == "connected"
@@ -72,11 +90,12 @@ def wait(
     wanted = _kinds(kinds)
     until = None if timeout_s is None else time.monotonic() + timeout_s
     now = read_now(which(run, live=True))
-    found, code = _first(now, wanted, since), Code.DONE
+    watch = Watch(wanted)
+    found, code = _first(now, watch, wanted, since), Code.DONE
     if found is None and now.state.run.ended is not None:
         code = Code.ENDED
     elif found is None:
-        found, code = _follow(now, wanted, until)
+        found, code = _follow(now, watch, until)
     _say(now, wanted, found, code, json_out=json_out)
     return code
 
@@ -89,20 +108,21 @@ def _kinds(words: Sequence[str]) -> tuple[Kind, ...]:
     return tuple(kind for kind in KINDS if kind in given)
 
 
-def _first(now: Now, wanted: Sequence[Kind], since: int | None) -> Happened | None:
+def _first(now: Now, watch: Watch, wanted: Sequence[Kind], since: int | None) -> Happened | None:
     """What happened after event `since`; without it, what holds now."""
-    if since is None:
-        kind = already(now.state, wanted, time.time())
-        return Happened(kind, now.state.seq, already=True) if kind is not None else None
+    found: Happened | None = None
     for seq, event in now.events:
-        if seq <= since or (isinstance(event, RunEnded) and event != now.state.run.ended):
-            continue  # the end of a run that was resumed since is none
-        if (kind := matches(event, wanted)) is not None:
-            return Happened(kind, seq, event)
-    return None
+        kind = watch.take(event)
+        # The end of a run that was resumed since is none.
+        over = isinstance(event, RunEnded) and event != now.state.run.ended
+        if found is None and kind is not None and since is not None and seq > since and not over:
+            found = Happened(kind, seq, event)
+    if since is None and (holds := already(now.state, wanted, time.time())) is not None:
+        return Happened(holds, now.state.seq, already=True)
+    return found
 
 
-def _follow(now: Now, wanted: Sequence[Kind], until: float | None) -> tuple[Happened | None, Code]:
+def _follow(now: Now, watch: Watch, until: float | None) -> tuple[Happened | None, Code]:
     """Reads on until it happens, the run ends, its runner dies or the time is over."""
     state = now.state
     with closing(Follower(now.path, state.seq)) as follower:
@@ -112,7 +132,7 @@ def _follow(now: Now, wanted: Sequence[Kind], until: float | None) -> tuple[Happ
             while batch := follower.poll():
                 for seq, event in batch:
                     apply(state, event, seq)
-                    kind = matches(event, wanted)
+                    kind = watch.take(event)
                     if found is None and kind is not None:
                         found = Happened(kind, seq, event)
                 if found is not None:
@@ -193,9 +213,11 @@ def _ready(start: RestartView) -> dict[str, Any]:
 
 def _holds(state: State, kind: Kind, now_s: float) -> dict[str, Any] | None:
     """The same for what holds now."""
+    if kind == "steps":
+        return steps_facts(state, now_s)
     if kind == "alert":
-        asking = [a for a in (alert_facts(a, now_s) for a in state.open_alerts) if a["asks"]]
-        return asking[-1] if asking else steps_facts(state, now_s)
+        open_ = [a for a in (alert_facts(a, now_s) for a in state.open_alerts) if a["asks"]]
+        return open_[-1] if open_ else steps_facts(state, now_s)
     if kind == "ready" and state.restart is not None:
         return _ready(state.restart)
     if kind == "end" and state.run.ended is not None:
@@ -209,7 +231,7 @@ def _words(found: Happened, what: dict[str, Any] | None) -> str:
     match found.kind:
         case "alert" if "title" in what:
             return f"{what['title']}  {what.get('cause_text', '')}"
-        case "alert":
+        case "alert" | "steps":
             return f"steps wait for approval: {what.get('why', '')}"
         case "cell":
             speed = what.get("output_tok_s")
