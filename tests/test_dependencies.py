@@ -44,7 +44,7 @@ import asyncio
 from ddtop.dashboard.app import DashboardApp
 from tests.dashboard import story
 from tests.dashboard.memory import MemorySession
-import textual_plotext, plotext
+import plotext
 sys.setprofile(seen)
 async def main():
     app = DashboardApp([MemorySession(story.running().out)])

@@ -26,7 +26,7 @@ def test_help_loads_nothing_heavy() -> None:
 def test_the_runner_never_loads_the_screen() -> None:
     modules = loaded_by("import ddtop.runner, ddtop.sweep.controller, ddtop.hosts.inventory, ddtop.report")
     assert "ddtop.runner" in modules
-    assert not {m for m in modules if m.split(".")[0] in ("textual", "plotext", "textual_plotext")}
+    assert not {m for m in modules if m.split(".")[0] in ("textual", "plotext")}
 
 
 def test_the_dashboard_never_loads_hosts() -> None:

@@ -52,7 +52,10 @@ def chart(
         xs = [choice.x]
     if not xs:
         why = "no plan variable (`for`) and no number in the configurations' names"
-        return Chart(choice.what, picture.title, Axis("variable"), axis_of(ys[0], ()), why_empty=why)
+        axes = (Axis("variable"), axis_of(ys[0], ()))
+        return Chart(
+            choice.what, picture.title, *axes, why_empty=why, drawn_by=("", ys[0], choice.by or NONE)
+        )
     first = _drawn(state, choice, picture, xs[0], ys, baseline, like)
     others = (_drawn(state, choice, picture, x, ys, baseline, like) for x in xs[1:])
     return first if first.series else next((one for one in others if one.series), first)
@@ -77,7 +80,8 @@ def _drawn(
     title = _title(choice, picture, x, ys)
     if not main:
         why = _why_not(state, [present[0]] if placed else [x, present[0]], x if placed else "")
-        return Chart(choice.what, title, axis_of(x, ()), axis_of(ys[0], ()), why_empty=why)
+        shown_by = (x, present[0], choice.by or "config")
+        return Chart(choice.what, title, axis_of(x, ()), axis_of(ys[0], ()), why_empty=why, drawn_by=shown_by)
     asked = dict(choice.where)
     others = [name for name in own if x in own and name != x]
     by = choice.by or ("config" if x not in own else NONE if others else split_of(main, asked))
@@ -117,6 +121,7 @@ def _drawn(
         marks,
         _front(series, shown[present[0]], x, present[0]),
         _note(picture, choice, main, held, series),
+        drawn_by=(x, present[0], by),
     )
 
 
@@ -232,8 +237,7 @@ def _note(
         words.append("hollow: too few requests for this percentile, so a bound that it is not above")
     if any(d.doubt for d in dots):
         words.append("?: SUSPECT")
-    for name, value in held.items():
-        others = [v for v in dict.fromkeys(f.where(name) for f in main) if v != value]
-        if value and others:
-            words.append(f"not shown: {', '.join(others[:3])}{' …' if len(others) > 3 else ''}")
+    others = [v for n, w in held.items() if w for v in dict.fromkeys(f.where(n) for f in main) if v != w]
+    if others:
+        words.append(f"not shown: {', '.join(others[:4])}{' …' if len(others) > 4 else ''}")
     return "; ".join(words)

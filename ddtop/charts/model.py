@@ -101,6 +101,8 @@ class Chart:
     """How to read it, and what is not in it."""
     why_empty: str = ""
     """Why there is nothing to draw, where `series` is empty."""
+    drawn_by: tuple[str, str, str] = ("", "", "")
+    """Names of what is on x, on y, and of what splits the series."""
 
     @property
     def dots(self) -> list[Dot]:
@@ -116,6 +118,11 @@ class Chart:
         values = [v for d in self.dots for v in (d.low, d.y, d.high) if v is not None]
         values += [v for level in self.levels for v in (level.low, level.y, level.high) if v is not None]
         return _span(self.y, values, most)
+
+
+def simulated(chart: Chart) -> Chart:
+    """The chart of a run that measured nothing real: its title says so."""
+    return replace(chart, title=f"{chart.title} · SIMULATED")
 
 
 def _span(axis: Axis, values: Sequence[float], most: int) -> list[float]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddtop.charts.axes import METRICS, PLACES, SPLITS, measured
-from ddtop.charts.fields import variables_of
+from ddtop.charts.fields import everywhere, variables_of
 from ddtop.charts.held import NONE
 from ddtop.charts.kinds import LOADS
 from ddtop.errors import UsageError
@@ -21,6 +21,8 @@ class Names:
     x: tuple[str, ...]
     y: tuple[str, ...]
     by: tuple[str, ...]
+    varied: tuple[str, ...] = ()
+    """Of `by`, what really differs between the cells."""
     others: tuple[str, ...] = ()
     """Numbers of results that have no entry in METRICS: they can be named too."""
 
@@ -34,7 +36,14 @@ def names_of(state: State) -> Names:
     varied = [name for name in PLACES if len({_set(spec, name) for spec in specs} - {0, None}) > 1]
     places = [name for name in LOADS if name not in varied and any(_set(s, name) for s in specs)]
     splits = [*SPLITS, *own, NONE]
-    return Names((*varied, *places, *own, *metrics), tuple(metrics), tuple(splits), others)
+    return Names(
+        (*varied, *places, *own, *metrics), tuple(metrics), tuple(splits), _varied(state, splits), others
+    )
+
+
+def _varied(state: State, splits: Sequence[str]) -> tuple[str, ...]:
+    found = everywhere(state)
+    return (*(name for name in splits if len({f.where(name) for f in found}) > 1), NONE)
 
 
 def _set(spec: CellSpec, name: str) -> float | None:

@@ -33,7 +33,14 @@ def search_chart(state: State, picture: Picture, y: str | None, like: CellSpec |
     cells = [cell for cell in state.plan_cells if cell.ladder and cell.spec.search is not None]
     if not cells:
         why = "no search has tried a load (a plan asks for one by `search` in [matrix] load)"
-        return Chart(SEARCH, picture.title, Axis("load"), Axis("share"), why_empty=why)
+        return Chart(
+            SEARCH,
+            picture.title,
+            Axis("load"),
+            Axis("share"),
+            why_empty=why,
+            drawn_by=("load", SHARE, "config"),
+        )
     kept = Counter(_alike(cell.spec) for cell in cells)
     wanted = _alike(like) if like is not None and kept.get(_alike(like)) else kept.most_common(1)[0][0]
     cells = [cell for cell in cells if _alike(cell.spec) == wanted]
@@ -62,6 +69,7 @@ def search_chart(state: State, picture: Picture, y: str | None, like: CellSpec |
         series,
         (Level(f"{100 * search.share:g}% wanted", 100 * search.share),) if name == SHARE else (),
         tuple(knees(cells, configs)),
+        drawn_by=(search.by, name, "config"),
         note=picture.note + ("; bars: 99% intervals" if name == SHARE else ""),
         why_empty=""
         if series

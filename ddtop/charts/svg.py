@@ -16,7 +16,7 @@ from ddtop.charts.model import Chart, Dot, Series, drawable
 from ddtop.charts.ticks import place, tick_text
 from ddtop.charts.tones import DARK, LIGHT
 
-SHAPES = ("circle", "square", "triangle", "diamond", "down", "plus", "star")
+SHAPES = ("circle", "square", "triangle", "diamond", "down", "star", "plus", "cross", "bar")
 CHAR = 6.7
 """Width of a character in px at 12 px: there is no font to ask, so it is a guess on the wide side."""
 LINE = 15.0
@@ -255,6 +255,8 @@ def _shape(series: Series, x: float, y: float, *, hollow: bool, says: str = "") 
         "diamond": "m0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
         "down": "m-5 -4h10l-5 9z",
         "plus": "m-1.6 -5h3.2v3.4h3.4v3.2h-3.4v3.4h-3.2v-3.4h-3.4v-3.2h3.4z",
+        "cross": "m-5 -3l2 -2l3 3l3 -3l2 2l-3 3l3 3l-2 2l-3 -3l-3 3l-2 -2l3 -3z",
+        "bar": "m-2.5 -5h5v10h-5z",
         "star": "m0 -6l1.8 4h4.2l-3.3 2.8l1.2 4.4l-3.9 -2.5l-3.9 2.5l1.2 -4.4l-3.3 -2.8h4.2z",
     }
     look = (

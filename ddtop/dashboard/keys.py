@@ -93,6 +93,19 @@ STRIP: list[Binding] = [
 ]
 """In a replay, on the timeline."""
 
+PLOT: list[Binding] = [
+    bind("c", "turn_plot('what', 1)", "Next plot", "plot-next"),
+    bind("C", "turn_plot('what', -1)", "Previous plot", "plot-previous"),
+    bind("a", "turn_plot('x', 1)", "Next x axis", "plot-x"),
+    bind("A", "turn_plot('x', -1)", "Previous x axis", "plot-x-back", show=False),
+    bind("d", "turn_plot('y', 1)", "Next y axis", "plot-y"),
+    bind("D", "turn_plot('y', -1)", "Previous y axis", "plot-y-back", show=False),
+    bind("i", "turn_plot('by', 1)", "Split the points by the next name", "plot-by"),
+    bind("I", "turn_plot('by', -1)", "Split the points by the name before", "plot-by-back", show=False),
+    bind("e", "save_plot", "Save the plot as SVG", "plot-save"),
+]
+"""On the results screen, where a plot is in sight."""
+
 BACK = bind("escape", "back", "Back", "back")
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -122,6 +135,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "follow",
         ),
     ),
+    ("Plots", ("plot-next", "plot-previous", "plot-x", "plot-y", "plot-by", "plot-save")),
     (
         "Replay",
         (
@@ -182,6 +196,11 @@ SHORT = {
     "stop-run": "Stop",
     "restart-service": "Restart",
     "sort": "Sort",
+    "plot-next": "Plot",
+    "plot-x": "x axis",
+    "plot-y": "y axis",
+    "plot-by": "Split",
+    "plot-save": "Save",
     "sort-reverse": "Reverse",
     "log-level": "Level",
     "log-unit": "Unit",

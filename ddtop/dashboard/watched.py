@@ -47,6 +47,10 @@ CELL_EVENTS = (
 """Events that can change the matrix."""
 
 
+RESULT_EVENTS = (CellsPlanned, SearchStep, CellMeasured, CellStateSet, RunStarted, StartProvenance)
+"""Events that can change a plot: progress alone does not."""
+
+
 class Watched:
     """What is known of one session. Changed by `take` and by the person's cursor alone."""
 
@@ -70,6 +74,8 @@ class Watched:
         self.cells_version = 0
         """Grows with every event that can change the matrix."""
         self._matrices: dict[str, tuple[tuple[object, ...], Matrix]] = {}
+        self.results_version = 0
+        """Grows with every event that can change a plot."""
         self._per_gpu: tuple[int, list[GpuPoint]] | None = None
         self._eta: tuple[tuple[object, ...], Eta] | None = None
         self._horizon_s: float | None = None
@@ -97,6 +103,7 @@ class Watched:
             self.log.clear()
             self.proposed = None
             self.cells_version += 1
+            self.results_version += 1
         for event, seq in zip(batch, batch.seqs, strict=True):
             apply(self.state, event, seq)
             self.log.take(event)
@@ -106,6 +113,8 @@ class Watched:
                 self.proposed = None
             if isinstance(event, CELL_EVENTS):
                 self.cells_version += 1
+            if isinstance(event, RESULT_EVENTS):
+                self.results_version += 1
 
     def now_s(self) -> float:
         """Wall time as this session sees it: now where it is live, the replay's own time elsewhere."""

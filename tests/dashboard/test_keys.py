@@ -355,11 +355,13 @@ async def test_keys_can_be_moved_by_their_ids(open_app: Open) -> None:
 def test_every_binding_has_an_id_and_no_two_share_one() -> None:
     from ddtop.dashboard import keys
 
-    for group in (keys.APP + keys.REPLAY + [keys.BACK], keys.MOVE, keys.LOG):
+    for group in (keys.APP + keys.REPLAY + [keys.BACK], keys.MOVE, keys.LOG, keys.PLOT):
         ids = [binding.id for binding in group]
         assert all(ids)
         assert len(set(ids)) == len(ids)
-    known = {binding.id for binding in (*keys.APP, *keys.REPLAY, *keys.MOVE, *keys.LOG, keys.BACK)}
+    known = {
+        binding.id for binding in (*keys.APP, *keys.REPLAY, *keys.MOVE, *keys.LOG, *keys.PLOT, keys.BACK)
+    }
     named = {identity for _, identities in keys.GROUPS for identity in identities}
     assert named <= known
     assert dataclasses.is_dataclass(keys.BACK)

@@ -16,7 +16,6 @@ from ddtop.dashboard.panels.moment.starting import starting_lines
 from ddtop.dashboard.panels.plan import plan_head, plan_items
 from ddtop.dashboard.panels.results import Sort, results_head, results_items
 from ddtop.dashboard.widgets.logview import LogView
-from ddtop.dashboard.widgets.plot import MetricPlot
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from tests.dashboard import story
@@ -153,28 +152,6 @@ async def test_the_log_stays_at_its_end_when_the_alert_bar_takes_its_lines(open_
         assert view.following
         assert round(view.scroll_y) == view.max_scroll_y
         assert "Main process exited" in shown
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_an_empty_plot_says_why_on_the_screen(open_app: Open, size: tuple[int, int]) -> None:
-    script = story.Script()
-    story.begin(script)
-    session, now = session_of(script)
-    async with open_app(session, now=now, size=size) as (app, pilot):
-        await pilot.press("v", "v")
-        shown = await steady(pilot)
-        assert len(list(app.screen.query(MetricPlot))) == 4
-        assert "no energy was measured yet" in shown
-        assert "no acceptance length" in shown
-
-
-async def test_curves_have_their_names_on_a_small_screen_too(open_app: Open) -> None:
-    session, now = session_of(story.finished())
-    async with open_app(session, now=now, size=(80, 24)) as (_, pilot):
-        await pilot.press("v", "v")
-        shown = await steady(pilot)
-        assert "● auto" in shown
-        assert "● linear" in shown
 
 
 @pytest.mark.parametrize("size", [(40, 12), (59, 20)])

@@ -24,7 +24,7 @@ from ddtop.dashboard.panels.moment.found import found_lines
 from ddtop.dashboard.panels.moment.panel import moment_lines, moment_title
 from ddtop.dashboard.panels.moment.starting import starting_lines, starting_title
 from ddtop.dashboard.panels.plan import plan_head, plan_items
-from ddtop.dashboard.panels.results import Sort, plots, sorted_cells
+from ddtop.dashboard.panels.results import Sort, sorted_cells
 from ddtop.dashboard.panels.sweep import matrix_lines
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
@@ -406,28 +406,6 @@ def test_results_are_sorted_best_first_whatever_is_better() -> None:
     lowest = sorted_cells(state, Sort("itl_ms.p50"), {})
     assert lowest[0].spec.config == "b15"
     assert lowest[-1].metrics == {}
-
-
-def test_plots_hold_still_what_is_not_on_their_axes() -> None:
-    state = fold(story.failed().out)
-    by_budget, acceptance, by_concurrency, energy = plots(state, 1)
-    assert {s.name for s in by_budget.series} == {
-        "fib@256",
-        "fib@1024",
-        "code@512",
-        "auto (mean)",
-        "linear (mean)",
-    }
-    assert [s.xs for s in by_budget.series if not s.level] == [(15.0,)] * 3
-    assert acceptance.series
-    assert {s.name for s in by_concurrency.series} == {"auto", "linear", "b15"}
-    assert {s.name for s in energy.series} == {"auto", "linear", "b15"}
-    like = state.cells[story.cell_id("b15", 4)]
-    assert "c8" in plots(state, 1, like)[0].title
-
-
-def test_an_empty_plot_says_why() -> None:
-    assert all(not plot.series and plot.why_empty for plot in plots(State(), None))
 
 
 def test_the_history_tells_the_alert_with_its_evidence() -> None:

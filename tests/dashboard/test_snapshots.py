@@ -49,6 +49,19 @@ async def test_the_dashboard_at_every_size(open_app: Open, size: tuple[int, int]
     assert "SIMULATED" in shown
 
 
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
+async def test_plots_at_every_size(open_app: Open, size: tuple[int, int]) -> None:
+    session, now = session_of(story.finished())
+    async with open_app(session, now=now, size=size) as (_, pilot):
+        await pilot.press("v", "v")
+        shown = await steady(pilot)
+        await pilot.press("C", "C")
+        energy = await steady(pilot)
+    compare(f"plots-{size[0]}x{size[1]}.txt", shown + "\n")
+    compare(f"plots-energy-{size[0]}x{size[1]}.txt", energy + "\n")
+    assert max(len(line) for line in shown.splitlines()) <= size[0]
+
+
 async def test_every_screen(open_app: Open) -> None:
     session, now = session_of(story.failed())
     async with open_app(session, now=now, size=(110, 34)) as (app, pilot):

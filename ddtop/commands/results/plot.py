@@ -40,6 +40,7 @@ def plot(
 ) -> str:
     """What to print: the picture, or where it was written. Raises JournalError, UsageError (also where nothing can be drawn)."""
     from ddtop.charts.make import chart
+    from ddtop.charts.model import simulated
     from ddtop.journal.read.reader import read_state
     from ddtop.journal.read.runs import resolve_run
 
@@ -57,7 +58,7 @@ def plot(
             f"plot: there is nothing to draw as `{choice.what}`: {made.why_empty}", do=_instead(state)
         )
     if state.run.simulated:
-        made = _simulated(made)
+        made = simulated(made)
     if out is None:
         return _text(made, width, height)
     return _file(made, out, width or PIXELS[0], height or PIXELS[1])
@@ -73,12 +74,6 @@ def _instead(state: State) -> str:
         if drawn
         else "no cell of this recording has a result that counts"
     )
-
-
-def _simulated(made: Chart) -> Chart:
-    from dataclasses import replace
-
-    return replace(made, title=f"{made.title} · SIMULATED")
 
 
 def _file(made: Chart, out: Path, width: int, height: int) -> str:

@@ -18,12 +18,12 @@ from ddtop.charts.model import Chart, Dot, Level, Series, drawable
 from ddtop.charts.ticks import place, tick_text
 from ddtop.dashboard.draw.paint import TONES, Line, Span, clean, crop, fit_text, line, wrap_text
 
-MARKERS = ("●", "■", "▲", "◆", "▼", "★", "✚")
-HOLLOW = ("○", "□", "△", "◇", "▽", "☆", "✛")
-"""Of each tone; seven markers beside eight colours: 56 series differ."""
+MARKERS = ("●", "■", "▲", "◆", "▼", "★", "✚", "✖", "▮")
+HOLLOW = ("○", "□", "△", "◇", "▽", "☆", "✛", "✕", "▯")
+"""Of each tone; nine markers beside eight colours: 72 series differ, and nine without colour."""
 SMALLEST = (24, 7)
 """Cells below which no plot can be read."""
-SIDES = (1, -1, 2, -2)
+SIDES = (1, -1, 2, -2, 3, -3)
 """Columns beside its own where a point may stand that falls into the cell of another."""
 NAME = 18
 """Cells of a curve's name at the right edge, at most."""

@@ -1,14 +1,13 @@
-"""Results as a list that can be sorted, and as points for the plots."""
+"""Results as a list that can be sorted."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddtop.bench.worth.advice import advise
 from ddtop.bench.worth.curves import all_curves, load_of
-from ddtop.dashboard.draw.metrics import ACCEPT, COLUMNS, J_TOKEN, TOK_S, Metric
+from ddtop.dashboard.draw.metrics import COLUMNS, TOK_S, Metric
 from ddtop.dashboard.draw.paint import Item, Line, fit_text, line
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, UNKNOWN, times
 from ddtop.events import CellSpec
@@ -18,8 +17,6 @@ from ddtop.journal.read.matrix import starts_in, usable
 from ddtop.journal.read.per_gpu import GpuPoint
 from ddtop.journal.read.select import short_count
 from ddtop.stats.spread import mean
-
-_BUDGET = re.compile(r"(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -177,139 +174,6 @@ def _row(cell: CellView, base: dict[tuple[object, ...], float], width: int, base
     why = cell.reason or spec.skip_reason or ""
     spans.append((f"  {cell.state}" + (f": {why}" if why else ""), CELL_ROLE[cell.state]))
     return line(*spans)
-
-
-# --------------------------------------------------------------------------------------------- plots
-
-
-@dataclass(frozen=True)
-class Series:
-    """One curve: a name and its points."""
-
-    name: str
-    xs: tuple[float, ...]
-    ys: tuple[float, ...]
-    level: bool = False
-    """A configuration without a budget: a line to compare with, not points."""
-
-
-@dataclass(frozen=True)
-class Plot:
-    """One plot: what its axes mean, its curves, and whether the points are joined."""
-
-    title: str
-    x_label: str
-    y_label: str
-    series: tuple[Series, ...]
-    joined: bool = True
-    why_empty: str = ""
-
-
-def budget_of(config: str) -> int | None:
-    """The budget in a configuration's name: `b15` → 15."""
-    found = _BUDGET.search(config)
-    return int(found.group(1)) if found else None
-
-
-def plots(state: State, tp: int | None, like: CellView | None = None) -> list[Plot]:
-    """The four plots, of one TP where it is given.
-
-    Curves by budget hold context and load still: at those of the cell `like`, else of the first cell.
-    """
-    cells = [
-        cell for cell in state.plan_cells if cell.metrics and usable(cell) and tp in (None, cell.spec.tp)
-    ]
-    model = like.spec if like is not None else cells[0].spec if cells else None
-    alike = [
-        cell
-        for cell in cells
-        if model is not None and (cell.spec.context, cell.spec.load_name) == (model.context, model.load_name)
-    ]
-    place = f" · tp{tp}" if tp is not None else ""
-    if model is not None:
-        place += f" · {model.load_name}" + (f" · {short_count(model.context)} ctx" if model.context else "")
-    return [
-        Plot(
-            f"throughput by budget{place}",
-            "draft nodes",
-            "tok/s",
-            _by_budget(alike, TOK_S),
-            why_empty="no configuration with a budget in its name (b8, b16, …) is done yet",
-        ),
-        Plot(
-            f"acceptance length by budget{place}",
-            "draft nodes",
-            "tokens per step",
-            _by_budget(alike, ACCEPT),
-            why_empty="no acceptance length was measured yet",
-        ),
-        Plot(
-            "throughput by concurrency",
-            "concurrent requests",
-            "tok/s",
-            _by_concurrency(cells),
-            why_empty="no configuration is done at two concurrencies yet",
-        ),
-        Plot(
-            "tok/s by J/token",
-            "J per token",
-            "tok/s",
-            _scatter(cells),
-            joined=False,
-            why_empty="no energy was measured yet",
-        ),
-    ]
-
-
-def _means(points: dict[float, list[float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    xs = sorted(points)
-    return tuple(xs), tuple(sum(points[x]) / len(points[x]) for x in xs)
-
-
-def _by_budget(cells: Sequence[CellView], metric: Metric) -> tuple[Series, ...]:
-    """A curve for each workload over the budgets, and a level line for each configuration without one."""
-    groups: dict[str, dict[float, list[float]]] = {}
-    flat: dict[str, list[float]] = {}
-    for cell in cells:
-        budget, value = budget_of(cell.spec.config), metric.value(cell.metrics)
-        if value is None:
-            continue
-        if budget is None:
-            flat.setdefault(cell.spec.config, []).append(value)
-            continue
-        name = f"{cell.spec.workload}@{cell.spec.output_tokens}"
-        groups.setdefault(name, {}).setdefault(float(budget), []).append(value)
-    if not groups:
-        return ()
-    curves = [Series(name, *_means(points)) for name, points in groups.items()]
-    ends = sorted({x for curve in curves for x in curve.xs})
-    span = (ends[0], ends[-1]) if len(ends) > 1 else (ends[0] - 1, ends[0] + 1)
-    levels = [
-        Series(f"{name} (mean)", span, (sum(values) / len(values),) * 2, level=True)
-        for name, values in flat.items()
-    ]
-    return (*curves, *levels)
-
-
-def _by_concurrency(cells: Sequence[CellView]) -> tuple[Series, ...]:
-    groups: dict[str, dict[float, list[float]]] = {}
-    for cell in cells:
-        value = TOK_S.value(cell.metrics)
-        if value is not None and cell.spec.concurrency:
-            groups.setdefault(cell.spec.config, {}).setdefault(float(cell.spec.concurrency), []).append(value)
-    return tuple(Series(name, *_means(points)) for name, points in groups.items() if len(points) > 1)
-
-
-def _scatter(cells: Sequence[CellView]) -> tuple[Series, ...]:
-    groups: dict[str, list[tuple[float, float]]] = {}
-    for cell in cells:
-        joules, speed = J_TOKEN.value(cell.metrics), TOK_S.value(cell.metrics)
-        if joules is not None and speed is not None:
-            groups.setdefault(cell.spec.config, []).append((joules, speed))
-    return tuple(
-        Series(name, tuple(x for x, _ in points), tuple(y for _, y in points))
-        for name, points in groups.items()
-    )
 
 
 def results_tsv(state: State, sort: Sort, baseline: str | None) -> str:

@@ -1,19 +1,23 @@
-"""Results: a list to sort, a baseline to choose, and four plots."""
+"""Results: a list to sort, a baseline to choose, and plots."""
 
 from __future__ import annotations
 
+import re
+import time
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Container
 
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import Item, Line, line
+from ddtop.dashboard.panels.footer import Hint
 from ddtop.dashboard.panels.results import (
     Sort,
     advice_line,
     front_line,
-    plots,
     results_head,
     results_items,
     results_tsv,
@@ -22,6 +26,16 @@ from ddtop.dashboard.panels.results import (
 )
 from ddtop.dashboard.screens.base import DdScreen, set_title
 from ddtop.dashboard.widgets.listpanel import ListPanel
+from ddtop.dashboard.widgets.panel import Panel
+from ddtop.errors import UsageError
+
+if TYPE_CHECKING:
+    from ddtop.charts.make import Choice
+    from ddtop.charts.model import Chart
+    from ddtop.dashboard.panels.plots import Part
+    from ddtop.events import CellSpec
+
+PANES = 4
 
 
 class ResultsScreen(DdScreen):
@@ -31,10 +45,16 @@ class ResultsScreen(DdScreen):
         keys.BACK,
         keys.bind("o", "sort", "Sort by the next column", "sort"),
         keys.bind("O", "reverse", "Reverse the order", "sort-reverse"),
+        *keys.PLOT,
     ]
     HINTS = (
         "back",
         "results",
+        "plot-next",
+        "plot-x",
+        "plot-y",
+        "plot-by",
+        "plot-save",
         "sort",
         "sort-reverse",
         "baseline",
@@ -48,9 +68,15 @@ class ResultsScreen(DdScreen):
     DEFAULT_CSS = """
     ResultsScreen #results-body { height: 1fr; layout: vertical; }
     ResultsScreen #results { height: 1fr; }
-    ResultsScreen #plots { height: 1fr; layout: grid; grid-size: 2 2; display: none; }
-    ResultsScreen #plots .pane { height: 100%; }
-    ResultsScreen #plots.-on { display: block; }
+    ResultsScreen #plots { height: 1fr; display: none; }
+    ResultsScreen #choice { height: 1; display: none; }
+    ResultsScreen #plots.-on, ResultsScreen #choice.-on { display: block; }
+    ResultsScreen #plots .pane { height: 1fr; }
+    ResultsScreen #plots.-two { layout: grid; grid-size: 2 1; }
+    ResultsScreen #plots.-four { layout: grid; grid-size: 2 2; }
+    ResultsScreen #choice { padding: 0 1; }
+    ResultsScreen #plots PlotPane { display: none; }
+    ResultsScreen #plots PlotPane.-on { display: block; }
     ResultsScreen #results.-off { display: none; }
     ResultsScreen.-huge #results { height: 2fr; }
     ResultsScreen.-huge #plots { height: 3fr; }
@@ -60,15 +86,20 @@ class ResultsScreen(DdScreen):
         super().__init__()
         self.sort = Sort()
         self.plotting = False
+        self._choice: Choice | None = None
+        self._shown: Chart | None = None
+        self._made: tuple[object, dict[Choice, Chart]] = (None, {})
+        """What the charts were made from, and the charts."""
 
     def body(self) -> ComposeResult:
-        from ddtop.dashboard.widgets.plot import MetricPlot
+        from ddtop.dashboard.widgets.plot import PlotPane
 
         with Container(id="results-body"):
             yield ListPanel(id="results", classes="pane")
+            yield Panel(self._choice_line, id="choice")
             with Container(id="plots"):
-                for number in range(4):
-                    yield MetricPlot(id=f"plot-{number}")
+                for number in range(PANES):
+                    yield PlotPane(id=f"plot-{number}")
 
     def opened(self) -> None:
         cell = self.here.selected_cell()
@@ -81,15 +112,25 @@ class ResultsScreen(DdScreen):
         return self.size.width >= 160 and self.size.height >= 45
 
     @property
+    def panes(self) -> int:
+        """How many plots there is room for: the one chosen, and those after it that have points."""
+        return 1 if not self.both else PANES if self.plotting else 2
+
+    @property
     def baseline(self) -> str | None:
         return self.here.baseline or self.here.state.run.baseline
+
+    def hints(self) -> list[Hint]:
+        """As everywhere; `v` says where it leads from here."""
+        key, label = keys.shown_key("v"), "List" if self.plotting else "Plots"
+        return [replace(hint, label=label) if hint.key == key else hint for hint in super().hints()]
 
     def draw(self) -> None:
         panel = self.query_one(ListPanel)
         width = max(40, panel.size.width - 2)
         order = sort_label(self.sort.by) + (" reversed" if self.sort.reverse else "")
         set_title(panel, f"Results · sorted by {order} · baseline {self.baseline or 'none'}", "v plots")
-        panel.set_class(self.plotting and not self.both, "-off")
+        panel.set_class(self.plotting, "-off")
         panel.show(
             [*self._advice(width), *results_head(width, self.sort, self.baseline)],
             results_items(self.here.state, self.sort, self.baseline, width)
@@ -106,15 +147,77 @@ class ResultsScreen(DdScreen):
         return [*advice_line(state, self.here.selected_cell(), self.baseline, width), *front]
 
     def _draw_plots(self) -> None:
-        from ddtop.dashboard.widgets.plot import MetricPlot
+        from ddtop.dashboard.widgets.plot import PlotPane
 
         on = self.plotting or self.both
-        self.query_one("#plots").set_class(on, "-on")
+        plots, choice = self.query_one("#plots"), self.query_one("#choice", Panel)
+        for widget in (plots, choice):
+            widget.set_class(on, "-on")
         if not on:
             return
-        tp = self.here.matrix().tp if self.here.state.plan_cells else None
-        for number, data in enumerate(plots(self.here.state, tp, self.here.selected_cell())):
-            self.query_one(f"#plot-{number}", MetricPlot).show(data)
+        found = self._charts()
+        self._shown = found[0]
+        choice.redraw()
+        plots.set_class(len(found) == 2, "-two")
+        plots.set_class(len(found) > 2, "-four")
+        for number, pane in enumerate(plots.query(PlotPane)):
+            pane.set_class(number < len(found), "-on")
+            if number < len(found):
+                set_title(pane, found[number].title)
+                pane.show(found[number])
+
+    def _charts(self) -> list[Chart]:
+        """The chart chosen, and after it as many of the others as there is room for; one is made in a tick, the others later."""
+        from ddtop.charts.kinds import PICTURES
+        from ddtop.charts.make import Choice
+
+        names, chosen = list(PICTURES), self.choice
+        cell = self.here.selected_cell()
+        like = cell.spec if cell is not None else None
+        place = (like.tp, like.workload, like.output_tokens, like.context, like.load_name) if like else None
+        version = (self.here, self.here.results_version, self.baseline, place)
+        if self._made[0] != version:
+            self._made = (version, {})
+        at = names.index(chosen.what)
+        out: list[Chart] = []
+        fresh = False
+        for choice in (chosen, *(Choice(name) for name in (*names[at + 1 :], *names[:at]))):
+            known = choice in self._made[1]
+            if out and (len(out) == self.panes or (not known and fresh)):
+                break
+            chart = self._chart(choice, like)
+            fresh = not known
+            if chart.series or not out:
+                out.append(chart)
+        if len(out) < self.panes and len(self._made[1]) < len(names):
+            self.dd.touch()
+        return out
+
+    def _chart(self, choice: Choice, like: CellSpec | None) -> Chart:
+        """A chart, made once for what it is made from."""
+        from ddtop.charts.make import chart
+        from ddtop.charts.model import Axis, Chart
+
+        made = self._made[1]
+        if choice not in made:
+            try:
+                made[choice] = chart(self.here.state, choice, self.baseline, like)
+            except UsageError as error:  # a name that is gone: the replay was turned back
+                made[choice] = Chart(choice.what, choice.what, Axis(""), Axis(""), why_empty=str(error))
+        return made[choice]
+
+    @property
+    def choice(self) -> Choice:
+        """What is to be drawn."""
+        from ddtop.charts.make import Choice
+
+        self._choice = self._choice or Choice()
+        return self._choice
+
+    def _choice_line(self, width: int, _height: int) -> list[Line]:
+        from ddtop.dashboard.panels.plots import choice_line
+
+        return [choice_line(self.choice, self._shown, width)]
 
     # ------------------------------------------------------------------------------------------- hands
 
@@ -122,8 +225,43 @@ class ResultsScreen(DdScreen):
         """`v` again: from the list to the plots and back."""
         self.plotting = not self.plotting
         self.refresh_view()
-        if not self.plotting or self.both:
+        if not self.plotting:
             self.query_one(ListPanel).focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The keys of plots where there is one, those of the list where it is in sight."""
+        if action in ("turn_plot", "save_plot"):
+            return self.plotting or self.both
+        if action in ("sort", "reverse"):
+            return not self.plotting
+        return True
+
+    def action_turn_plot(self, part: Part, step: int) -> None:
+        """Another picture, axis or split."""
+        from ddtop.charts.names import names_of
+        from ddtop.dashboard.panels.plots import turned
+
+        self._choice = turned(self.choice, self._shown, names_of(self.here.state), part, step)
+        self.refresh_view()
+
+    def action_save_plot(self) -> None:
+        """`e`: the plot as an SVG file in the present folder."""
+        from ddtop.charts.model import simulated
+        from ddtop.charts.svg import chart_svg
+
+        shown = self._shown
+        if shown is None or not shown.series:
+            self.dd.say("This plot has no points to save.")
+            return
+        name = re.sub(r"[^\w.-]+", "-", f"{self.here.name}-{shown.key}")
+        path = Path(f"ddtop-{name}-{time.strftime('%Y%m%d-%H%M%S')}.svg").absolute()
+        marked = simulated(shown) if self.here.state.run.simulated else shown
+        try:
+            path.write_text(chart_svg(marked, width=900, height=520, file=True), encoding="utf-8")
+        except OSError as error:
+            self.dd.say(f"The plot cannot be written to {path}: {error.strerror or error}", "error")
+            return
+        self.dd.say(f"Plot: {path}", timeout=8)
 
     def action_sort(self) -> None:
         order = sort_keys()
