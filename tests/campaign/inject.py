@@ -81,7 +81,7 @@ ON_HOST: Mapping[str, tuple[str, str]] = {
         f"rm -f {STATE}/filler",
     ),
     "shm-full": (
-        "fallocate -l $(($(stat -fc '%a*%S' /dev/shm))) /dev/shm/filler.bin; test -s /dev/shm/filler.bin",
+        "fallocate -l $(($(stat -fc '%a*%S' /dev/shm))) /dev/shm/filler.bin || { rm -f /dev/shm/filler.bin; false; }",
         "rm -f /dev/shm/filler.bin",
     ),
     "smi-hang": (

@@ -10,8 +10,12 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.errors import AgentError
+from ddtop.sweep.cell.results import take_result
 from ddtop.sweep.controller import Controller
-from tests.sweep.fakehost import FakeHost, JumpingSelector
+from ddtop.sweep.shared.gpus.use import GpuUse
+from ddtop.sweep.start.attempt import Attempt
+from ddtop.sweep.start.restart import Restarter
+from tests.sweep.fakehost import FakeHost, JumpingSelector, Unit, World
 from tests.sweep.test_controller import Dead, Rig, at_cell, once_each
 from tests.sweep.test_leaving import as_found, running_before
 
@@ -389,7 +393,8 @@ def test_a_model_whose_copy_cannot_be_started_now_is_staged_later(
         nonlocal calls
         calls += 1
         if kw["kind"] == "stage" and calls <= failures:
-            raise AgentError("No space left on device: jobs/x", code=code)
+            text = "No space left on device" if code != "not-permitted" else "Permission denied"
+            raise AgentError(f"{text}: jobs/x", code=code)
         return real(self, *args, **kw)  # type: ignore[arg-type]
 
     monkeypatch.setattr(FakeHost, "op_job_start", start)
@@ -437,6 +442,82 @@ def test_a_restart_by_the_owner_while_it_loads_is_no_other_server() -> None:
     outcome = rig.run()
     raised = [(e.verdict, e.cause_text) for e in rig.events if isinstance(e, ev.AlertRaised)]
     assert acted and raised == [] and outcome.word == "done"
+    once_each(rig.events)
+
+
+def test_a_restart_by_the_owner_between_the_gate_and_its_end_is_not_called_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 7020 of the campaign: nvidia-smi hung, the owner restarted the server meanwhile, and that start was called ready."""
+    rig, acted = Rig(), []
+    real = Restarter._gpu_use
+
+    async def slow(self: Restarter, a: Attempt) -> GpuUse:
+        if not acted:
+            unit = next(u for u in rig.world.units.values() if u.pid)
+            acted.append(unit.invocation)
+            rig.world.start(unit)
+        return await real(self, a)
+
+    monkeypatch.setattr(Restarter, "_gpu_use", slow)
+    up, ups = World._up, set()
+
+    def came_up(self: World, unit: Unit, invocation: str) -> None:
+        ups.add(invocation)
+        up(self, unit, invocation)
+
+    monkeypatch.setattr(World, "_up", came_up)
+    false: list[str] = []
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.RestartReady) and event.generation.id not in ups:
+            false.append(event.generation.id)
+
+    rig.on_event = see
+    assert rig.run().word == "done" and acted and not false
+    once_each(rig.events)
+
+
+def test_a_cell_whose_result_comes_while_its_job_is_stopped_is_not_measured_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 7521 of the campaign: paused between two cells, with the second one measured and not reported yet."""
+    rig, late = Rig(), []
+    real = FakeHost.op_job_stop
+
+    def stop(self: FakeHost, job: str) -> object:
+        found = self.world.jobs[job]
+        todo = [c["id"] for c in found.spec["cells"] if c["id"] not in found.results]
+        if todo and not late:
+            late.append(todo[0])
+            found.results[todo[0]] = self.world.measured(found, todo[0], 32)
+            self.world.served.append(todo[0])
+        return real(self, job)
+
+    monkeypatch.setattr(FakeHost, "op_job_stop", stop)
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.CellStarted) and not late:
+            rig.give(ev.Pause)
+        if isinstance(event, ev.SweepPaused):
+            later(30.0, lambda: rig.give(ev.GoOn))
+
+    rig.on_event = see
+    assert rig.run().word == "done" and late
+    once_each(rig.events)
+    assert sorted(rig.world.served) == sorted(c.id for c in rig.sweep.cells)
+
+
+def test_a_second_result_of_a_finished_cell_changes_nothing() -> None:
+    rig, taken = Rig(), []
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.RestartStarted) and event.config == "b":
+            raw = rig.world.measured(next(iter(rig.world.jobs.values())), "a0", 64)
+            taken.append(take_result(controller.ctx, "another-job", "a0", raw, None))
+
+    rig.on_event = see
+    assert rig.run().word == "done" and taken == [None]
     once_each(rig.events)
 
 

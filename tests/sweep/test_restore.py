@@ -52,6 +52,21 @@ def test_a_server_that_ran_before_runs_again() -> None:
     assert own(rig.world.unit(UNIT))
 
 
+def test_a_unit_whose_stop_ended_in_a_kill_is_not_left_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds 7012 and 7513 of the campaign; a server that does not end within TimeoutStopSec is the same."""
+    real = World._gone
+
+    def killed(self: World, unit: Unit) -> None:
+        real(self, unit)
+        unit.active, unit.sub, unit.result = "failed", "failed", "signal"
+
+    monkeypatch.setattr(World, "_gone", killed)
+    rig = Rig()
+    outcome = rig.run()
+    assert (outcome.word, outcome.left_behind) == ("done", ())
+    assert rig.world.unit(UNIT).active == "inactive"
+
+
 def test_killed_between_removing_the_override_and_the_restart() -> None:
     """The sweep's server still runs, with the sweep's arguments, and nothing says so but the recording."""
     rig = Rig()

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from ddtop import events as ev
+from ddtop.sweep.configuration import waits
 from ddtop.sweep.controller import Controller
 from tests.sweep.test_controller import Rig
 
@@ -145,3 +148,39 @@ def test_a_path_that_staging_can_repair_is_started_again() -> None:
     rig.on_event = lose
     assert rig.run().word == "done"
     assert len([s for s in rig.world.starts if "8192" in s]) == 2
+
+
+NO_ROOM = "/dev/shm/M: no room for the model: 52.0 GiB are needed"
+
+
+@pytest.mark.parametrize(
+    ("why", "failures", "host_policy", "word"),
+    [
+        (NO_ROOM, 3, "wait-clean", "done"),
+        ("hf download: Network is unreachable", 3, "wait-clean", "done"),
+        (NO_ROOM, 10_000, "wait-clean", "some-failed"),
+        (NO_ROOM, 3, "stop", "some-failed"),
+        ("no source holds a whole copy", 3, "wait-clean", "some-failed"),
+    ],
+)
+def test_room_for_the_model_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, why: str, failures: int, host_policy: str, word: str
+) -> None:
+    """Seed 6517 of the campaign: /dev/shm was full for a moment, and the run ended before its first start."""
+    real, calls = waits.stage, 0
+
+    async def stage(*args: Any) -> str | None:
+        nonlocal calls
+        calls += 1
+        return why if calls <= failures else await real(*args)
+
+    monkeypatch.setattr(waits, "stage", stage)
+    rig = Rig(host=host_policy)
+    rig.world.model = False
+    outcome = rig.run()
+    assert outcome.word == word
+    (alert,) = {a.alert_id: a for a in raised(rig)}.values()
+    assert alert.verdict == "staging-failed" and (alert.policy or "").endswith("the sweep stops")
+    assert bool(rig.state.open_alerts) is (word != "done")
+    waited = calls if word == "done" else 1 + 60 * 60 // 45
+    assert calls == (waited if failures > 3 or word == "done" else 1)

@@ -9,6 +9,7 @@ import itertools
 import re
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ddtop.bench.search import next_point, point_load
@@ -22,7 +23,7 @@ from ddtop.sweep.cell.ending import MeasureEnd, Subject
 from ddtop.sweep.cell.job_watch import JobWatch
 from ddtop.sweep.cell.life.silence import Silences
 from ddtop.sweep.cell.outcome import Origin, keep_without_verdict
-from ddtop.sweep.cell.results import has_cut_requests, read_result, take_result
+from ddtop.sweep.cell.results import has_cut_requests, has_dying_requests, read_result, take_result
 from ddtop.sweep.cell.search import finish, following, steps_on, tried
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import JOB_SPARE_S
@@ -83,8 +84,29 @@ class Measurer:
         end = await JobWatch(
             self.ctx, self.requests, host, job, cell_ids, subject, silences=silences, size=self._prompt_tokens
         ).run()
+        if end.kind != "ended":
+            end = replace(end, results=end.results + await self._rest(host, job, subject))
         self._pause_searches()
         return end
+
+    async def _rest(self, host: Host, job: str, subject: Subject | None) -> int:
+        """Takes what a stopped job had measured whole and not reported yet: a finished cell is not measured again."""
+        count = 0
+        for cell_id, raw in (await self._uncollected(host, job))[0]:
+            if not has_cut_requests(raw) and not has_dying_requests(raw):
+                count += take_result(self.ctx, job, cell_id, raw, subject) is not None
+        return count
+
+    async def _uncollected(self, host: Host, job: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:
+        """(cell, result) of each result of a job that is not recorded yet, and why the job ended."""
+        known, found = cells_with_result(self.ctx.state, job), []
+        while True:
+            page = await host.call("job-collect", job=job, known=known, timeout_s=60)
+            for item in page["results"]:
+                known.append(str(item["id"]))
+                found.append((str(item["id"]), await read_result(host, item)))
+            if not page.get("more") or not page["results"]:
+                return found, str(page["job"].get("why") or "its job ended before it")
 
     def _finish(self, view: CellView, steps: Sequence[SearchStep], subject: Subject) -> MeasureEnd:
         """The result of a search whose loads are all recorded: the runner ended before it was."""
@@ -152,27 +174,13 @@ class Measurer:
         `alive`: the server that it measured still runs; else requests that were cut off are no verdict on their cells.
         """
         ctx = self.ctx
-        known = cells_with_result(ctx.state, job)
-        count = 0
-        while True:
-            page = await host.call("job-collect", job=job, known=known, timeout_s=60)
-            for item in page["results"]:
-                cell_id = str(item["id"])
-                known.append(cell_id)
-                count += 1
-                raw = await read_result(host, item)
-                cell = ctx.state.cells.get(cell_id)
-                attempt = attempt_for(cell, job) if cell else None
-                if not alive and has_cut_requests(raw):
-                    keep_without_verdict(ctx, cell_id, raw, job=job)
-                elif (
-                    cell is None
-                    or attempt is None
-                    or attempt is cell.attempts[-1]
-                    or not has_cut_requests(raw)
-                ):
-                    take_result(ctx, job, cell_id, raw, None)
-            if not page.get("more") or not page["results"]:
-                break
-        interrupt_begun(ctx, job, str(page["job"].get("why") or "its job ended before it"))
-        return count
+        found, why = await self._uncollected(host, job)
+        for cell_id, raw in found:
+            cell = ctx.state.cells.get(cell_id)
+            attempt = attempt_for(cell, job) if cell else None
+            if not alive and has_cut_requests(raw):
+                keep_without_verdict(ctx, cell_id, raw, job=job)
+            elif cell is None or attempt is None or attempt is cell.attempts[-1] or not has_cut_requests(raw):
+                take_result(ctx, job, cell_id, raw, None)
+        interrupt_begun(ctx, job, why)
+        return len(found)

@@ -73,8 +73,13 @@ def take_result(
     *,
     answer_by_s: float | None = None,
 ) -> Committed | None:
-    """Commits one result of a job. `subject` None: the server it measured is looked up in the recording."""
+    """Commits one result of a job. `subject` None: the server it measured is looked up in the recording.
+
+    None where it is recorded already, also by another job: what is done stays as it was measured.
+    """
     cell = ctx.state.cells.get(cell_id)
+    if cell is not None and cell.state == "done":
+        return None
     launch = subject.launch if subject else None
     generation = subject.generation if subject else None
     if cell is not None:

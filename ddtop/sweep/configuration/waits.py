@@ -22,6 +22,7 @@ from ddtop.sweep.tell.alerts import alert_id, stage_alert
 from ddtop.sweep.tell.raise_alert import is_open, raise_alert
 
 CLEAN_POLL_S = 10.0
+STAGE_AGAIN_S = 45.0
 PORT_POLL_S = 1.0
 GPU_POLL_S = 2.0
 
@@ -41,7 +42,8 @@ class HostWaits:
         self.requests = requests
 
     async def stage(self, host: Host) -> bool:
-        """Stages the model; True when it is complete. Where it cannot be, a viewer decides, else the sweep stops."""
+        """Stages the model; True when it is complete. Where it cannot be, a viewer decides, else the policy for the host:
+        no room and no network are waited for as long as a lost host, anything else stops the sweep."""
         ctx, requests = self.ctx, self.requests
         assert ctx.sweep is not None
         model = ctx.sweep.model
@@ -49,14 +51,25 @@ class HostWaits:
             ctx.note("warn", "the plan names no model to stage")
             return True
         ident = alert_id(ctx.run_id, "stage", model.path)
+        most_min = ctx.policy.host_lost_wait_min
+        until = ctx.mono() + 60.0 * most_min
         why = await self._stage_with_retry(host, model)
         with requests.questions.asked(*([ident] if why is not None else [])):
             while why is not None:
                 answer_by = requests.answer_by_s(ctx.wall(), ctx.policy.answer_s)
                 text = stage_alert(ctx.host_name, model.path, why, ident)
-                raise_alert(ctx, ident, text, answer_by_s=answer_by, policy="the sweep stops")
+                waits = stage_cause(why).may_pass and ctx.policy.host == "wait-clean" and ctx.mono() < until
+                again = (
+                    f"stage again every {STAGE_AGAIN_S:.0f} s for {most_min:g} min at most, then "
+                    if waits
+                    else ""
+                )
+                raise_alert(ctx, ident, text, answer_by_s=answer_by, policy=f"{again}the sweep stops")
                 if not await ask(ctx, requests, lambda: self._stage_again(ident)):
-                    raise StopSweepError("some-failed", f"the model could not be staged: {why}")
+                    if not waits:
+                        raise StopSweepError("some-failed", f"the model could not be staged: {why}")
+                    await ctx.wait_until(lambda: self._ends_wait(ident), STAGE_AGAIN_S)
+                    requests.check_stop()
                 why = await self._stage_with_retry(host, model)
         if is_open(ctx, ident):
             ctx.emit(ev.AlertResolved, alert_id=ident, how="the model is complete", by="sweep")
@@ -65,6 +78,9 @@ class HostWaits:
     def _stage_again(self, ident: str) -> bool | None:
         command = self.requests.questions.take(ident)
         return True if isinstance(command, ev.Restage | ev.Retry | ev.Resume) else None
+
+    def _ends_wait(self, ident: str) -> bool:
+        return self.requests.stopped_by is not None or self._stage_again(ident) is not None
 
     async def _stage_with_retry(self, host: Host, model: ModelWanted) -> str | None:
         """Why the model is not complete, after one retry where the failure was transient; None when it is."""

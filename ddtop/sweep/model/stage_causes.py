@@ -18,6 +18,8 @@ class StageCause:
     slug: str
     kind: CauseKind
     advice: str
+    may_pass: bool = False
+    """Room is made, a network comes back: worth a wait."""
 
 
 FAILED = StageCause(
@@ -32,6 +34,7 @@ _ROWS: tuple[tuple[str, StageCause], ...] = (
             slug="no-space",
             kind="host",
             advice="free space there (or `mount -o remount,size=…`), then re-stage",
+            may_pass=True,
         ),
     ),
     (
@@ -63,6 +66,7 @@ _ROWS: tuple[tuple[str, StageCause], ...] = (
             slug="host-offline",
             kind="host",
             advice="give the host network access (HTTPS_PROXY), or copy the model to a directory there and name it in [model] sources",
+            may_pass=True,
         ),
     ),
     (

@@ -246,7 +246,11 @@ async def _settled(ctx: SweepContext, host: Host, original: OriginalState, servi
             if original.active
             else (now.gone or now.load == "not-found")
         ):
-            return await _stays(ctx, host, original, service) if original.active else []
+            if original.active:
+                return await _stays(ctx, host, original, service)
+            # A stop that ended in a kill leaves the unit failed, which it was not.
+            again = await service.restore(host, original) if now.active == "failed" else []
+            return not_undone(again)
         if ctx.mono() - began > min(max(now.stop_limit_s or 0.0, RESTORE_S), RESTORE_MOST_S):
             return [
                 f"{original.unit} is still {now.active}/{now.sub} {ctx.mono() - began:.0f} s after it was put back"

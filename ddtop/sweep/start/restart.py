@@ -161,7 +161,11 @@ class Restarter:
                 refused = runs_on_cpu(a.launch, use)
                 if refused is not None:
                     return self._failed(a, refused)
-                return self._ready(host, a, use, await a.gate_reader.simulated(host, a.unit))
+                simulated = await a.gate_reader.simulated(host, a.unit)
+                a.tick(self._waited_from(a))
+                if not a.gate().ready:
+                    continue  # restarted meanwhile: nothing is proven of the start that runs now
+                return self._ready(host, a, use, simulated)
             if not drained and a.exited_unexplained(ctx.mono()):
                 # journald tells a follower up to half a second late: what is in the log now says why nothing runs.
                 drained = True
