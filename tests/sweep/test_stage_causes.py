@@ -50,6 +50,7 @@ HF = "/usr/bin/hf download Qwen/Qwen3.6-27B: exit status 1: "
         (HF + "HfHubHTTPError: 504 Server Error: Gateway Time-out", "download-cut", "transient"),
         ("no source holds a whole copy: /data/M: restage-needed (no-config)", "no-source", "config"),
         ("the job ended killed", "staging-failed", "host"),
+        ("systemd: signal (killed KILL)", "staging-killed", "transient"),  # seed 9505 of the campaign
     ],
 )
 def test_the_words_name_the_cause(error: str, slug: str, kind: str) -> None:

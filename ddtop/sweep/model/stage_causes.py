@@ -74,6 +74,14 @@ _ROWS: tuple[tuple[str, StageCause], ...] = (
         StageCause(slug="download-cut", kind="transient", advice="re-stage: it goes on where it stopped"),
     ),
     (
+        r"^systemd: (?:signal|oom-kill|core-dump)",
+        StageCause(
+            slug="staging-killed",
+            kind="transient",
+            advice="see what killed the copy (`journalctl -k` for the OOM killer), then re-stage: it goes on where it stopped",
+        ),
+    ),
+    (
         r"no source holds a whole copy",
         StageCause(
             slug="no-source", kind="config", advice="name a complete copy, or hf:org/name, in [model] sources"
