@@ -341,6 +341,15 @@ class CellsPlanned(Event, frozen=True, kw_only=True, tag="cells-planned"):
     """By what configurations are started no more (RaceRound): then fewer cells than these are measured."""
 
 
+class TimesLearned(Event, frozen=True, kw_only=True, tag="times-learned"):
+    """How long cells and starts like these took on this host in earlier runs; those never seen are left out. Seconds."""
+
+    cells: dict[str, float] = {}
+    """By cell id."""
+    starts: dict[str, float] = {}
+    """By restart key, from the call to ready."""
+
+
 class RunEnded(Event, frozen=True, kw_only=True, tag="run-ended"):
     outcome: Literal["done", "some-failed", "host-lost", "refused", "stopped", "interrupted", "crashed"]
     exit_code: int
@@ -816,6 +825,7 @@ AnyEvent = (
     RunStarted
     | PlanSource
     | CellsPlanned
+    | TimesLearned
     | RunEnded
     | HostConnecting
     | HostConnected

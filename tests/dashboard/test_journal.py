@@ -45,7 +45,7 @@ async def test_a_growing_journal_is_followed_and_commands_reach_its_writer(
     session = LiveSession(writer.path, "test")
     async with open_app(session, now=script.now + 1) as (app, pilot):
         await settle(pilot, 0.5)
-        assert "12/40 cells" in screen_text(app)
+        assert "12 of 40" in screen_text(app)
         assert "● REC" in screen_text(app)
         script.out.clear()
         script.add(
@@ -58,7 +58,7 @@ async def test_a_growing_journal_is_followed_and_commands_reach_its_writer(
         script.add(ev.CellStateSet, cell_id=story.cell_id("b15", 2), state="done", attempt=1)
         writer.extend(script.out)
         await settle(pilot, 0.4)
-        assert "13/40 cells" in screen_text(app)
+        assert "13 of 40" in screen_text(app)
         await pilot.press("space")
         await settle(pilot, 0.1)
         commands = writer.pending_commands()

@@ -161,7 +161,7 @@ def test_the_header_fits_and_keeps_what_matters(width: int) -> None:
     shown = plain(row)
     assert "SIMULATED" in shown
     assert "ct200 ● up" in shown
-    assert "12/40" in shown
+    assert "12 of 40" in shown
     assert "REC 3.1 MB" in shown
 
 

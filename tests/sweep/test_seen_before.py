@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 
 from ddtop import events as ev
+from ddtop.journal.fold.apply import fold
 from ddtop.journal.history.store import CauseSeen, History
-from ddtop.sweep.setup.history import learn_from, recall_causes
+from ddtop.journal.read.eta import sweep_eta
+from ddtop.sweep.setup.history import learn_from, recall, recall_causes
 from ddtop.sweep.shared.context import SweepContext
 from tests.sweep import test_controller
-from tests.sweep.test_controller import Rig
+from tests.sweep.test_controller import Rig, make_sweep
 
 
 def one_run(run_id: str, fault: str, limit: int | None = 1) -> list[ev.AlertRaised]:
@@ -92,3 +95,26 @@ def test_an_older_history_file_takes_the_new_columns(tmp_path: Path) -> None:
     db.close()
     with History(path) as history:
         assert history.cause_seen("h", "c") == CauseSeen(1, "retry")
+
+
+def test_the_second_run_says_how_long_the_first_one_took() -> None:
+    """For the time left before this run has measured anything."""
+    one_run("one", "hang")
+    sweep = replace(make_sweep(), model=None)  # as the first run's recording has no plan's text
+    planned = ev.CellsPlanned(at_s=0.0, mono_s=0.0, host="fake", cells=sweep.cells, baseline="a")
+    events: list[ev.Event] = []
+    ctx = SweepContext(
+        run_id="two",
+        host_name="fake",
+        sink=events.append,
+        state=fold([planned]),
+        sweep=sweep,
+        mono=lambda: 1.0,
+        wall=lambda: 1e9,
+    )
+    recall(ctx, sweep)
+    learned = ctx.state.learned
+    assert learned is not None and {"a0", "b0"} <= set(learned.cells)
+    assert all(seconds > 0 for seconds in learned.cells.values())
+    assert set(learned.starts) == {cell.restart_key for cell in sweep.cells}
+    assert sweep_eta(ctx.state, 1e9).total_s is not None

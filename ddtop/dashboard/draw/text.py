@@ -89,6 +89,13 @@ def clock(at_s: float | None) -> str:
     return UNKNOWN if at_s is None else time.strftime("%H:%M:%S", time.localtime(at_s))
 
 
+def day_time(at_s: float, now_s: float) -> str:
+    """A time of day to come, `14:35`; with its weekday where that is more than 12 hours away, its date after six days."""
+    away = at_s - now_s
+    form = "%H:%M" if away < 12 * 3600 else "%a %H:%M" if away < 6 * 86400 else "%Y-%m-%d"
+    return time.strftime(form, time.localtime(at_s))
+
+
 def day_clock(at_s: float | None) -> str:
     """Wall time with its day, `2026-11-30 14:03:59`."""
     return UNKNOWN if at_s is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))

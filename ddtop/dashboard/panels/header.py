@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ddtop.dashboard.draw.paint import Line, Span, line, pad, width_of
-from ddtop.dashboard.draw.text import clock, duration, size, unit_name
+from ddtop.dashboard.draw.text import clock, day_time, duration, size, unit_name
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.eta import sweep_eta
+from ddtop.journal.read.eta import Eta, sweep_eta
 from ddtop.journal.read.select import counts
 
-DROPS = ("rtt", "up", "skipped", "bad", "name", "unit", "title", "eta", "service")
+DROPS = ("rtt", "up", "name", "unit", "measured", "finish", "title", "skipped", "bad", "eta", "service")
 """What is left out where the line is too short, the first first."""
 
-CLOSE = ("host", "unit")
+CLOSE = ("host", "unit", "")
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Recording:
     """Which of several hosts this is, from 1; None where there is but one."""
 
 
-def header_line(state: State, now_s: float, width: int, recording: Recording) -> Line:
-    """The header in exactly `width` cells."""
-    left, right = _left(state, now_s, recording), _right(state, recording)
+def header_line(state: State, now_s: float, width: int, recording: Recording, eta: Eta | None = None) -> Line:
+    """The header in exactly `width` cells. `eta`: where the caller has it already."""
+    left, right = _left(state, now_s, recording, eta), _right(state, recording)
     gap = "   " if width >= 100 else "  "
     for drop in (None, *DROPS):
         left = [(tag, part) for tag, part in left if tag != drop]
@@ -50,14 +50,14 @@ def _joined(parts: list[tuple[str, Line]], gap: str) -> Line:
     for number, (tag, part) in enumerate(parts):
         if number and part:
             close = part[0].text.startswith("·") or (
-                tag in ("up", "service") and parts[number - 1][0] in CLOSE
+                tag in ("up", "service", "measured") and parts[number - 1][0] in CLOSE
             )
             out.append(Span(" " if close else gap, "dim"))
         out.extend(part)
     return tuple(out)
 
 
-def _left(state: State, now_s: float, recording: Recording) -> list[tuple[str, Line]]:
+def _left(state: State, now_s: float, recording: Recording, eta: Eta | None) -> list[tuple[str, Line]]:
     parts: list[tuple[str, Line]] = [("title", line(("ddtop", "title")))]
     if state.run.simulated:
         parts.append(("", line(("SIMULATED", "warn"))))
@@ -71,7 +71,7 @@ def _left(state: State, now_s: float, recording: Recording) -> list[tuple[str, L
     name, how = service_part(state, now_s)
     parts.append(("unit", name))
     parts.append(("service", how))
-    parts.extend(_run_parts(state, now_s))
+    parts.extend(_run_parts(state, now_s, eta))
     return [(tag, part) for tag, part in parts if part]
 
 
@@ -133,7 +133,7 @@ def service_part(state: State, now_s: float) -> tuple[Line, Line]:
     return name, ()
 
 
-def _run_parts(state: State, now_s: float) -> list[tuple[str, Line]]:
+def _run_parts(state: State, now_s: float, eta: Eta | None = None) -> list[tuple[str, Line]]:
     run = state.run
     if run.mode == "monitor" and not state.plan_cells:
         return [("", line(("watching", "dim")))] if run.run_id else []
@@ -141,24 +141,24 @@ def _run_parts(state: State, now_s: float) -> list[tuple[str, Line]]:
     parts: list[tuple[str, Line]] = []
     if run.name:
         parts.append(("name", line((run.name, "label"))))
-    cells = line((f"{tally.done}/{tally.total}", "value"), (" cells", "label"))
-    parts.append(("", cells))
+    parts.append(("", line((f"{tally.done} of {tally.total}", "value"))))
+    parts.append(("measured", line(("measured", "label"))))
     if tally.skipped:
         parts.append(("skipped", line((f"· {tally.skipped} skipped", "dim"))))
     bad = tally.failed + tally.broken
     if bad:
-        parts.append(("bad", line((f"· ✗ {bad} bad", "bad"))))
+        word = "failed" if not tally.broken else "broken" if not tally.failed else "failed or broken"
+        parts.append(("bad", line((f"· ✗ {bad} {word}", "bad"))))
     if run.ended is not None:
         role = "ok" if run.ended.outcome == "done" else "warn"
         parts.append(("", line((f"· ended: {run.ended.outcome}", role))))
     elif state.paused is not None:
         parts.append(("", line(("· ‖ PAUSED", "warn"))))
     elif tally.remaining:
-        eta = sweep_eta(state, now_s)
-        text = (
-            "· ETA unknown" if eta.total_s is None else f"· ETA {'≤ ' * eta.at_most}{duration(eta.total_s)}"
-        )
-        parts.append(("eta", line((text, "dim"))))
+        eta = eta if eta is not None else sweep_eta(state, now_s)
+        parts.append(("eta", line((f"· ETA {eta.words.replace('time unknown', 'unknown')}", "dim"))))
+        if (end_s := eta.ends_by(now_s)) is not None:
+            parts.append(("finish", line((f"· by {day_time(end_s, now_s)}", "dim"))))
     return parts
 
 

@@ -82,13 +82,11 @@ def _sweep(state: State, now_s: float) -> Line:
         (f"{state.run.name or 'sweep'} ", "label"),
         (filled, "bar"),
         (empty, "track"),
-        (f" {tally.done}/{tally.total} cells", "value"),
+        (f" {tally.done} of {tally.total} measured", "value"),
         (f" · {tally.skipped} skipped" if tally.skipped else "", "dim"),
         (f" · ✗ {bad} bad" if bad else "", "bad"),
         (
-            f" · ETA {'≤ ' * eta.at_most}{duration(eta.total_s)}"
-            if eta.total_s is not None and tally.remaining
-            else "",
+            f" · ETA {eta.words}" if eta.high_s is not None and tally.remaining else "",
             "dim",
         ),
         (f"  {work}" if work else "", "run"),

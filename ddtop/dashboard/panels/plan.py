@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddtop.dashboard.draw.paint import Item, Line, line
-from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, duration, rate
+from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, day_time, duration, rate
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.eta import sweep_eta
@@ -25,9 +25,9 @@ def plan_head(state: State, now_s: float) -> list[Line]:
             parts.append((f"{CELL_GLYPH[name]} {number} {name}  ", CELL_ROLE[name]))
     left = sweep_eta(state, now_s)
     if left.cells:
-        about = "at most" if left.at_most else "about"
-        time_left = f"{about} {duration(left.total_s)}" if left.total_s is not None else "time unknown"
-        text = f"left: {many(left.cells, 'cell')}, {many(left.restarts, 'restart')}, {time_left}"
+        end_s = left.ends_by(now_s)
+        by = f", done by {day_time(end_s, now_s)}" if end_s is not None else ""
+        text = f"left: {many(left.cells, 'cell')}, {many(left.restarts, 'restart')}, {left.words}{by}"
     else:
         text = "Nothing is left to run."
     races = [line((race.words, "label")) for race in state.races[-1:]]

@@ -112,7 +112,7 @@ class DdScreen(Opening, Screen[None]):
 
     def _header(self, width: int, _height: int) -> Sequence[Line]:
         here = self.here
-        return [header_line(here.state, here.now_s(), width, here.recording())]
+        return [header_line(here.state, here.now_s(), width, here.recording(), here.eta())]
 
     def _footer(self, width: int, _height: int) -> Sequence[Line]:
         return [footer_line(self.hints(), width)]

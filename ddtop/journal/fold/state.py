@@ -17,6 +17,7 @@ from ddtop.events import (
     RaceRound,
     StepsPlanned,
     SweepPaused,
+    TimesLearned,
 )
 from ddtop.journal.fold.track import Track
 from ddtop.journal.fold.views import (
@@ -58,6 +59,8 @@ class State:
     kernel: deque[KernelFault] = field(default_factory=lambda: deque(maxlen=200))
     cells: dict[str, CellView] = field(default_factory=dict)
     """By id, in the order in which they will run; hidden ones last."""
+    learned: TimesLearned | None = None
+    """How long earlier runs took; None where no runner has looked."""
     restarts: list[RestartView] = field(default_factory=list)
     """All of them, the present or latest one last."""
     races: list[RaceRound] = field(default_factory=list)

@@ -32,6 +32,10 @@ def _cells_planned(state: State, event: ev.CellsPlanned) -> None:
     state.run.baseline, state.run.rule = event.baseline, event.rule
 
 
+def _times_learned(state: State, event: ev.TimesLearned) -> None:
+    state.learned = event
+
+
 def _skip_by_plan(cell: CellView, at_s: float) -> None:
     """The plan's own `skip` decides where nothing was measured and no command said otherwise."""
     reason = cell.spec.skip_reason
@@ -297,6 +301,7 @@ def _restart_failed(state: State, event: ev.RestartFailed) -> None:
 
 HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.CellsPlanned: _cells_planned,
+    ev.TimesLearned: _times_learned,
     ev.CellStarted: _cell_started,
     ev.CellProgress: _cell_progress,
     ev.ServerFigures: _server_figures,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 
 from ddtop.errors import DdtopError
-from ddtop.events import CellStateSet
+from ddtop.events import CellStateSet, TimesLearned
 from ddtop.journal.fold.state import State
 from ddtop.journal.history.store import History
+from ddtop.journal.read.eta import Prior
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.learned_limits import prior_limits
 from ddtop.sweep.shared.plan import OPEN_STATES, Sweep
@@ -36,6 +37,7 @@ def recall(ctx: SweepContext, sweep: Sweep) -> None:
                 key: prior_limits(history, host=ctx.host_name, model=model, tp=x.tp, engine=x.engine)
                 for key, x in sweep.launches.items()
             }
+            _tell_times(ctx, history, model)
     except DdtopError as error:
         ctx.note("warn", f"the history of earlier runs cannot be read: {error.what}")
         return
@@ -54,6 +56,24 @@ def recall(ctx: SweepContext, sweep: Sweep) -> None:
                 signature_id=known.signature_id,
                 engine_version=known.engine_version,
             )
+
+
+def _tell_times(ctx: SweepContext, history: History, model: str) -> None:
+    """Says how long cells and starts like those of the plan took here before: by that the rest of the sweep is estimated."""
+    assert ctx.sweep is not None
+    cells: dict[str, float] = {}
+    starts: dict[str, float] = {}
+    priors: dict[str, Prior] = {}
+    for cell in ctx.state.plan_cells:
+        spec = cell.spec
+        engine = ctx.sweep.launches[spec.restart_key].engine if spec.restart_key in ctx.sweep.launches else ""
+        prior = priors.setdefault(engine, history.prior(host=ctx.host_name, model=model, engine=engine))
+        if (took := prior.cell_s(spec)) is not None:
+            cells[cell.id] = round(took, 1)
+        if spec.restart_key not in starts and (took := prior.restart_s(spec.config, spec.tp)) is not None:
+            starts[spec.restart_key] = round(took, 1)
+    if cells or starts:
+        ctx.emit(TimesLearned, cells=cells, starts=starts)
 
 
 def learn_from(state: State) -> None:

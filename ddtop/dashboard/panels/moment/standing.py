@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddtop.dashboard.draw.paint import Line, Span, line, wrap_text
-from ddtop.dashboard.draw.text import clock, duration
+from ddtop.dashboard.draw.text import clock, day_time, duration
 from ddtop.dashboard.panels.moment.starting import gate_line, phases_line
 from ddtop.dashboard.panels.steps import under_way_line
 from ddtop.events import StepsPlanned
@@ -31,14 +31,13 @@ def coming_lines(state: State, now_s: float, width: int, most: int) -> list[Line
         return []
     eta = sweep_eta(state, now_s)
     rows: list[Line] = []
-    if eta.total_s is not None:
-        about = "at most " if eta.at_most else "about "
-        done = clock(now_s + eta.total_s)[:5]
+    if eta.high_s is not None or eta.total_s is not None:
+        end_s = eta.ends_by(now_s) or now_s
         rows.append(
             line(
                 ("left   ", "label"),
                 (f"{many(len(left), 'cell')}, {many(eta.restarts, 'start')}", "value"),
-                (f" · {about}{duration(eta.total_s)} · done at {done}", "text"),
+                (f" · {eta.words} · done by {day_time(end_s, now_s)}", "text"),
             )
         )
     else:
