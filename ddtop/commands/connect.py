@@ -97,6 +97,7 @@ def show(
         viewer=viewer,
         themes_folder=paths.config_dir() / "themes",
         fault_log=paths.state_dir() / "ddtop.log",
+        looks=paths.state_dir() / "looks",
         farewell=farewell,
     )
 

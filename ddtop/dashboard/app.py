@@ -21,6 +21,7 @@ from ddtop.dashboard.draw.paint import clean
 from ddtop.dashboard.faults import FaultLog
 from ddtop.dashboard.interface import Dashboard
 from ddtop.dashboard.key_queue import KeyQueue
+from ddtop.dashboard.looked import AWAY_S, Looks
 from ddtop.dashboard.news import FRESH_S, News
 from ddtop.dashboard.screens.base import DdModal, DdScreen
 from ddtop.dashboard.screens.dashboard import DashboardScreen
@@ -28,7 +29,9 @@ from ddtop.dashboard.screens.modals import ConfirmScreen
 from ddtop.dashboard.watched import Watched
 from ddtop.errors import DdtopError
 from ddtop.events import Attend, Command, CommandSeen, Event, LogRead
+from ddtop.journal.act.changes import changes, looked_since
 from ddtop.journal.act.pending import Pending, Said, Severity, make, viewer_name
+from ddtop.journal.read.session import BATCH
 
 if TYPE_CHECKING:
     from ddtop.journal.read.session import Session
@@ -69,7 +72,9 @@ class DashboardApp(Dashboard):
         fault_log: Path | None = None,
         start_runner: StartRunner | None = None,
         viewer: str | None = None,
+        looks: Path | None = None,
     ) -> None:
+        """`looks`: the folder in which it is kept when each run was last looked at; None: it is not kept."""
         # The convention says that an empty NO_COLOR is as good as none; Textual takes it for set.
         if os.environ.get("NO_COLOR") == "":
             del os.environ["NO_COLOR"]
@@ -94,6 +99,12 @@ class DashboardApp(Dashboard):
         """True while a drawing that a key asked for is on its way."""
         self._log_dirty = False
         self._ticks = 0
+        self._looks = Looks(looks)
+        self._opened_s = time.time()
+        self._away: list[tuple[Watched, float]] = []
+        """Hosts with changes to tell, until all are here."""
+        self._arriving: set[int] = set()
+        """Hosts of which a full batch came since the last tick: there is more of them."""
         self._news = [News() for _ in sessions]
         self._themes = themes.load_all(themes_folder)
         self.theme_names = [loaded.name for loaded in self._themes.themes]
@@ -163,6 +174,10 @@ class DashboardApp(Dashboard):
                 self._dirty = self._dirty or not all(isinstance(event, LogRead) for event in batch)
                 for event in batch:
                     self._on_news(number, watched, event)
+                if len(batch) < BATCH:
+                    self._caught_up(watched)
+                else:
+                    self._arriving.add(number)
                 await asyncio.sleep(0)
             watched.drained = True
         except DdtopError as error:
@@ -172,6 +187,28 @@ class DashboardApp(Dashboard):
             watched.error = f"the rest of the recording cannot be read: {error}"
             self.fault(error, "following the recording")
         self._dirty = True
+
+    def _caught_up(self, watched: Watched) -> None:
+        """All that was recorded before is here. Where nobody looked for a while, tell what changed; never in a replay."""
+        state = watched.state
+        if watched.caught_up or not state.run.run_id:
+            return
+        watched.caught_up = True
+        if not watched.replay:
+            alone = state.track.unwatched
+            watched.looked_s = looked_since(
+                self._looks.last(state.run.run_id),
+                (alone.begin_s, alone.end_s) if alone is not None else None,
+                self._opened_s,
+            )
+            self._looks.note(state.run.run_id)
+            since_s, now_s = watched.looked_s, watched.now_s()
+            if since_s is not None and now_s - since_s >= AWAY_S and changes(state, since_s, now_s).any:
+                self._away.append((watched, since_s))
+        if self._away and all(one.caught_up for one in self.watched):
+            from ddtop.dashboard.screens.changes import ChangesScreen
+
+            self.push_screen(ChangesScreen(self._away))
 
     def _on_news(self, number: int, watched: Watched, event: Event) -> None:
         """Bells and toasts for what just happened; never for history."""
@@ -197,6 +234,10 @@ class DashboardApp(Dashboard):
             self.refresh_screens()
         elif self._log_dirty and self._ticks % LOG_TICKS == 0:
             self._draw(lambda screen: screen.draw_log())
+        for number, watched in enumerate(self.watched):
+            if not watched.caught_up and number not in self._arriving:
+                self._caught_up(watched)
+        self._arriving.clear()
         if self._ticks % 10 == 0:
             for said in self.pending.overdue(time.time()):
                 self.say(said.text, said.severity)
@@ -326,6 +367,7 @@ class DashboardApp(Dashboard):
         for watched in self.watched:
             if not watched.session.live or watched.replay:
                 continue
+            self._looks.note(watched.state.run.run_id if watched.caught_up else "")
             sign = make(Attend, self.viewer, time.time(), leaving=leaving)
             try:
                 await watched.session.send(sign)

@@ -47,6 +47,7 @@ APP: list[Binding] = [
     bind("minus", "view.turn_tp(-1)", "Previous TP", "previous-tp"),
     bind("h", "view.hosts", "Hosts", "hosts"),
     bind("H", "view.history", "History: what happened so far", "history"),
+    bind("W", "view.changes", "What changed since you last looked", "changes"),
     bind("P", "view.plan", "Plan: what ran, what is left", "plan"),
     bind("T", "view.theme", "Next theme", "theme"),
     bind("y", "view.copy", "Copy what is on the screen", "copy"),
@@ -113,7 +114,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("The sweep", ("pause", "skip", "try-again", "broken", "stop-run")),
     (
         "Views",
-        ("open", "results", "plan", "history", "hosts"),
+        ("open", "results", "plan", "changes", "history", "hosts"),
     ),
     (
         "The matrix",
@@ -164,6 +165,7 @@ SHORT = {
     "results": "Results",
     "plan": "Plan",
     "hosts": "Hosts",
+    "changes": "What changed",
     "history": "History",
     "skip": "Skip",
     "try-again": "Retry",

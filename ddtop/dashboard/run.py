@@ -24,6 +24,7 @@ def run_dashboard(
     viewer: str | None = None,
     themes_folder: Path | None = None,
     fault_log: Path | None = None,
+    looks: Path | None = None,
     farewell: bool = True,
 ) -> int:
     """Show `sessions` until the person leaves; returns the exit code.
@@ -56,6 +57,7 @@ def run_dashboard(
         viewer=viewer,
         themes_folder=themes_folder,
         fault_log=fault_log,
+        looks=looks,
     )
 
     # What is loaded stays: the collector need not look at it again and again while keys wait.

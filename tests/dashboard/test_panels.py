@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from ddtop import events as ev
-from ddtop.dashboard.actions.replay import parse_time
 from ddtop.dashboard.draw.columns import layout
 from ddtop.dashboard.draw.grid import Cursor
 from ddtop.dashboard.draw.paint import crop, line, pad, plain, spread, width_of, wrap_text
@@ -26,6 +25,7 @@ from ddtop.dashboard.panels.moment.starting import starting_lines, starting_titl
 from ddtop.dashboard.panels.plan import plan_head, plan_items
 from ddtop.dashboard.panels.results import Sort, sorted_cells
 from ddtop.dashboard.panels.sweep import matrix_lines
+from ddtop.dashboard.panels.timeline.typed import parse_time
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import matrix

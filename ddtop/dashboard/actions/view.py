@@ -77,6 +77,17 @@ class ViewActions:
 
         self.show(HistoryScreen())
 
+    def action_changes(self) -> None:
+        """`W`: what changed since this person last looked; in a replay, since the run began."""
+        from ddtop.dashboard.screens.changes import ChangesScreen
+
+        here = self.app.here
+        since_s = here.looked_s if here.looked_s is not None else here.state.run.started_at_s
+        if since_s is None:
+            self.app.say("Nothing is recorded yet.")
+        elif not isinstance(self.app.screen, ChangesScreen):
+            self.app.push_screen(ChangesScreen([(here, min(since_s, here.now_s()))]))
+
     def action_hosts(self) -> None:
         from ddtop.dashboard.screens.hosts import HostsScreen
 

@@ -1,1 +1,0 @@
-"""Parts of the HTML page: the run's timeline, the matrix, and what is known of each cell."""
