@@ -18,6 +18,9 @@ import typer
 from ddtop import __version__
 from ddtop.commands import completion
 from ddtop.commands.live import cli as live
+from ddtop.commands.measure import cli as measure
+from ddtop.commands.options import JsonFlag, SshConfig
+from ddtop.commands.plans import cli as plans
 from ddtop.errors import DdtopError, UsageError
 
 app = typer.Typer(
@@ -28,14 +31,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-plan_app = typer.Typer(no_args_is_help=True, help="Check, list or draft a plan.", rich_markup_mode=None)
 config_app = typer.Typer(no_args_is_help=True, help="Show the settings.", rich_markup_mode=None)
 app.add_typer(live.app)
-app.add_typer(plan_app, name="plan")
+app.add_typer(measure.app)
+app.add_typer(plans.app, name="plan")
 app.add_typer(config_app, name="config")
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="Machine-readable output (see docs/output.md).")]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan (TOML).", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
@@ -100,9 +100,7 @@ def connect(
             help="Where another run has the host: refuse, wait in line, or ask for it (and take it over from a dead run).",
         ),
     ] = IfTaken.refuse,
-    ssh_config: Annotated[
-        Path | None, typer.Option("--ssh-config", help="Use this file instead of ~/.ssh/config.")
-    ] = None,
+    ssh_config: SshConfig = None,
 ) -> None:
     """Open the dashboard on hosts, or record without it (--record)."""
     from ddtop.commands import connect as room
@@ -302,182 +300,12 @@ def stop(
         ),
     ],
     leave_running: Annotated[bool, typer.Option("--leave-running", help="Leave the server running.")] = False,
-    ssh_config: Annotated[
-        Path | None, typer.Option("--ssh-config", help="Use this file instead of ~/.ssh/config.")
-    ] = None,
+    ssh_config: SshConfig = None,
 ) -> None:
     """Stop a run: keep what is measured and restore the host."""
     from ddtop.commands import stop as room
 
     raise typer.Exit(room.stop(run, leave_running=leave_running, ssh_config=ssh_config))
-
-
-@plan_app.command("check")
-def plan_check(plan: PlanFile) -> None:
-    """Check a plan: every error with its line."""
-    from ddtop.commands import plan as room
-
-    typer.echo(room.check_plan(plan))
-
-
-@plan_app.command("show")
-def plan_show(plan: PlanFile) -> None:
-    """List the cells, the server starts and the estimated time."""
-    from ddtop.commands import plan as room
-
-    typer.echo(room.show_plan(plan))
-
-
-@plan_app.command("new")
-def plan_new(
-    host: Annotated[str, typer.Option("--from", help="Host to read.", autocompletion=completion.hosts)],
-    ssh_config: Annotated[
-        Path | None, typer.Option("--ssh-config", help="Use this file instead of ~/.ssh/config.")
-    ] = None,
-) -> None:
-    """Draft a plan from the server that runs on a host now."""
-    from ddtop.commands.plan_new import plan_from_host
-
-    typer.echo(plan_from_host(host, ssh_config))
-
-
-@plan_app.command("from")
-def plan_from(
-    source: Annotated[str, typer.Argument(metavar="BUNDLE", help="A bundle (.zip), or a recording or run.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Plan to write; by default NAME.toml here.")
-    ] = None,
-) -> None:
-    """Write the plan of a bundle or a recording, to run it again."""
-    from ddtop.commands.plan_again import plan_again
-
-    text, code = plan_again(source, output)
-    typer.echo(text)
-    raise typer.Exit(code)
-
-
-@app.command()
-def bench(
-    url: Annotated[
-        str,
-        typer.Argument(metavar="URL", help="An OpenAI-compatible endpoint, such as http://127.0.0.1:30000."),
-    ],
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", help="Concurrent requests (streams).")
-    ] = 1,
-    requests: Annotated[
-        int, typer.Option("--requests", "-n", help="Total number of requests; 0 means 8 per stream.")
-    ] = 0,
-    rate: Annotated[
-        float, typer.Option("--rate", help="Open loop: send this many requests/s (Poisson).")
-    ] = 0.0,
-    ramp: Annotated[
-        bool, typer.Option("--ramp", help="Find the knee up to --concurrency, or up to --rate.")
-    ] = False,
-    output_tokens: Annotated[
-        int, typer.Option("--output-tokens", help="Tokens to generate per request.")
-    ] = 256,
-    prompt: Annotated[str | None, typer.Option("--prompt", help="Prompt text.")] = None,
-    prompt_file: Annotated[
-        Path | None, typer.Option("--prompt-file", help="Prompts: one per line, or JSONL.")
-    ] = None,
-    random_input: Annotated[
-        int, typer.Option("--random-input", help="Use random prompts of about this many words.")
-    ] = 0,
-    model: Annotated[
-        str, typer.Option("--model", help="Model name; by default the first of /v1/models.")
-    ] = "",
-    endpoint: Annotated[
-        str,
-        typer.Option(
-            "--endpoint",
-            help="chat, completions or generate.",
-            autocompletion=completion.one_of("chat", "completions", "generate"),
-        ),
-    ] = "",
-    api_key_env: Annotated[
-        str, typer.Option("--api-key-env", help="Environment variable that holds the API key.")
-    ] = "",
-    slo: Annotated[
-        str | None, typer.Option("--slo", help="Latency limits, such as ttft=500ms,tpot=30ms; adds goodput.")
-    ] = None,
-    time_limit_s: Annotated[
-        float, typer.Option("--time-limit", help="Stop measuring after this many seconds.")
-    ] = 600.0,
-    json_out: JsonFlag = False,
-) -> None:
-    """Measure any endpoint from this machine, without a plan."""
-    from ddtop.commands import bench as room
-
-    options: dict[str, Any] = {
-        "url": url,
-        "concurrency": concurrency,
-        "requests": requests,
-        "rate": rate,
-        "ramp": ramp,
-        "output_tokens": output_tokens,
-        "random_input": random_input,
-        "model": model,
-        "endpoint": endpoint,
-        "api_key_env": api_key_env,
-        "time_limit_s": time_limit_s,
-    }
-    code = room.bench(options, prompt=prompt, prompt_file=prompt_file, slo=slo, as_json=json_out)
-    raise typer.Exit(code)
-
-
-@app.command()
-def selftest(
-    concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Concurrent streams.")] = 64,
-    chunk_ms: Annotated[
-        float, typer.Option("--chunk-ms", help="Milliseconds between chunks of a stream.")
-    ] = 20.0,
-    tokens_per_chunk: Annotated[
-        int, typer.Option("--tokens-per-chunk", help="Tokens per chunk, as with speculative decoding.")
-    ] = 1,
-    json_out: JsonFlag = False,
-) -> None:
-    """Measure the load generator's own error on this machine."""
-    from ddtop.commands import bench as room
-
-    code = room.selftest(
-        concurrency=concurrency, chunk_ms=chunk_ms, tokens_per_chunk=tokens_per_chunk, as_json=json_out
-    )
-    raise typer.Exit(code)
-
-
-@app.command()
-def inspect(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[KIND] FILE",
-            help="KIND: log gpu sse unit model results ssh; detected if left out. FILE: - is stdin.",
-        ),
-    ],
-    json_out: JsonFlag = False,
-) -> None:
-    """Diagnose a log or another file, without a host."""
-    from ddtop.inspect import main_inspect
-
-    if len(words) not in (1, 2):
-        raise UsageError(f"inspect: {len(words)} arguments given", do="ddtop inspect [KIND] FILE")
-    kind = words[0] if len(words) == 2 else None
-    raise typer.Exit(main_inspect(kind, words[-1], json_out))
-
-
-@app.command("import")
-def import_results(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A result file of another tool.")],
-    json_out: Annotated[bool, typer.Option("--json", hidden=True)] = True,
-) -> None:
-    """Convert another tool's result file to JSON with ddtop's names.
-
-    `ddtop inspect results FILE` prints the same as text.
-    """
-    from ddtop.inspect import main_inspect
-
-    raise typer.Exit(main_inspect("results", str(file), json_out))
 
 
 @app.command()

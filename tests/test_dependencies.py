@@ -81,7 +81,7 @@ local_gpus()
 """,
     "httpx": """
 import httpx
-from ddtop.commands.endpoint import ask_endpoint
+from ddtop.commands.measure.endpoint import ask_endpoint
 sys.setprofile(seen)
 assert ask_endpoint("http://127.0.0.1:1").trouble
 """,

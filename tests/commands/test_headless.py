@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ddtop.agent.host.servers import model_of
-from ddtop.commands.plan_new import plan_text
+from ddtop.commands.plans.draft import plan_text
 from ddtop.errors import RefusedError
 from ddtop.journal.read.reader import read_state
 from ddtop.plan import parse_plan

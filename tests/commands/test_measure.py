@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ddtop.commands.bench import parse_slo
-from ddtop.commands.endpoint import ask_endpoint, read_models
+from ddtop.commands.measure.bench import parse_slo
+from ddtop.commands.measure.endpoint import ask_endpoint, read_models
 from ddtop.errors import UsageError
 from tests.waiting import HANG_S
 

@@ -11,7 +11,7 @@ import pytest
 
 from ddtop.bench.judge.validity import TABLE
 from ddtop.bench.render import bench_text
-from ddtop.commands.endpoint import in_words
+from ddtop.commands.measure.endpoint import in_words
 from ddtop.config import describe, load_settings
 from ddtop.errors import UsageError
 from ddtop.hosts.inventory import check_name

@@ -12,7 +12,7 @@ import pytest
 import tomli
 from msgspec.structs import replace
 
-from ddtop.commands.plan_again import NO_SAME_IDS, plan_again
+from ddtop.commands.plans.again import NO_SAME_IDS, plan_again
 from ddtop.errors import UsageError
 from ddtop.events import (
     CellsPlanned,

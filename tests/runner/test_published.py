@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 
-from ddtop.commands.plan_again import plan_again
+from ddtop.commands.plans.again import plan_again
 from ddtop.journal.read.per_gpu import per_gpu
 from ddtop.journal.read.reader import read_state
 from ddtop.journal.read.server_figures import load_of

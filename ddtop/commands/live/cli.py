@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ddtop.commands import completion
+from ddtop.commands.options import JsonFlag
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -19,11 +20,10 @@ Run = Annotated[
         show_default=False,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output (see docs/output.md).")]
 
 
 @app.command()
-def status(run: Run = None, json_out: Json = False) -> None:
+def status(run: Run = None, json_out: JsonFlag = False) -> None:
     """Say what a run does now, how long it takes, and what it asks."""
     from ddtop.commands.live import status as room
 
@@ -40,7 +40,7 @@ def cells(
             help="Only cells in these states: planned, running, done, failed, broken, skipped, interrupted.",
         ),
     ] = None,
-    json_out: Json = False,
+    json_out: JsonFlag = False,
 ) -> None:
     """List the cells of a run with their states and figures."""
     from ddtop.commands.live import status as room
@@ -68,7 +68,7 @@ def wait(
             "--since", min=0, help="Count what came after this `seq` of an earlier status, wait or do."
         ),
     ] = None,
-    json_out: Json = False,
+    json_out: JsonFlag = False,
 ) -> None:
     """Wait for the next alert, result, ready server, or the end."""
     from ddtop.commands.live import wait as room
@@ -99,7 +99,7 @@ def do(
     leave_running: Annotated[
         bool, typer.Option("--leave-running", help="With stop: leave the server running.")
     ] = False,
-    json_out: Json = False,
+    json_out: JsonFlag = False,
 ) -> None:
     """Do what a key of the dashboard does, and say what became of it."""
     from ddtop.commands.live import do as room
@@ -131,7 +131,7 @@ def log(
     ] = "this",
     unit: Annotated[str | None, typer.Option("--unit", help="Only lines of this unit.")] = None,
     last: Annotated[int, typer.Option("-n", "--lines", min=0, help="The last so many lines; 0: all.")] = 200,
-    json_out: Json = False,
+    json_out: JsonFlag = False,
 ) -> None:
     """Print the server's log as it was recorded."""
     from ddtop.commands.live import log as room

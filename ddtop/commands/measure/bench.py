@@ -71,7 +71,7 @@ def bench(
     """Measures `options["url"]` and prints the result. Returns 0 for VALID, 10 for SUSPECT or INVALID."""
     from ddtop.bench.render import bench_text
     from ddtop.bench.url_bench import BenchOptions, exit_code, run_bench, split_url
-    from ddtop.commands.endpoint import ask_endpoint, check_url
+    from ddtop.commands.measure.endpoint import ask_endpoint, check_url
 
     if prompt is not None and prompt_file is not None:
         raise UsageError("--prompt and --prompt-file are both given", do="give one of them")

@@ -1,0 +1,1 @@
+"""An endpoint measured from here, and files judged: no host, no run."""

@@ -1,0 +1,1 @@
+"""Plans checked, listed, drafted from a host, and taken from a recording."""
