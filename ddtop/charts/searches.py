@@ -48,11 +48,9 @@ def search_chart(state: State, picture: Picture, y: str | None, like: CellSpec |
     assert search is not None
     name = y or (SHARE if search.slo else "output_tok_s")
     configs = list(dict.fromkeys(cell.spec.config for cell in state.plan_cells))
-    several = len({cell.spec.start for cell in cells}) > 1
-    several = len({cell.spec.start for cell in cells}) > 1
     series = tuple(
         Series(
-            f"{cell.spec.config} s{cell.spec.start + 1}" if several else cell.spec.config,
+            _name(cell.spec),
             dots,
             configs.index(cell.spec.config),
         )
@@ -80,6 +78,12 @@ def search_chart(state: State, picture: Picture, y: str | None, like: CellSpec |
 def _alike(spec: CellSpec) -> tuple[object, ...]:
     objective = spec.search.short if spec.search is not None else ""
     return (spec.tp, spec.workload, spec.output_tokens, spec.context, objective)
+
+
+def _name(spec: CellSpec) -> str:
+    """As in the list of results: the first is the configuration's, others say which start and repeat they are of."""
+    again = (f" s{spec.start + 1}" if spec.start else "") + (f" r{spec.repeat}" if spec.repeat else "")
+    return spec.config + again
 
 
 def _dots(cell: CellView, name: str) -> tuple[Dot, ...]:

@@ -78,7 +78,10 @@ def chart_svg(chart: Chart, *, width: int = 640, height: int = 360, file: bool =
     if not chart.series and not file:
         return ""
     head = 52.0 if file else 24.0
-    notes = textwrap.wrap(chart.note if chart.series else chart.why_empty, max(20, int((width - 24) / CHAR)))
+    words = (
+        (chart.note if chart.series else chart.why_empty) if file else ""
+    )  # a page has them beside the drawing
+    notes = textwrap.wrap(words, max(20, int((width - 24) / CHAR)))
     parts = [_open(chart, width, height, file)]
     if file:
         parts.append(f'<rect width="{width}" height="{height}" class="dd-paper"/><g class="dd-file">')
@@ -100,7 +103,8 @@ def _body(chart: Chart, width: float, head: float, foot: float) -> list[str]:
     ys = chart.y_ticks(max(3, min(8, int((bottom - head) / 36))))
     left = 20 + CHAR * max(len(tick_text(y, ys)) for y in ys)
     xs = chart.x_ticks(max(3, min(10, int((width - left - right) / 52))))
-    frame = Frame(left, width - right, head + LINE * len(chart.marks), bottom, tuple(xs), tuple(ys), chart)
+    top = head + LINE * len(chart.marks) + (8 if chart.marks else 0)
+    frame = Frame(left, width - right, top, bottom, tuple(xs), tuple(ys), chart)
     parts = _axes(frame, head)
     parts += _references(frame, head)
     for series in chart.series:
@@ -153,7 +157,7 @@ def _references(frame: Frame, head: float) -> list[str]:
         )
         after = x + 5 + CHAR * len(mark.name) < frame.right + 60
         parts.append(
-            text(x + 5 if after else x - 5, top + 6, mark.name, "start" if after else "end", kind="dd-halo")
+            text(x + 5 if after else x - 5, top + 4, mark.name, "start" if after else "end", kind="dd-halo")
         )
     for level in chart.levels:
         y = frame.y(level.y)
@@ -193,13 +197,18 @@ def _dots(frame: Frame) -> list[str]:
         for n, index in enumerate(group)
     }
     parts: list[str] = []
-    taken = [(x - 5, y - 7, x + 5, y + 5) for x, y in places.values()]
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in places.values()]
     scatter = not any(series.joined for series in frame.chart.series)
     for index, (series, dot) in enumerate(found):
         x, y = places[index]
         parts.append(_shape(series, x, y, hollow=dot.hollow, says=said(frame.chart, series, dot)))
         if dot.doubt:
-            parts.append(text(x, y - 7, "?", "middle", "dd-halo", "font-weight:700"))
+            ways = ((0, -7), (9, 4), (-9, 4), (0, 16))  # above, beside, below: the first where nothing stands
+            spots = [(x + dx, y + dy, (x + dx - 4, y + dy - 10, x + dx + 4, y + dy)) for dx, dy in ways]
+            free = (spot for spot in spots if not any(_overlap(spot[2], one) for one in taken))
+            qx, qy, place = next(free, spots[0])
+            taken.append(place)
+            parts.append(text(qx, qy, "?", "middle", "dd-halo", "font-weight:700"))
         box = (x + 8, y - 5, x + 8 + CHAR * len(dot.label), y + 6)
         if (
             scatter

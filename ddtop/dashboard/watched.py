@@ -9,7 +9,6 @@ from ddtop.dashboard.draw.grid import Cursor, Shape, cell_at, clamp, find
 from ddtop.dashboard.draw.metrics import TOK_S, Metric, metric_of
 from ddtop.dashboard.log_window import LogBuffer
 from ddtop.dashboard.panels.header import Recording
-from ddtop.dashboard.panels.timeline.scale import horizon
 from ddtop.dashboard.panels.timeline.strip import Run, Strip, expected, strip
 from ddtop.dashboard.sessions import is_replay
 from ddtop.events import (
@@ -30,6 +29,7 @@ from ddtop.journal.read.eta import Eta, sweep_eta
 from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix, progress_pct
 from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
 from ddtop.journal.read.select import busy, running_cell, tps
+from ddtop.journal.scale import horizon
 
 if TYPE_CHECKING:
     from ddtop.journal.read.session import Batch, Session

@@ -12,7 +12,7 @@ from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.conclusion import conclude
 from ddtop.report.conclusion.best import TITLE as BEST
 from ddtop.report.conclusion.best import best_rows
-from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso
+from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso, minute
 from ddtop.report.rows import ROUNDS, round_rows
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.starts import TITLE as STARTS
@@ -49,8 +49,8 @@ def facts(recording: Recording) -> list[tuple[str, str]]:
         ("GPUs", kinds),
         ("engine", " ".join(x for x in (engine, version) if x)),
         ("driver", driver or ""),
-        ("started", iso(run.started_at_s) or ""),
-        ("ended", f"{iso(run.ended.at_s)} · {OUTCOMES[run.ended.outcome]}" if run.ended else "not ended"),
+        ("started", minute(run.started_at_s)),
+        ("ended", f"{minute(run.ended.at_s)}, {OUTCOMES[run.ended.outcome]}" if run.ended else "not ended"),
         ("cells", f"{total}: {parts}" if parts else str(total)),
         ("baseline", run.baseline or ""),
     ]

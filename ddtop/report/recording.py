@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import tomli
+from msgspec.structs import replace
 
+from ddtop.events import CellMeasured
+from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView, RestartView
-from ddtop.journal.read.reader import read_state
+from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.read.select import counts
+from ddtop.report.page.trace import Trace
 from ddtop.words import many
 
 NOT_REAL = "the GPUs and the engine are not real, so these are not measurements"
@@ -37,6 +41,10 @@ class Recording:
     """As shown where several are compared."""
     state: State
     path: Path | None = None
+    trace: Trace = field(default_factory=Trace)
+    """Power and logs along the run; empty where the state alone is known."""
+    measured: tuple[CellMeasured, ...] = ()
+    """The last result of each cell with what the load generator was given, for the checklist."""
     usd: float | None = None
     """Dollars for an hour of a GPU, as asked for; else the plan's."""
 
@@ -92,7 +100,15 @@ def _tally(state: State) -> tuple[tuple[str, int], ...]:
 
 def load(path: Path) -> Recording:
     """Read the recording at `path`. Raises JournalError."""
-    return Recording(path.stem, read_state(path), path)
+    state, trace = State(), Trace()
+    measured: dict[str, CellMeasured] = {}
+    with JournalReader(path) as reader:
+        for seq, event in reader.since():
+            apply(state, event, seq)
+            trace.take(event)
+            if isinstance(event, CellMeasured) and event.raw:
+                measured[event.cell_id] = replace(event, raw={"spec": event.raw.get("spec")})
+    return Recording(path.stem, state, path, trace, tuple(measured.values()))
 
 
 def iso(at_s: float | None) -> str | None:
@@ -103,6 +119,12 @@ def iso(at_s: float | None) -> str | None:
         return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def minute(at_s: float | None) -> str:
+    """Wall time to the minute, for people: `2026-11-30 22:24 UTC`; empty where it is not known."""
+    text = iso(at_s)
+    return f"{text[:10]} {text[11:16]} UTC" if text is not None else ""
 
 
 def engines(state: State) -> tuple[str | None, str | None, str | None]:

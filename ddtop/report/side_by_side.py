@@ -12,6 +12,7 @@ from ddtop.journal.read.select import DEFAULT_METRIC, Column, short_count
 from ddtop.report.recording import Recording
 from ddtop.report.text import number
 from ddtop.stats.spread import mean
+from ddtop.words import many
 
 Shape = tuple[str, int, Column]
 
@@ -72,3 +73,19 @@ def compared_table(recordings: Sequence[Recording], metric: str = DEFAULT_METRIC
         ]
         out.append([row.label, *fields])
     return out
+
+
+def compared_words(recordings: Sequence[Recording], metric: str = DEFAULT_METRIC) -> str:
+    """The comparison in a sentence: over how many cells, and by how much each recording differs from the first."""
+    rows = compare(recordings, metric)
+    first = recordings[0].name if recordings else ""
+    said: list[str] = []
+    for index, recording in enumerate(recordings[1:], 1):
+        ratios = sorted(r for row in rows if (r := row.ratios[index]) is not None)
+        if not ratios:
+            said.append(f"{recording.name} and {first} have no measured cell in common")
+            continue
+        middle = f"{ratios[len(ratios) // 2]:.2f}× {first}"
+        span = f" ({ratios[0]:.2f}× to {ratios[-1]:.2f}×)" if len(ratios) > 1 else ""
+        said.append(f"{recording.name} has {middle} in the median of {many(len(ratios), 'cell')}{span}")
+    return f"{'; '.join(said)}. Ratios of {metric}, without an interval: starts of different recordings are not pooled."

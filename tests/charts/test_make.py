@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from ddtop.charts.kinds import PICTURES
 from ddtop.charts.make import Choice, chart
@@ -161,6 +162,19 @@ def test_what_is_held_still_follows_the_cell_and_the_choice() -> None:
     with pytest.raises(UsageError) as refused:
         chart(real(), Choice(where=(("tp", "2"),)))
     assert "tp is one of: tp1" in str(refused.value.do)
+
+
+def test_loads_at_a_rate_are_drawn_over_the_rate() -> None:
+    results = {
+        ("auto", n): {"output_tok_s": 10.0 * n, "ttft_ms": {"n": 8, "p50": 5.0 * n}} for n in (1, 2, 4)
+    }
+    state = few(results)
+    for cell in state.cells.values():
+        cell.spec = replace(cell.spec, rate=float(cell.spec.concurrency) / 2)
+    for what, unit in (("throughput", "tok/s"), ("ttft", "ms")):
+        made = chart(state, Choice(what))
+        assert made.x.title == "request rate (req/s)" and made.y.unit == unit
+        assert [d.x for d in made.dots] == [0.5, 1, 2] and made.x_ticks(6) == [0.5, 1, 2]
 
 
 def test_any_two_numbers_of_a_result_and_any_split() -> None:

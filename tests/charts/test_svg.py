@@ -65,6 +65,7 @@ def test_a_file_has_title_note_and_ground_and_needs_no_network() -> None:
     assert "Throughput by concurrency" in text and "?: SUSPECT" in text
     assert "prefers-color-scheme:dark" in text
     assert not re.search(r"(href|src|url\(|@import|https?://(?!www\.w3\.org/2000/svg))", text)
+    assert "not shown: 2k ctx" not in chart_svg(chart(real()))
     empty = chart_svg(chart(real(), Choice("search")), file=True)
     ET.fromstring(empty)
     assert "no search has tried a load" in empty

@@ -22,7 +22,7 @@ def seen(lines: list[Line]) -> int:
     """Points that can be seen: markers but those before a name, and what a cell says that holds several."""
     spans = [span for one in lines for span in one]
     counted = sum(int(digit) for span in spans if span.role == "value" for digit in span.text)
-    marker = re.compile(f"[{''.join((*MARKERS, *HOLLOW))}](?! [a-z])")
+    marker = re.compile(f"[{''.join((*MARKERS, *HOLLOW))}](?! \\w)")
     return counted + sum(len(marker.findall(span.text)) for span in spans)
 
 
@@ -94,6 +94,14 @@ def test_hostile_names_are_words() -> None:
     for what in PICTURES:
         text = "".join(plain(one) for one in drawn(chart(state, Choice(what)), 78, 24))
         assert text.isprintable(), what
+
+
+def test_wide_characters_keep_the_columns() -> None:
+    state = few({("b8", c): {"output_tok_s": 10.0 * c} for c in (1, 2, 4)}, workload="长文本问答")
+    rows = drawn(chart(state, Choice(by="workload")), 78, 20)
+    (named,) = [row for row in rows if "长文本问答@256" in plain(row)]
+    assert width_of(named) == 78
+    assert seen(rows) == 3
 
 
 def test_a_legend_where_names_do_not_fit() -> None:

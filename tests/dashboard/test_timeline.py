@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ddtop import events as ev
 from ddtop.dashboard.draw.paint import ROLES, plain, width_of
-from ddtop.dashboard.panels.timeline.scale import clock_marks, horizon, scale
 from ddtop.dashboard.panels.timeline.strip import (
     FILL,
     LEAST,
@@ -30,6 +29,7 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.fold.track import Stretch, Track
 from ddtop.journal.read.eta import sweep_eta
 from ddtop.journal.read.replay import ReplaySession
+from ddtop.journal.scale import clock_marks, horizon, scale
 from ddtop.journal.write.writer import JournalWriter
 from tests.commands.record_demo import EVENTS
 from tests.dashboard import story

@@ -164,7 +164,8 @@ def test_many_loads_are_counted() -> None:
         for name in ("auto", "b15")
     ]
     best, worse, _ = said(*results)
-    assert "b15 at 6 of 12 loads (2.00×)" in best and "auto, the baseline, at 6 of 12 loads" in best
+    assert "b15 at 6 of 12 loads, at c1, c3 (2.00×)" in best
+    assert "auto, the baseline, at 6 of 12 loads, at c2, c4" in best
     assert "b15 at 6 of 12 loads (0.50×; single runs)" in worse
     assert len(best) < 300
 

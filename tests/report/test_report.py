@@ -241,10 +241,15 @@ class Reader(HTMLParser):
         self.tags: dict[str, int] = {}
         self.text: list[str] = []
         self.links: list[str] = []
+        self.ids: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags[tag] = self.tags.get(tag, 0) + 1
         self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        assert len(dict(attrs)) == len(attrs), (tag, attrs)
+        assert not any(name.startswith("on") for name, _ in attrs), (tag, attrs)
+        assert tag not in ("div", "table", "details", "figure", "section", "h2") or "p" not in self.stack, tag
         if tag not in self.VOID:
             self.stack.append(tag)
 
@@ -273,8 +278,10 @@ def test_html_is_one_whole_file_without_script_or_network() -> None:
     state.run.name = HOSTILE
     text = report_html([Recording("one", state), Recording("two", full())])
     page = read_html(text)
-    assert "script" not in page.tags and page.links == []
-    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    assert "script" not in page.tags and all(link.startswith("#") for link in page.links)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(|src=|data:", text)
+    assert {link[1:] for link in page.links} <= set(page.ids)
+    assert len(set(page.ids)) == len(page.ids)
     shown = " ".join(page.text)
     assert HOSTILE in shown and "0.4 s after the fault" in shown and "restart b15" in shown
     assert "Side by side" in shown and "Acceptance length" in shown and "SIMULATED" not in shown

@@ -52,6 +52,8 @@ class Slots(World):
         self.asked: list[tuple[float, bool]] = []
         self.spoil: set[float] = set()
         """Loads at which most requests fail."""
+        self.silent: dict[float, int] = {}
+        """Load → how often it is not answered at all."""
 
     def measured(self, job: Job, cell: str, tokens: int) -> dict[str, Any]:
         (spec,) = (c for c in job.spec["cells"] if c["id"] == cell)
@@ -68,11 +70,15 @@ class Slots(World):
                 request["end"] += 60_000_000
             if load in self.spoil:
                 request |= {"class": "http 503", "http": 503, "tokens": 0, "chunks": 0, "t": []}
+            if self.silent.get(load, 0) > 0:
+                request |= {"class": "unfinished", "tokens": 0, "chunks": 0, "t": []}
+        self.silent[load] = self.silent.get(load, 0) - 1
         out["spec"] = {key: value for key, value in spec.items() if key != "prompts"}
         if "slo" in spec:
             n, attained = (16, 0) if slow else (104, 104)
+            n, attained = (0, 0) if self.silent[load] >= 0 else (n, attained)
             low, high = clopper_pearson(attained, n)
-            verdict = "missed" if slow else "met"
+            verdict = "undecided" if not n else "missed" if slow else "met"
             out["slo"] = {"verdict": verdict, "attained": attained, "n": n, "low": low, "high": high}
             out["window"]["stopped"] = "slo"
         return out
@@ -96,6 +102,24 @@ def searched(rig: Rig) -> CellView:
 
 
 LADDER = [(1, False), (2, False), (4, False), (8, False), (16, False), (12, False), (10, False), (11, False)]
+
+
+def test_a_load_that_is_not_answered_is_measured_again_once() -> None:
+    """Seed 9507 of the campaign: the server was suspended for 25 s, and the search took that for too many streams."""
+    world = Slots()
+    world.silent = {4: 1}
+    rig = rig_with(world)
+    assert rig.run().word == "done"
+    assert world.asked == [*LADDER[:3], *LADDER[2:], (11, True)] and searched(rig).metrics["knee"] == 11.0
+    assert rig.alerts() == [("measuring-failed", "server-stood-still")] and not rig.state.open_alerts
+
+
+def test_a_load_that_is_never_answered_is_too_much() -> None:
+    world = Slots()
+    world.silent = dict.fromkeys((4, 3), 99)
+    rig = rig_with(world)
+    assert rig.run().word == "done" and searched(rig).metrics["knee"] == 2.0
+    assert world.asked == [(1, False), (2, False), (4, False), (4, False), (3, False), (2, True)]
 
 
 def test_a_search_is_one_cell_with_a_result_at_its_knee() -> None:

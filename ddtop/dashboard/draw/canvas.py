@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import plotext
+from rich.cells import cell_len
 
 from ddtop.charts.layout import spread_out
 from ddtop.charts.model import Chart, Dot, Level, Series, drawable
@@ -27,6 +28,8 @@ SIDES = (1, -1, 2, -2, 3, -3)
 """Columns beside its own where a point may stand that falls into the cell of another."""
 NAME = 18
 """Cells of a curve's name at the right edge, at most."""
+REST = "\uf8ff"
+"""Second cell of a wide character: of no script, and taken out again."""
 _ROLES = ("text", "dim", "label", "value", "warn", *TONES)
 _ANSI = re.compile(r"\x1b\[38;5;(\d+)m([^\x1b]*)")
 _PLOTEXT = threading.Lock()
@@ -63,9 +66,14 @@ class _Cells:
         return min(self.rows - 1, max(0, round(place(y, self.ys, self.chart.y.scale) * self.top)))
 
     def write(self, column: int, row: int, words: str, role: str) -> None:
-        for n, char in enumerate(words):
-            if column + n < self.columns:
-                self.put[column + n, row] = (char, role)
+        """Words from a column on. A wide character has a cell that `REST` fills, for plotext counts characters."""
+        for char in words:
+            cells = [char, REST][: cell_len(char)]
+            if column + len(cells) > self.columns:
+                return
+            for part in cells:
+                self.put[column, row] = (part, role)
+                column += 1
 
     def free(self, column: int, row: int, width: int) -> bool:
         inside = 0 <= row < self.rows and column >= 0 and column + width <= self.columns
@@ -119,7 +127,7 @@ def _beside(chart: Chart, width: int, height: int) -> int:
     names = [*(s.name for s in chart.series), *(level.name for level in chart.levels)]
     if not all(s.joined for s in chart.series) or len(names) > height - 6:
         return 0
-    wide = min(NAME, max(len(clean(name)) for name in names)) + 3
+    wide = min(NAME, max(cell_len(clean(name)) for name in names)) + 3
     return wide if wide <= width // 3 else 0
 
 
@@ -129,11 +137,11 @@ def _legend(series: Sequence[Series], width: int) -> list[Line]:
     used = 0
     for one in series:
         words = f"{marker(one)} {clean(one.name)}  "
-        if used + len(words) > width and rows[-1]:
+        if used + cell_len(words) > width and rows[-1]:
             rows.append([])
             used = 0
         rows[-1].append((words, tone(one.tone)))
-        used += len(words)
+        used += cell_len(words)
     return [crop(line(*row), width) for row in rows[:4]]
 
 
@@ -222,9 +230,9 @@ def _dots(cells: _Cells) -> None:
     if not any(series.joined for series in cells.chart.series) and len(found) <= 24:
         for (column, row), group in groups.items():
             words = clean(group[0][1].label)
-            if len(group) == 1 and words and cells.free(column + 2, row, len(words)):
+            if len(group) == 1 and words and cells.free(column + 2, row, cell_len(words)):
                 cells.write(column + 2, row, words, "dim")
-                cells.held |= {(column + 2 + n, row) for n in range(len(words))}
+                cells.held |= {(column + 2 + n, row) for n in range(cell_len(words))}
 
 
 def _names(cells: _Cells, beside: int) -> None:
@@ -277,7 +285,7 @@ def _built(
 
 def _lines(text: str, width: int, height: int) -> list[Line]:
     out: list[Line] = []
-    for row in text.split("\n")[:height]:
+    for row in text.replace(REST, "").split("\n")[:height]:
         spans, at = [], 0
         for found in _ANSI.finditer(row):
             spans.append(Span(_bare(row[at : found.start()]), "dim"))

@@ -23,6 +23,9 @@ LATENCY = "e2e_ms.p50"
 """What a rate is judged by: all servers that keep up with it give the same tokens per second."""
 TITLE = "Best configuration for each load"
 
+NEAR = 0.03
+"""Single runs this close say nothing of which is better: starts alone differ by as much."""
+
 Verdict = Literal["gain", "single", "baseline", "not shown", "no baseline", "alone"]
 """`gain`: its interval shows that it beats the baseline. `single`: it reads better, without a spread to judge by.
 `not shown`: it reads better and cannot be told apart. `no baseline`: there is nothing to compare with. `alone`: no other
@@ -67,7 +70,7 @@ class Best:
     field: MatrixCell
     verdict: Verdict
     alike: tuple[str, ...] = ()
-    """Other configurations that cannot be told apart from it; without a spread, nothing can."""
+    """Other configurations that cannot be told apart from it: by the interval, or, without a spread, within NEAR of it."""
     doubted: tuple[Doubted, ...] = ()
 
     @property
@@ -144,6 +147,7 @@ def _best(state: State, view: Matrix, load: Column) -> Best | None:
         name
         for name, one in differences(results[config], others, spread, floor).items()
         if one.different is False
+        or (one.different is None and one.ratio is not None and abs(one.ratio - 1) <= NEAR)
     )
     return Best(
         Place(view.tp, load.workload, load.output_tokens, load.context),

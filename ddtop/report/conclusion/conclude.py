@@ -146,7 +146,7 @@ def _counted(found: Sequence[Best]) -> list[str]:
     out: list[str] = []
     for (config, verdict), mine in sorted(groups.items(), key=lambda item: -len(item[1])):
         ratio = gains(one.gain for one in mine if one.metric == DEFAULT_METRIC)
-        at = f"at {len(mine)} of {many(len(found), 'load')}"
+        at = f"at {len(mine)} of {many(len(found), 'load')}{_which(mine, found)}"
         if verdict == "not shown":
             out.append(f"no gain is shown {at}")
         elif verdict == "alone":
@@ -160,6 +160,13 @@ def _counted(found: Sequence[Best]) -> list[str]:
             out.append(f"{config}{what} {at}{f' ({ratio})' if ratio else ''}")
     left = len(out) - CLAUSES - 1
     return out if left < 2 else [*out[: CLAUSES + 1], f"and {many(left, 'smaller group')}"]
+
+
+def _which(mine: Sequence[Best], found: Sequence[Best]) -> str:
+    """Of loads that are counted, at which concurrency or rate they are, where that is not every one."""
+    named = list(dict.fromkeys(one.load.load_name for one in mine))
+    every = {one.load.load_name for one in found}
+    return f", at {', '.join(named)}" if len(named) < len(every) and len(named) <= CLAUSES else ""
 
 
 def _intervals(found: Sequence[Best]) -> str:

@@ -9,7 +9,7 @@ from ddtop.bench.worth.curves import SIMULATED, all_curves
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import Matrix
 from ddtop.journal.read.select import Column
-from ddtop.report.conclusion.best import Best, Place, load_words
+from ddtop.report.conclusion.best import NEAR, Best, Place, load_words
 from ddtop.report.conclusion.words import NAMED, gains, names
 from ddtop.stats.differ import Comparison
 from ddtop.words import many
@@ -28,6 +28,8 @@ class Worse:
     where: str
     """Those loads in words, each place once: `fib@256 c8, c16`."""
     ratios: tuple[Comparison, ...]
+    at: str = ""
+    """At which concurrency they are, where that is one: `, at c128`."""
     suspect: bool = False
     """Whether any of these results is SUSPECT."""
     until: str = ""
@@ -67,20 +69,28 @@ def worse_than_baseline(state: State, views: Sequence[Matrix], baseline: str | N
                         (here, cell.against, cell.validity == "SUSPECT")
                     )
     for config, mine in compared.items():
-        slower = [one for one in mine if one[1].different is not False and (one[1].ratio or 1.0) < 1.0]
+        slower = [one for one in mine if _slower(one[1])]
         if slower:
             found = [even for name, even in curves if name == config]
             until = found[0].words if len(found) == 1 and found[0].verdict == "until" else ""
             at = [place for place, _, _ in slower]
+            first = at[0][1].load_name
             yield Worse(
                 config,
                 len(mine),
                 tuple(load_words(place, [load], places) for place, load in at),
                 _where(at, places),
                 tuple(ratio for _, ratio, _ in slower),
+                f", at {first}" if len({load.load_name for _, load in at}) == 1 else "",
                 any(doubted for _, _, doubted in slower),
                 until,
             )
+
+
+def _slower(one: Comparison) -> bool:
+    """Whether it is shown to be slower, or reads so by more than single runs differ anyway."""
+    ratio = one.ratio or 1.0
+    return ratio < 1.0 if one.different else one.different is None and ratio < 1.0 - NEAR
 
 
 def _where(at: Sequence[tuple[Place, Column]], places: Sequence[Place]) -> str:
@@ -104,15 +114,13 @@ def worse_sentence(found: Sequence[Best], worse: Sequence[Worse], baseline: str 
         return f"Where it does not pay is unknown: {named}."
     if not worse:
         return f"No configuration reads slower than {baseline} at a load where both are measured."
-    groups: dict[tuple[bool, str, int], list[Worse]] = {}
+    groups: dict[tuple[bool, str, tuple[str, ...], str], list[Worse]] = {}
     for one in worse:
         everywhere = len(one.loads) == one.of
-        groups.setdefault((everywhere, one.sure, 0 if everywhere else id(one)), []).append(one)
-    clauses = [_clause(mine, everywhere) for (everywhere, _, _), mine in groups.items()]
+        groups.setdefault((everywhere, one.sure, () if everywhere else one.loads, one.until), []).append(one)
+    clauses = [_clause(mine, key[0]) for key, mine in groups.items()]
     more = len(clauses) - CLAUSES
-    listed = clauses[:CLAUSES] + (
-        [f"and {many(more, 'more configuration')} at some loads"] if more > 0 else []
-    )
+    listed = clauses[:CLAUSES] + ([f"and {many(more, 'more group')} at some loads"] if more > 0 else [])
     return f"Slower than {baseline}: {'; '.join(listed)}."
 
 
@@ -127,6 +135,8 @@ def _clause(mine: Sequence[Worse], everywhere: bool) -> str:
             else "every load measured"
         )
     else:
-        where = first.where if len(first.loads) <= NAMED else f"{len(first.loads)} of {first.of} loads"
+        where = (
+            first.where if len(first.loads) <= NAMED else f"{len(first.loads)} of {first.of} loads{first.at}"
+        )
         notes.append(f"it pays {first.until}" if first.until else "")
     return f"{names(one.config for one in mine)} at {where} ({'; '.join(n for n in notes if n)})"

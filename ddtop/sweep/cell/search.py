@@ -15,6 +15,7 @@ from ddtop.bench.figures.metrics import Slo
 from ddtop.bench.judge.cell import CellJudgement, judge_cell, judgement
 from ddtop.bench.search import (
     EXPECTED,
+    OVERLOAD,
     Point,
     PointVerdict,
     Tried,
@@ -81,6 +82,9 @@ def take_load(
     verdict = verdict_on(
         judged.validity, judged.reasons, judged.metrics, point, [tried(s) for s in steps], search
     )
+    again = any(a.validity == "INVALID" for a in cell.attempts)
+    if verdict in ("missed", "failed") and not again and (still := _stood_still(judged)):
+        verdict, judged = None, judgement(still, judged.metrics)
     if verdict is None:
         return commit_judged(ctx, cell, judged, without_bulk(raw), origin, answer_by_s=answer_by_s)
     step = _step(cell, judged, point, verdict, steps, raw, origin)
@@ -88,6 +92,17 @@ def take_load(
     if step["next"] is None:
         return finish(ctx, cell, cell.ladder, without_bulk(raw), origin)
     return Committed(state="running")
+
+
+def _stood_still(judged: CellJudgement) -> dict[str, str]:
+    """The reasons of a load at which the server paused, or answered nothing at all; empty where it shows more.
+
+    It is measured again once: a server that was held up answers then, and a load that is too high shows the same again.
+    """
+    ended = judged.metrics.get("requests_ok") or judged.metrics.get("requests_failed")
+    why = judged.details.get("server-paused") or ("" if ended else "no request was answered, and none failed")
+    kept = {k: v for k, v in judged.details.items() if k != "server-paused" and k not in OVERLOAD}
+    return {"server-stood-still": why, **kept} if why else {}
 
 
 def _of_a_load(judged: CellJudgement, point: Point) -> CellJudgement:

@@ -11,9 +11,9 @@ from itertools import groupby
 
 from ddtop.dashboard.draw.paint import Line, Span, fit_text, line
 from ddtop.dashboard.draw.text import clock, duration
-from ddtop.dashboard.panels.timeline.scale import Scale, clock_marks, scale
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.track import Lane, Stretch, Track
+from ddtop.journal.scale import Scale, clock_marks, scale
 from ddtop.words import many
 
 FILL: dict[tuple[Lane, str], tuple[str, str]] = {

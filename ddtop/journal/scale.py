@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -90,7 +91,9 @@ def horizon(before_s: float | None, wanted_s: float, begin_s: float) -> float:
 def clock_marks(line: Scale, least: int = 9) -> list[tuple[int, str]]:
     """(column, `14:30`) of the marks below a line, `least` columns apart; with seconds, or the day, where that tells more."""
     length = line.end_s - line.begin_s
-    step = next((s for s in STEPS_S if s * line.width >= least * length), STEPS_S[-1])
+    step = next(
+        (s for s in STEPS_S if s * line.width >= least * length), math.ceil(least * length / line.width)
+    )
     form = "%H:%M:%S" if step < 60 else "%H:%M"
     offset = time.localtime(line.begin_s).tm_gmtoff
     out: list[tuple[int, str]] = []

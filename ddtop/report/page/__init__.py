@@ -1,0 +1,1 @@
+"""Parts of the HTML page: the run's timeline, the matrix, and what is known of each cell."""
