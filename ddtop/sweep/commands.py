@@ -33,6 +33,11 @@ class CommandHandler:
         self._undo: list[Undoable] = []
         self._viewers_emitted = 0
 
+    @property
+    def last_change(self) -> Undoable | None:
+        """The last change of cells that its viewer can take back."""
+        return self._undo[-1] if self._undo else None
+
     def take(self, commands: Iterable[ev.AnyCommand]) -> None:
         """Handles the commands that came since the last call, and forgets viewers that went silent."""
         woke = False

@@ -17,7 +17,7 @@ from ddtop.sweep.cell.alerts import resolve_stale_alerts
 from ddtop.sweep.cell.ending import MeasureEnd, Subject
 from ddtop.sweep.cell.external_benchmark import ExternalBenchmark
 from ddtop.sweep.cell.measure import Measurer
-from ddtop.sweep.commands import CommandHandler
+from ddtop.sweep.commands import CommandHandler, Undoable
 from ddtop.sweep.configuration.bring_up import ConfigurationRunner
 from ddtop.sweep.configuration.failed_cell import FailedCells
 from ddtop.sweep.configuration.refine import settle_refinement
@@ -74,6 +74,8 @@ class Controller:
         """Restart keys whose server must be started anew before anything is measured on it."""
         self._subject: Subject | None = None
         self._jobs_without_result: dict[str, int] = {}
+        self._last_offered: Undoable | None = None
+        """The change of which it was said last that it can still be undone."""
         self._first = True
 
     async def run(self, *, attended: bool = False) -> Outcome:
@@ -152,6 +154,8 @@ class Controller:
             settle_refinement(self.ctx)
             todo = open_cells([(c.spec, c.state) for c in self.ctx.state.plan_cells])
             if not todo:
+                if await self._undone():
+                    continue
                 return
             server = self._running()
             if self.requests.take_restart() and server is not None:
@@ -167,6 +171,34 @@ class Controller:
             if self.link.host is None:
                 raise HostLostError("lost while the sweep is paused", host=self.ctx.host_name)
             await self.ctx.wait(1.0)
+
+    async def _undone(self) -> bool:
+        """Where a viewer's own skip or mark left nothing to run: a pause in which it can be undone. True if cells are open
+        again; asked once for each such change."""
+        last, cells = self.command_handler.last_change, self.ctx.state.plan_cells
+        if last is None or last is self._last_offered or not self.requests.attended:
+            return False
+        self._last_offered = last
+        closed = {ident for ident, state, *_ in last.before if state in OPEN_STATES}
+        if max(cells, key=lambda c: c.state_at_s or 0.0).id not in closed:
+            return False  # something else came to its end since
+        ctx, answer_s = self.ctx, self.sweep.policy.answer_s
+        end, self.requests.paused_by = ctx.mono() + answer_s, "sweep"
+        why = f"nothing is left to run after this {last.what}: u undoes it, space ends the run (by itself in {answer_s:.0f} s)"
+        ctx.emit(ev.SweepPaused, by="sweep", reason=why)
+
+        def open_again() -> bool:
+            return bool(open_cells([(c.spec, c.state) for c in ctx.state.plan_cells]))
+
+        while self.requests.paused and self.requests.attended and ctx.mono() < end and not open_again():
+            self.requests.check_stop()
+            if self.link.host is None:
+                break
+            await ctx.wait(1.0)
+        if self.requests.paused:
+            self.requests.paused_by = None
+            ctx.emit(ev.SweepResumed, by="sweep")
+        return open_again()
 
     def _running(self) -> Server | None:
         """The server that runs and was proven ready, if no restart of it was requested."""

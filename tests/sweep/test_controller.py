@@ -383,6 +383,46 @@ def test_skipping_the_cell_in_flight_breaks_it_off() -> None:
     assert rig.states("b") == ["skipped", "done"] and "b0" not in rig.world.served
 
 
+def skipping_the_last(undo: Callable[[Rig], None]) -> Rig:
+    """A run whose last open configuration a viewer skips while its first cell runs; `undo` follows in the pause."""
+    rig = Rig()
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.CellStarted) and event.cell_id == "c0" and event.attempt == 1:
+            rig.give(ev.Attend)
+            rig.give(ev.Skip, config="c")
+        if isinstance(event, ev.SweepPaused):
+            undo(rig)
+
+    rig.on_event = see
+    return rig
+
+
+def test_a_skip_that_leaves_nothing_to_run_can_be_undone_before_the_run_ends() -> None:
+    """It ended as 6 of 6 at once, and `u` asked to start a runner."""
+    rig = skipping_the_last(lambda rig: rig.give(ev.Undo))
+    assert rig.run(attended=True).word == "done"
+    assert rig.states("c") == ["done", "done"]
+    (paused,) = (e for e in rig.events if isinstance(e, ev.SweepPaused))
+    assert paused.by == "sweep" and "u undoes it" in paused.reason
+
+
+def test_the_run_ends_when_nobody_undoes_it_or_a_person_goes_on() -> None:
+    for undo in (lambda rig: None, lambda rig: rig.give(ev.GoOn)):
+        rig = skipping_the_last(undo)
+        assert rig.run(attended=True).word == "done"
+        assert rig.states("c") == ["skipped", "skipped"]
+        assert sum(isinstance(e, ev.SweepPaused) for e in rig.events) == 1
+        assert sum(isinstance(e, ev.SweepResumed) for e in rig.events) == 1
+
+
+def test_a_run_that_nobody_watches_ends_at_once_after_its_last_skip() -> None:
+    rig = Rig()
+    rig.on_event = at_cell("c0", lambda _: rig.give(ev.Skip, config="c"))
+    assert rig.run().word == "done"
+    assert not any(isinstance(e, ev.SweepPaused) for e in rig.events)
+
+
 def test_pause_is_after_the_cell_in_flight() -> None:
     rig = Rig()
 

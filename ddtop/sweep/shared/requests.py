@@ -115,6 +115,10 @@ class Requests:
     """Questions wait for an answer whether a dashboard is open or not: an agent or a person answers by `ddtop do`."""
 
     @property
+    def paused(self) -> bool:
+        return self.paused_by is not None
+
+    @property
     def attended(self) -> bool:
         return self.ask or len(self.viewers) > 0
 

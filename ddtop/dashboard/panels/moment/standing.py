@@ -130,9 +130,10 @@ def paused_lines(state: State, now_s: float, width: int, height: int) -> list[Li
     paused = state.paused
     if paused is None:
         return []
-    why = f": {paused.reason}" if paused.reason else ""
     since = duration(now_s - paused.at_s)
-    rows = [line(("‖ paused", "warn"), (f" by {paused.by}{why} · {since} ago", "label"))]
+    rows = [line(("‖ paused", "warn"), (f" by {paused.by} · {since} ago", "label"))]
+    if paused.reason:
+        rows += wrapped("", paused.reason, width, 3)
     rows.append(line(("space ", "key"), ("goes on", "text")))
     return [*rows, *coming_lines(state, now_s, width, height - len(rows))]
 
