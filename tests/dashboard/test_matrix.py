@@ -14,6 +14,7 @@ from ddtop.dashboard.draw.grid import ALL, Cursor, Shape, axes_of, fixed_words, 
 from ddtop.dashboard.draw.metrics import ITL, TPOT, TTFT, comes_in_bursts
 from ddtop.dashboard.draw.paint import flow, plain, width_of
 from ddtop.dashboard.draw.verdict import detail
+from ddtop.dashboard.panels.results import Sort, results_items, sorted_cells
 from ddtop.dashboard.panels.sweep import (
     header_lines,
     matrix_lines,
@@ -304,6 +305,35 @@ def test_phrases_flow_over_lines_and_end_between_words() -> None:
     assert rows == ["b16 fib@256", "146.7 tok/s"]
     (cut,) = (plain(row) for row in flow([("b16 fib@256", "value"), ("146.7 tok/s", "text")], 18, 1))
     assert cut == "b16 fib@256 …"
+
+
+# --------------------------------------------------------------------------------------------------- list
+
+
+def rows_of(state: State, sort: Sort) -> list[str]:
+    return [plain(item.line).rstrip() for item in results_items(state, sort, "auto", 120)]
+
+
+def test_the_list_follows_the_same_rules_as_the_matrix() -> None:
+    sure = made(
+        *(
+            (c, n, v * (1 + 0.002 * (-1) ** n), {})
+            for n in range(2)
+            for c, v in (("auto", 100.0), ("b15", 130.0))
+        )
+    )
+    assert [row.split()[-1] for row in rows_of(sure, Sort())][1::2] == ["▲1.30×★", "▲1.30×★"]
+    doubted = made(("auto", 0, 100.0, {"validity": "SUSPECT"}), ("b15", 0, 130.0, {}))
+    assert rows_of(doubted, Sort())[1].endswith("△1.30×?")
+
+
+def test_what_counts_for_nothing_is_never_first_in_the_list() -> None:
+    state = made(("auto", 0, 100.0, {}), ("b15", 0, 900.0, {"validity": "INVALID"}), ("b16", 0, 130.0, {}))
+    assert [cell.spec.config for cell in sorted_cells(state, Sort("output_tok_s"), {})] == [
+        "b16",
+        "auto",
+        "b15",
+    ]
 
 
 # --------------------------------------------------------------------------------------------------- keys

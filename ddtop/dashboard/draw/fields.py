@@ -124,13 +124,14 @@ def gain_role(cell: MatrixCell) -> str:
     return "bad" if ratio < 1 else "gain" if ratio >= STRONG else "ok"
 
 
-def gain_text(cell: MatrixCell, digits: int) -> str:
-    """`▲5.62×`; `~` before one that compares unlike things, `?` behind one with a doubtful baseline."""
+def gain_text(cell: MatrixCell, digits: int, ratio: float | None = None) -> str:
+    """`▲5.62×`; `~` before one that compares unlike things, `?` behind one with a doubtful baseline. `ratio`: that of one of
+    its measurements, in place of the field's."""
     kind = kind_of(cell)
     if kind is None:
         return ""
     unlike = "~" if cell.mixed_versions or cell.unlike else ""
-    number = times(cell.speedup, digits) if digits else ""
+    number = times(cell.speedup if ratio is None else ratio, digits) if digits else ""
     return f"{unlike}{GAIN_GLYPH[kind]}{number}{'?' if cell.base_reasons else ''}"
 
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 from ddtop.bench.worth.advice import advise
 from ddtop.bench.worth.curves import all_curves, load_of
+from ddtop.dashboard.draw.fields import BEST, MAYBE, gain_role, gain_text
 from ddtop.dashboard.draw.metrics import COLUMNS, TOK_S, Metric
 from ddtop.dashboard.draw.paint import Item, Line, fit_text, line
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, UNKNOWN, times
 from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import starts_in, usable
+from ddtop.journal.read.matrix import MatrixCell, matrix, starts_in, usable
 from ddtop.journal.read.per_gpu import GpuPoint
-from ddtop.journal.read.select import short_count
+from ddtop.journal.read.select import short_count, tps
 from ddtop.stats.spread import mean
 
 
@@ -79,7 +80,20 @@ def sorted_cells(state: State, sort: Sort, base: dict[tuple[object, ...], float]
     descending = best_first != sort.reverse
     known = [cell for cell in cells if value(cell) is not None]
     known.sort(key=lambda cell: value(cell) or 0.0, reverse=descending)
+    known.sort(key=lambda cell: not usable(cell))  # what counts for nothing is the best of nothing
     return known + [cell for cell in cells if value(cell) is None]
+
+
+def fields_by_cell(state: State, baseline: str | None) -> dict[str, tuple[MatrixCell, bool]]:
+    """Cell id → its field of the matrix of tok/s, which says whether its speed-up is sure, and whether it is a baseline's."""
+    return {
+        ident: (field, row.baseline)
+        for tp in tps(state)
+        for row in matrix(state, tp, TOK_S.key, baseline).rows
+        for field in row.cells
+        if field is not None
+        for ident in field.ids
+    }
 
 
 def name_width(width: int) -> int:
@@ -134,8 +148,11 @@ def results_head(width: int, sort: Sort, baseline: str | None) -> list[Line]:
 
 def results_items(state: State, sort: Sort, baseline: str | None, width: int) -> list[Item]:
     """One line a cell."""
-    base = baseline_values(state, baseline)
-    return [Item(_row(cell, base, width, baseline), cell.id) for cell in sorted_cells(state, sort, base)]
+    base, fields = baseline_values(state, baseline), fields_by_cell(state, baseline)
+    return [
+        Item(_row(cell, base, width, baseline, fields.get(cell.id)), cell.id)
+        for cell in sorted_cells(state, sort, base)
+    ]
 
 
 def load_mark(spec: CellSpec) -> str:
@@ -145,7 +162,27 @@ def load_mark(spec: CellSpec) -> str:
     return str(spec.concurrency) if spec.rate is None else fit_text(f"{spec.rate:.3g}/s", 5, right=True)
 
 
-def _row(cell: CellView, base: dict[tuple[object, ...], float], width: int, baseline: str | None) -> Line:
+def _gain(
+    cell: CellView, base: dict[tuple[object, ...], float], field: tuple[MatrixCell, bool] | None
+) -> tuple[str, str]:
+    """The cell's own speed-up with the signs of its field: whether it is sure, doubtful, and the best of its load."""
+    ratio = speedup(cell, base)
+    if ratio is None or field is None:
+        return (cell.state if cell.state != "done" else UNKNOWN), "dim"
+    shown, of_baseline = field
+    mark = {"best": BEST, "maybe": MAYBE}.get(shown.rank, " ")
+    if of_baseline:
+        return times(ratio) + mark, "dim"
+    return gain_text(shown, 2, ratio) + mark, gain_role(shown)
+
+
+def _row(
+    cell: CellView,
+    base: dict[tuple[object, ...], float],
+    width: int,
+    baseline: str | None,
+    field: tuple[MatrixCell, bool] | None,
+) -> Line:
     spec, name, metrics = cell.spec, name_width(width), columns_for(width)
     glyph = CELL_GLYPH[cell.state]
     round_ = (
@@ -167,9 +204,8 @@ def _row(cell: CellView, base: dict[tuple[object, ...], float], width: int, base
     if cell.state in ("done", "broken", "failed") and cell.metrics:
         role = "value" if cell.validity == "VALID" else "warn" if cell.validity == "SUSPECT" else "dim"
         spans.extend((fit_text(metric.shown(cell.metrics), 11, right=True), role) for metric in metrics)
-        gain = speedup(cell, base)
-        word = times(gain) if gain is not None else cell.state if cell.state != "done" else UNKNOWN
-        spans.append((fit_text(word, 10, right=True), "ok" if gain is not None and gain > 1.05 else "dim"))
+        word, role = _gain(cell, base, field)
+        spans.append((fit_text(word, 10, right=True), role))
         return line(*spans)
     why = cell.reason or spec.skip_reason or ""
     spans.append((f"  {cell.state}" + (f": {why}" if why else ""), CELL_ROLE[cell.state]))

@@ -86,6 +86,10 @@ class ResultsScreen(DdScreen):
         super().__init__()
         self.sort = Sort()
         self.plotting = False
+        self._items: tuple[object, list[Item]] = (None, [])
+        """What the rows were made from, and the rows."""
+        self._said: tuple[object, list[Line]] = (None, [])
+        """The same of the advice."""
         self._choice: Choice | None = None
         self._shown: Chart | None = None
         self._made: tuple[object, dict[Choice, Chart]] = (None, {})
@@ -133,18 +137,30 @@ class ResultsScreen(DdScreen):
         panel.set_class(self.plotting, "-off")
         panel.show(
             [*self._advice(width), *results_head(width, self.sort, self.baseline)],
-            results_items(self.here.state, self.sort, self.baseline, width)
-            or [Item(line(("No plan, so no results.", "dim")))],
+            self._list(width),
         )
         self._draw_plots()
+
+    def _list(self, width: int) -> list[Item]:
+        """The rows, made anew where a cell changed, or what is asked for."""
+        here = self.here
+        key = (id(here), here.cells_version, self.sort, self.baseline, width)
+        if self._items[0] != key:
+            found = results_items(here.state, self.sort, self.baseline, width)
+            self._items = (key, found or [Item(line(("No plan, so no results.", "dim")))])
+        return self._items[1]
 
     def _advice(self, width: int) -> list[Line]:
         """A line of advice where the list keeps most of the room."""
         if self.size.height < 24:
             return []
-        state = self.here.state
-        front = front_line(self.here.per_gpu(), width) if self.size.height >= 30 else []
-        return [*advice_line(state, self.here.selected_cell(), self.baseline, width), *front]
+        here, cell = self.here, self.here.selected_cell()
+        load = cell.spec.load[:-2] if cell is not None else None
+        key = (id(here), here.cells_version, load, self.baseline, width, self.size.height >= 30)
+        if self._said[0] != key:
+            front = front_line(here.per_gpu(), width) if self.size.height >= 30 else []
+            self._said = (key, [*advice_line(here.state, cell, self.baseline, width), *front])
+        return self._said[1]
 
     def _draw_plots(self) -> None:
         from ddtop.dashboard.widgets.plot import PlotPane
