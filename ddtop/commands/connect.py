@@ -55,6 +55,8 @@ def connect(options: Options) -> int:
         raise UsageError(
             "--plan takes one host", do="give each host's plan in config.toml: [hosts.NAME] plan = …"
         )
+    if options.once and (options.detach or options.record is not None):
+        raise UsageError("--once goes with neither --record nor --detach", do="leave it out, or the others")
     if options.once:
         return max(_once(host, options, settings) for host in options.hosts)
     if options.ask and not (options.detach or options.record is not None):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -13,6 +12,7 @@ import pytest
 from ddtop.events import AlertRaised, Note
 from ddtop.journal.act.now import UNDELIVERED, facts
 from tests.runner.rig import Rig
+from tests.waiting import HANG_S
 
 SECRET = "T0P-53CR37-path-of-a-webhook"
 
@@ -23,7 +23,9 @@ class Hook:
     def __init__(self) -> None:
         self.got: list[dict] = []
         self.paths: list[str] = []
-        self.status, self.delay_s = 200, 0.0
+        self.status = 200
+        self.answers = threading.Event()
+        self.answers.set()
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -31,7 +33,7 @@ class Hook:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 hook.paths.append(self.path)
                 hook.got.append({"agent": self.headers.get("User-Agent"), **json.loads(body)})
-                time.sleep(hook.delay_s)
+                hook.answers.wait(HANG_S)
                 self.send_response(hook.status)
                 self.end_headers()
 
@@ -124,3 +126,28 @@ def test_hooks_that_fail_cost_the_run_nothing(rig: Rig, hook: Hook) -> None:
     state = runner.state()
     assert facts(state, state.at_s, path=runner.recording, live=False)["undelivered"] == lost
     assert SECRET not in runner.said()
+
+
+def test_a_webhook_that_hangs_delays_nothing_and_loses_nothing(rig: Rig, hook: Hook) -> None:
+    """It answers its first message only once the run has ended: every cell is measured meanwhile, and the last one comes too."""
+    hook.answers.clear()
+    plan = rig.plan(
+        'a = { env = { SIM_FAIL_FIRST_START = "nccl-watchdog" } }\nb = {}',
+        tail='[notify]\nwebhook_env = "DDTOP_TEST_HOOK"\n',
+    )
+    runner = rig.start(
+        plan,
+        env={"DDTOP_TEST_HOOK": hook.url},
+        patch={
+            "ddtop.sweep.configuration.failed_start.RETRY_PAUSE_S": 0.2,
+            "ddtop.sweep.tell.notify_ways.LIMIT_S": HANG_S,
+            "ddtop.sweep.tell.notify.DRAIN_S": HANG_S,
+        },
+    )
+    runner.until(lambda state: state.run.ended, "the end")
+    assert runner.states() == ["done", "done"] and [m["title"] for m in hook.got] == ["NOT STARTING?"]
+    assert runner.process.poll() is None, "it waits for what is not delivered"
+    hook.answers.set()
+    assert runner.wait() == 0
+    assert [m["title"] for m in hook.got] == ["NOT STARTING?", "RUN ENDED"]
+    assert not [n for n in runner.of(Note) if n.text.startswith(UNDELIVERED)]

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ddtop.events import AlertRaised, Event, RunEnded, RunStarted
+from ddtop.events import Action, AlertRaised, Event, RunEnded, RunStarted
 from ddtop.journal.act.now import UNDELIVERED
 from ddtop.plan.read.plan import NOTIFY_NAMES
 from ddtop.sweep.tell import notify_ways
@@ -52,6 +52,11 @@ def alert(ident: str = "a1") -> AlertRaised:
         kind="config",
         advice="lower --mem-fraction-static",
         unit="sglang-bench.service",
+        actions=(
+            Action(key="r", label="skip b16", command="skip"),
+            Action(key="t", label="retry anyway", command="retry"),
+        ),
+        policy="b16 is failed",
     )
 
 
@@ -178,6 +183,8 @@ async def test_a_webhook_gets_each_alert_once_and_the_end(receiver: Receiver) ->
         "plan": "ct200-qwen",
         "run": "r1",
         "at": "1970-01-01T00:00:01Z",
+        "choices": "r: skip b16; t: retry anyway",
+        "default": "b16 is failed",
     }
     assert last["verdict"] == last["cause"] == "some-failed"
     assert receiver.keys == [ident, last["id"]] and ident != last["id"]
@@ -408,6 +415,8 @@ async def test_a_command_gets_its_words_and_no_shell(tmp_path: Path) -> None:
         "alert": "a1",
         "run": "r1",
         "at": "1970-01-01T00:00:01Z",
+        "choices": "r: skip b16; t: retry anyway",
+        "default": "b16 is failed",
     }
 
 

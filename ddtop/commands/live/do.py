@@ -216,9 +216,11 @@ def _say(now: Now, wish: Wish, ask: Ask | None, code: Code, outcome: str, reason
     elif outcome == "unknown-target":
         lines = [f"{wish.action}: {reason}"]
     elif outcome == "nobody":
-        host = now.state.host.name or "HOST"
-        lines.append(
-            f"  do:    ddtop connect {host} --detach starts a runner that resumes an unfinished sweep"
-        )
+        host, ended = now.state.host.name or "HOST", now.state.run.ended
+        if ended is None or ended.outcome != "done":
+            lines.append(
+                f"  do:    ddtop connect {host} --detach starts a runner that resumes an unfinished sweep"
+            )
+
     print(plain("\n".join(lines)), file=sys.stdout if code == Code.DONE else sys.stderr)
     return code

@@ -251,7 +251,21 @@ def _read_notify(fields: Fields | None) -> Notify:
     return Notify(command=command, webhook_env=variable)
 
 
-NOTIFY_NAMES = ("title", "cause", "advice", "host", "unit", "plan", "verdict", "alert", "run", "at", "id")
+NOTIFY_NAMES = (
+    "title",
+    "cause",
+    "advice",
+    "host",
+    "unit",
+    "plan",
+    "verdict",
+    "alert",
+    "run",
+    "at",
+    "id",
+    "choices",
+    "default",
+)
 """Placeholders of `notify.command`, filled in from the alert."""
 
 

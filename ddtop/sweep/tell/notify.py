@@ -73,6 +73,8 @@ class Notifier:
                 advice=event.advice,
                 unit=event.unit or "",
                 alert=event.alert_id,
+                choices="; ".join(f"{action.key}: {action.label}" for action in event.actions),
+                default=event.policy or "",
             )
         elif isinstance(event, RunEnded):
             words = event.reason or event.outcome
@@ -81,7 +83,8 @@ class Notifier:
 
     def _put(self, event: Event, ident: str, **words: str) -> None:
         """Queues a message with every placeholder that a plan may use; those that do not apply are empty."""
-        empty = dict.fromkeys(("title", "cause", "verdict", "advice", "unit", "alert"), "")
+        names = ("title", "cause", "verdict", "advice", "unit", "alert", "choices", "default")
+        empty = dict.fromkeys(names, "")
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(event.at_s))
         # The same for every try, and for another runner that raises the same alert: receivers drop what they have.
         message_id = hashlib.sha256(f"{self._run}\0{ident}".encode()).hexdigest()[:16]
