@@ -605,7 +605,7 @@ class AlertRaised(Event, frozen=True, kw_only=True, tag="alert"):
     advice: str
     evidence: tuple[Evidence, ...] = ()
     actions: tuple[Action, ...] = ()
-    """First is the advised one (key `r`)."""
+    """First is the advised one."""
     attempt_id: str | None = None
     cell_ids: tuple[str, ...] = ()
     unit: str | None = None

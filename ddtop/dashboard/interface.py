@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from textual.app import App
@@ -9,7 +10,7 @@ from textual.app import App
 from ddtop.dashboard.guard import Guarded
 from ddtop.dashboard.sessions import Replay
 from ddtop.dashboard.watched import Watched
-from ddtop.events import Command
+from ddtop.events import Command, Evidence
 from ddtop.journal.act.pending import Said, Severity
 
 
@@ -26,8 +27,8 @@ class ViewKeys(Protocol):
     def open_selected(self) -> None:
         """Open the cell under the cursor."""
 
-    def open_log(self, cursor: str | None) -> None:
-        """Open the log at the line with this journal cursor, or at its end."""
+    def open_log(self, evidence: Sequence[Evidence] = ()) -> None:
+        """Open the log at the first of these lines that is there, else at its end."""
 
     def look_at(self, index: int) -> None:
         """Show the host with this index, from 0."""

@@ -21,11 +21,12 @@ APP: list[Binding] = [
     bind("q", "view.leave", "Leave the dashboard; the sweep goes on", "leave"),
     bind("S", "sweep.stop_run", "Stop the run", "stop-run"),
     bind("space", "sweep.pause", "Pause the sweep, or go on", "pause"),
-    bind("r", "sweep.advised", "The alert's advised action", "advised"),
+    bind("r", "sweep.again", "Retry, resume or go on: what the alert names", "again"),
+    bind("a", "view.alert", "The open alert: evidence and choices; again: the next one", "alert"),
     bind("s", "sweep.restage", "Re-stage the model", "restage"),
     bind("R", "sweep.restart_service", "Restart the service", "restart-service"),
     bind("x", "sweep.skip", "Skip the cell or configuration", "skip"),
-    bind("t", "sweep.try_again", "Retry the cell or configuration", "try-again"),
+    bind("t", "sweep.try_again", "Retry the cell or configuration under the cursor", "try-again"),
     bind("b", "sweep.broken", "Mark as broken, or remove the mark", "broken"),
     bind("w", "sweep.wait", "Give a stalled start more time", "wait"),
     bind("u", "sweep.undo", "Undo the last skip, mark or retry", "undo"),
@@ -110,7 +111,7 @@ PLOT: list[Binding] = [
 BACK = bind("escape", "back", "Back", "back")
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("When something is wrong", ("advised", "restage", "restart-service", "wait", "undo")),
+    ("When something is wrong", ("alert", "again", "restage", "restart-service", "wait", "undo")),
     ("The sweep", ("pause", "skip", "try-again", "broken", "stop-run")),
     (
         "Views",
@@ -156,7 +157,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """Headings of the help screen and the ids of the bindings under each."""
 
 SHORT = {
-    "advised": "Retry",
+    "again": "Retry",
+    "alert": "Alert",
     "restage": "Re-stage",
     "pause": "Pause",
     "filter": "Filter",
@@ -168,7 +170,7 @@ SHORT = {
     "changes": "What changed",
     "history": "History",
     "skip": "Skip",
-    "try-again": "Retry",
+    "try-again": "Retry cell",
     "broken": "Broken",
     "undo": "Undo",
     "leave": "Leave",

@@ -24,11 +24,11 @@ from ddtop.events import (
 )
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
-from ddtop.journal.fold.views import CellView
+from ddtop.journal.fold.views import AlertView, CellView
 from ddtop.journal.read.eta import Eta, sweep_eta
 from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix, progress_pct
 from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
-from ddtop.journal.read.select import busy, running_cell, tps
+from ddtop.journal.read.select import advised_alert, busy, questions, running_cell, tps
 from ddtop.journal.scale import horizon
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Watched:
         self.shape = Shape()
         self.proposed: StepsPlanned | None = None
         """The steps proposed last, until the run says that they are over."""
+        self.chosen_alert: str | None = None
+        """The alert that the person turned to; None: the one to be answered first."""
         self.drained = False
         """True once the session has ended and everything of it is here."""
         self.caught_up = False
@@ -95,6 +97,23 @@ class Watched:
         run = self.state.run
         begun = run.mode == "sweep" and run.started_at_s is not None and run.ended is None
         return begun and not self.replay and not self.session.live
+
+    @property
+    def alert(self) -> AlertView | None:
+        """The alert that bar and keys are about: the one turned to while it is open, else the first that asks."""
+        chosen = self.state.alerts.get(self.chosen_alert or "")
+        return chosen if chosen is not None and chosen.open else advised_alert(self.state)
+
+    def turn_alert(self, step: int) -> AlertView | None:
+        """Turn to the next (or previous) open alert; None where none is open."""
+        known = questions(self.state)
+        if not known:
+            return None
+        shown = self.alert
+        at = known.index(shown) if shown in known else 0
+        turned = known[(at + step) % len(known)]
+        self.chosen_alert = turned.id
+        return turned
 
     @property
     def name(self) -> str:

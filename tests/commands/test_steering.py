@@ -144,10 +144,10 @@ def steer(ddtop: Cli, rig: Rig, run: str) -> None:
     _, one = answer(ddtop, "status", run)
     assert one["doing"] == "asking" and one["asks"] and one["advised"] == alert["what"]["alert"]
     shown = ddtop("status", run).out
-    assert f"ddtop do {run} answer t" in shown and "without an answer" in shown
+    assert f"ddtop do {run} answer r" in shown and "without an answer" in shown
     assert ddtop("do", run, "answer", "q").rc == Code.UNKNOWN_TARGET
-    assert ddtop("do", run, "answer", "t", "--alert", "zzz").rc == Code.UNKNOWN_TARGET
-    code, said = answer(ddtop, "do", run, "answer", "t")
+    assert ddtop("do", run, "answer", "r", "--alert", "zzz").rc == Code.UNKNOWN_TARGET
+    code, said = answer(ddtop, "do", run, "answer", "r")
     assert (code, said["outcome"], said["what"]) == (0, "done", "retry anyway")
 
     # ---- the log is followed to the end, and the end is waited for

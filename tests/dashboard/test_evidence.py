@@ -9,8 +9,8 @@ import pytest
 from ddtop import events as ev
 from ddtop.dashboard.screens.history import HistoryScreen
 from ddtop.dashboard.screens.log import LogScreen
-from ddtop.dashboard.screens.logpane import LogPane
 from ddtop.dashboard.widgets.listpanel import ListPanel
+from ddtop.dashboard.widgets.logpane import LogPane
 from ddtop.journal.fold.apply import fold
 from ddtop.sweep.tell.event_lines import event_line
 from tests.dashboard import story

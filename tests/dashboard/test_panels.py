@@ -12,7 +12,6 @@ from ddtop.dashboard.draw.columns import layout
 from ddtop.dashboard.draw.grid import Cursor
 from ddtop.dashboard.draw.paint import crop, line, pad, plain, spread, width_of, wrap_text
 from ddtop.dashboard.draw.text import bar, duration, size, sparkline, times
-from ddtop.dashboard.panels.alert import alert_lines
 from ddtop.dashboard.panels.cell.page import cell_lines
 from ddtop.dashboard.panels.footer import Hint, footer_line
 from ddtop.dashboard.panels.gpus import bucketed, gpu_lines, gpu_title, throttle_word
@@ -342,39 +341,7 @@ def test_an_invalid_result_gets_no_speed_up() -> None:
     assert "INVALID: the load generator was the limit" in "\n".join(shown)
 
 
-# ------------------------------------------------------------------------------------- alert and footer
-
-
-@pytest.mark.parametrize("width", [80, 120, 200])
-def test_the_alert_names_cause_and_keys_at_any_width(width: int) -> None:
-    script = story.failed()
-    rows = alert_lines(fold(script.out), script.now + 4, width, narrow=width < 100)
-    assert all(width_of(row) <= width for row in rows)
-    shown = "\n".join(texts(rows))
-    assert "! NOT STARTING?" in shown
-    assert "NCCL" in shown
-    assert "r retry b16" in shown
-    assert "x skip b16" in shown
-    assert "56s" in shown
-
-
-@pytest.mark.parametrize("width", (80, 200))
-def test_an_alert_says_what_was_decided_about_it_and_no_longer_counts_down(width: int) -> None:
-    script = story.failed()
-    script.add(ev.AlertDecided, alert_id=story.ALERT, what="start b16 again (try 2 of 2)", by="ann@desk")
-    rows = [plain(r) for r in alert_lines(fold(script.out), script.now + 4, width, narrow=width < 100)]
-    assert (
-        "start b16 again (try 2 of 2) · ann@desk" in rows[-1]
-        and "ago" in rows[-1]
-        and " in 5" not in rows[-1]
-    )
-    assert all(width_of(line(row)) <= width for row in rows)
-    script.add(ev.AlertRaised, **story.alert_fields(script.now))
-    assert " in 5" in plain(alert_lines(fold(script.out), script.now + 4, width, narrow=width < 100)[-1])
-
-
-def test_no_alert_no_bar() -> None:
-    assert alert_lines(fold(story.running().out), 0, 80, narrow=True) == []
+# ------------------------------------------------------------------------------------------------ footer
 
 
 def test_help_is_never_dropped_from_the_bottom_line() -> None:

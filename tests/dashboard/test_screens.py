@@ -13,10 +13,10 @@ from ddtop.dashboard.screens.dashboard import DashboardScreen
 from ddtop.dashboard.screens.help import HelpScreen
 from ddtop.dashboard.screens.hosts import HostsScreen
 from ddtop.dashboard.screens.log import LogScreen
-from ddtop.dashboard.screens.logpane import LogPane
 from ddtop.dashboard.screens.plan import PlanScreen
 from ddtop.dashboard.screens.results import ResultsScreen
 from ddtop.dashboard.widgets.listpanel import ListPanel
+from ddtop.dashboard.widgets.logpane import LogPane
 from tests.dashboard import story
 from tests.dashboard.conftest import Open, screen_text, session_of, settle
 from tests.dashboard.memory import MemorySession
@@ -92,7 +92,7 @@ async def test_a_host_that_is_only_watched_offers_no_key_of_a_sweep(open_app: Op
 
 async def test_the_filter_narrows_the_log_and_escape_ends_it(open_app: Open) -> None:
     session, now = session_of(story.failed())
-    async with open_app(session, now=now) as (app, pilot):
+    async with open_app(session, now=now, size=(120, 50)) as (app, pilot):
         await pilot.press("slash", *"shards !27")
         await settle(pilot)
         pane = app.screen.query_one(LogPane)

@@ -66,7 +66,7 @@ def left_of(root: Path) -> list[str]:
 
 
 def newcomer(demo: Terminal, tmp_path: Path, dashboard_s: float) -> Path:
-    """Sees SIMULATED, the first cell done, the alert; presses `r` and enter; sees the run end; leaves. The demo's folder."""
+    """Sees SIMULATED, the first cell done, the alert; presses `s` and enter; sees the run end; leaves. The demo's folder."""
     began = time.monotonic()
     demo.wait_for("SIMULATED", seconds=dashboard_s)
     print(f"the dashboard after {time.monotonic() - began:.1f} s")
@@ -77,7 +77,7 @@ def newcomer(demo: Terminal, tmp_path: Path, dashboard_s: float) -> Path:
     )
     print(f"the alert after {time.monotonic() - began:.1f} s")
     assert "SIMULATED" in seen
-    demo.press("r")
+    demo.press("s")
     demo.wait_for("enter", "b16", seconds=HANG_S)
     demo.press("\r")
     done = demo.wait_for("18/24 cells", seconds=4 * HANG_S)

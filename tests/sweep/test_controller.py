@@ -455,7 +455,7 @@ def test_a_failed_start_asks_and_a_person_decides() -> None:
         if isinstance(event, ev.AlertRaised):
             assert (
                 event.answer_by_s is not None
-                and event.actions[0].key == "r"
+                and event.actions[0].key == "x"
                 and event.actions[0].command == "skip"
             )
             rig.give(ev.MarkBroken, alert_id=event.alert_id)

@@ -11,8 +11,8 @@ from textual.keys import KEY_ALIASES, KEY_NAME_REPLACEMENTS, Keys
 
 from ddtop.dashboard import keys
 from ddtop.dashboard.screens.base import DdModal, DdScreen
-from ddtop.dashboard.screens.logpane import KeyedLogView
 from ddtop.dashboard.widgets.listpanel import ListPanel
+from ddtop.dashboard.widgets.logpane import KeyedLogView
 from ddtop.dashboard.widgets.sweeppanel import SweepPanel
 
 _NAMES = {

@@ -15,7 +15,7 @@ from ddtop.events import Action, Command, Resume, Step
 from ddtop.journal.act.actions import AT_ONCE, Actions, Ask, NotNow, Target, cell_target, config_target
 from ddtop.journal.act.pending import make
 from ddtop.journal.fold.views import AlertView
-from ddtop.journal.read.select import advised_action, advised_alert
+from ddtop.journal.read.select import action_on, key_of_action
 
 _PLAN_ONLY = {"skip", "try_again", "broken", "restage"}
 """Actions that mean nothing on a host that is only watched."""
@@ -51,8 +51,8 @@ class SweepActions:
             raised = alert.raised if alert is not None else None
             slow = raised is not None and raised.verdict in ("stalled", "slow", "hung-gpu")
             return slow or (raised is not None and any(a.command == "wait" for a in raised.actions))
-        if action == "advised":
-            offered = alert is not None and bool(alert.raised.actions)
+        if action == "again":
+            offered = alert is not None and self._alert_action("r") is not None
             waiting = state.run.ended is not None and state.run.ended.outcome != "done"
             return (
                 offered or here.proposed is not None or state.paused is not None or waiting or here.orphaned
@@ -62,19 +62,17 @@ class SweepActions:
     @property
     def alert(self) -> AlertView | None:
         """The alert in the bar."""
-        return advised_alert(self.app.here.state)
+        return self.app.here.alert
 
     def _alert_action(self, key: str) -> Action | None:
-        """What the alert in the bar offers on a key beside `r`."""
+        """What the alert in the bar offers on a key."""
         alert = self.alert
-        if alert is None:
-            return None
-        return next((a for a in alert.raised.actions[1:] if a.key == key), None)
+        return action_on(alert, key) if alert is not None else None
 
-    # ------------------------------------------------------------------------------------- the advice
+    # ------------------------------------------------------------------------------------ the question
 
-    def action_advised(self) -> None:
-        """`r`: start a runner where it died, look at proposed steps, else the alert's first advised action."""
+    def action_again(self) -> None:
+        """`r`: start a runner where it died, look at proposed steps, else retry or resume what the alert names."""
         here, state = self.app.here, self.app.here.state
         if here.orphaned:
             self.app.no_runner(here, "Nothing is running this sweep. Start a runner to go on.")
@@ -83,11 +81,14 @@ class SweepActions:
             self.app.push_screen(StepsScreen())
             return
         alert = self.alert
-        action = advised_action(alert) if alert is not None else None
+        action = self._alert_action("r")
         if alert is not None and action is not None:
             self._act(alert, action)
         elif state.run.ended is not None or state.paused is not None:
             self._propose(make(Resume, self.app.viewer, time.time()), "resume")
+        elif alert is not None and alert.raised.actions:
+            offered = ", ".join(f"{key_of_action(a)} {a.label}" for a in alert.raised.actions)
+            self.app.say(f"{alert.raised.title} cannot be retried. Choices: {offered}")
         else:
             self.app.say("Nothing needs an answer now.")
 
@@ -211,8 +212,8 @@ class SweepActions:
             self._send(self._asks().skip(target), " (u undoes it)")
 
     def action_try_again(self) -> None:
-        """`t`: run it again, whatever its state is."""
-        if not self.offered("t") and (target := self._target()) is not None:
+        """`t`: run what is under the cursor again, whatever its state is."""
+        if (target := self._target()) is not None:
             self._send(self._asks().retry(target))
 
     def action_broken(self) -> None:

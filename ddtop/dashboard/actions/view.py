@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ddtop.dashboard.interface import Dashboard
 from ddtop.dashboard.screens.base import DdScreen
 from ddtop.dashboard.screens.dashboard import DashboardScreen
-from ddtop.dashboard.screens.logpane import LogPane
-from ddtop.journal.read.select import advised_action, advised_alert
+from ddtop.dashboard.widgets.logpane import LogPane
+from ddtop.events import Evidence
+from ddtop.journal.read.select import action_on
 from ddtop.words import many
 
 _PLAN_ONLY = {
@@ -31,6 +33,8 @@ class ViewActions:
         """Which of the keys are valid now."""
         if action in _PLAN_ONLY:
             return bool(self.app.here.state.plan_cells)
+        if action == "alert":
+            return self.app.here.alert is not None
         if action in ("filter", "hit", "previous_log"):
             return self.log_pane is not None
         return True
@@ -132,15 +136,25 @@ class ViewActions:
 
     def action_log(self) -> None:
         """`l`: the whole log, at the line that the alert rests on where there is one."""
-        alert = advised_alert(self.app.here.state)
-        cursors = [e.cursor for e in alert.raised.evidence if e.cursor] if alert is not None else []
-        self.open_log(cursors[0] if cursors else None)
+        alert = self.app.here.alert
+        self.open_log(alert.raised.evidence if alert is not None else ())
 
-    def open_log(self, cursor: str | None) -> None:
-        """The log screen, at the line with this journal cursor where there is one."""
+    def open_log(self, evidence: Sequence[Evidence] = ()) -> None:
+        """The log screen, at the first of these lines that is there."""
         from ddtop.dashboard.screens.log import LogScreen
 
-        self.show(LogScreen(cursor))
+        self.show(LogScreen(evidence))
+
+    def action_alert(self) -> None:
+        """`a`: the open alert in full; again: the next one."""
+        from ddtop.dashboard.screens.alert import AlertScreen
+
+        here = self.app.here
+        if isinstance(self.app.screen, AlertScreen):
+            here.turn_alert(1)
+            self.app.touch()
+        else:
+            self.show(AlertScreen())
 
     def action_previous_log(self) -> None:
         pane = self.log_pane
@@ -272,9 +286,9 @@ class ViewActions:
     def label_of(self, identity: str) -> str | None:
         """What a key is called just now, where that changes; empty where it is not offered."""
         state = self.app.here.state
-        if identity == "advised":
-            alert = advised_alert(self.app.here.state)
-            action = advised_action(alert) if alert is not None else None
+        if identity == "again":
+            alert = self.app.here.alert
+            action = action_on(alert, "r") if alert is not None else None
             if self.app.here.orphaned:
                 return "Start a runner"
             if self.app.here.proposed is not None:

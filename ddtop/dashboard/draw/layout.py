@@ -133,9 +133,8 @@ def _wide(width: int, height: int, wants: Wants) -> Places:
             "log-pane": log,
         }
     if wants.text:
-        first = min(
-            max(wants.gpus, wants.sweep) + 2, max(6, height - least_log - min(wants.moment + 2, height // 2))
-        )
+        least_log = min(least_log, 6)  # the evidence is in the moment already
+        first = min(max(wants.gpus, wants.sweep) + 2, max(6, height - least_log - min(wants.moment + 2, 14)))
         second = max(3, min(wants.moment + 2, height - first - least_log))
         return {
             "gpus": Rect(0, 0, left, first),

@@ -190,6 +190,26 @@ def _ended(lines: list[Line], width: int) -> list[Line]:
     return [*lines[:-1], crop((*last, Span(" " + ELLIPSIS, "dim")), width)]
 
 
+def packed(parts: Sequence[Line], width: int, gap: int = 2) -> list[Line]:
+    """Parts one after the other, broken between parts where a line is full."""
+    rows: list[Line] = []
+    current: list[Span] = []
+    used = 0
+    for part in parts:
+        size_ = width_of(part)
+        if current and used + gap + size_ > width:
+            rows.append(tuple(current))
+            current, used = [], 0
+        if current:
+            current.append(Span(" " * gap))
+            used += gap
+        current.extend(part)
+        used += size_
+    if current:
+        rows.append(tuple(current))
+    return rows
+
+
 def wrap_text(text: str, width: int, most: int) -> list[str]:
     """`text` broken at spaces into at most `most` lines of `width` cells, the last cut with an ellipsis."""
     words = text.split()

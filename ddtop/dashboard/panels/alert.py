@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import re
 
-from ddtop.dashboard.draw.paint import Line, Span, crop, line, pad, spread, wrap_text
+from ddtop.dashboard.draw.paint import Line, Span, crop, line, packed, pad, spread, width_of, wrap_text
 from ddtop.dashboard.draw.text import duration
 from ddtop.dashboard.panels.steps import under_way_line
-from ddtop.events import StepsPlanned
+from ddtop.events import Action, StepsPlanned
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView
-from ddtop.journal.read.select import advised_alert, asking
+from ddtop.journal.read.select import advised_alert, asking, key_of_action
 from ddtop.words import many
 
 CALM_VERDICTS = {"slow"}
+
+ADVICE_FROM = 4
+"""From so many lines on there is room for advice."""
+SHORT_BELOW = 100
+"""Below so many columns choices lose what they name before they take a second line."""
 
 RETRIES = re.compile(r"\b(again|retry)\b")
 """Words of a policy's decision that mean a retry (`sweep/shared/policy.py`)."""
 
 
 def alert_lines(
-    state: State, now_s: float, width: int, narrow: bool, plan: StepsPlanned | None = None
+    state: State,
+    now_s: float,
+    width: int,
+    most: int = 6,
+    plan: StepsPlanned | None = None,
+    chosen: AlertView | None = None,
 ) -> list[Line]:
-    """Lines of the bar, none where all is well: an open alert, else steps that wait or are being done.
+    """At most `most` lines of the bar, none where all is well: an open alert, else steps that wait or are being done.
 
-    `plan` holds the steps that were proposed last and are not all done yet.
+    `plan` holds the steps that were proposed last and are not all done yet; `chosen` the alert that a person turned to.
     """
-    alert = advised_alert(state)
+    alert = chosen if chosen is not None and chosen.open else advised_alert(state)
     if alert is not None:
-        return _alert(state, alert, now_s, width, narrow, plan)
+        return _alert(state, alert, now_s, width, most, plan)
     if plan is not None:
         return _proposal(state, plan, now_s, width)
     return []
@@ -42,45 +52,91 @@ def trouble_lines(error: str | None, width: int) -> list[Line]:
 
 
 def _alert(
-    state: State, alert: AlertView, now_s: float, width: int, narrow: bool, plan: StepsPlanned | None
+    state: State, alert: AlertView, now_s: float, width: int, most: int, plan: StepsPlanned | None
 ) -> list[Line]:
+    """Title and cause, advice where there is room, then the choices, which are never cut."""
     raised = alert.raised
     calm = raised.verdict in CALM_VERDICTS
-    glyph = "~" if calm else "!"
-    role = "warn" if calm else "bad"
+    glyph, role = ("~", "warn") if calm else ("!", "bad")
     title = f" {glyph} {raised.title}  "
+    foot = _foot(state, alert, now_s, width, plan)
+    room = max(1, most - len(foot))
     cause = raised.cause_text or raised.cause
-    kind = f" ({raised.kind})" if raised.kind != "unknown" and f"({raised.kind})" not in cause else ""
-    rows = wrap_text(f"{cause}{kind}", width - len(title) - 1, 2) or [""]
-    out = [pad(line((title, role), (rows[0], "value")), width)]
-    out.extend(pad(line(" " * len(title), (row, "value")), width) for row in rows[1:])
-    advice = " · ".join(words for words in (raised.advice, raised.seen_before) if words)
-    if not narrow and advice:
-        indent = " " * len(title)
-        out.extend(
-            pad(line(indent, (row, "label")), width) for row in wrap_text(advice, width - len(title) - 1, 2)
-        )
-    out.append(spread(keys_line(alert, state), _countdown(state, alert, now_s, width, plan), width))
+    if raised.kind != "unknown" and f"({raised.kind})" not in cause:
+        cause = f"{cause} ({raised.kind})"
+    # On a narrow screen the cause begins below its title, else it has no room beside it.
+    beside = len(title) <= width // 3 or room == 1
+    indent = len(title) if beside else 3
+    # Where it is narrow the cause needs the lines; the advice then is one key away, in the alert itself.
+    advised = width >= SHORT_BELOW and most >= ADVICE_FROM
+    advice = " · ".join(words for words in (raised.advice, raised.seen_before) if words and advised)
+    for_cause = room if beside else room - 1
+    if advice and room >= 3:
+        for_cause -= min(2, for_cause - 1)
+    rows = wrap_text(cause, width - indent - 1, max(1, min(3, for_cause))) or [""]
+    if beside:
+        out = [line((title, role), (rows[0], "value"))]
+        out.extend(line(" " * indent, (row, "value")) for row in rows[1:])
+    else:
+        out = [line((title, role)), *(line(" " * indent, (row, "value")) for row in rows)]
+    if advice and room > len(out):
+        said = wrap_text(advice, width - indent - 1, min(2, room - len(out)))
+        out.extend(line(" " * indent, (row, "label")) for row in said)
+    out = [tuple(span._replace(target="key:a") for span in row) for row in out]
+    return [pad(row, width) for row in (*out, *foot)]
+
+
+def _foot(state: State, alert: AlertView, now_s: float, width: int, plan: StepsPlanned | None) -> list[Line]:
+    """The choices and, at their right or below them, what happens without one."""
+    right = _countdown(state, alert, now_s, width, plan)
+    rows = packed(choice_parts(alert, state), width - 3, gap=3)
+    if len(rows) > 1 and width < SHORT_BELOW:
+        rows = packed(choice_parts(alert, state, short=True), width - 3, gap=3)
+    rows = [(Span("   "), *row) for row in rows]
+    if width_of(rows[-1]) + width_of(right) + 2 <= width:
+        return [*rows[:-1], spread(rows[-1], right, width)]
+    return [*rows, spread((), crop(right, width), width)]
+
+
+SHORT = {
+    "retry": "retry",
+    "resume": "resume",
+    "restage": "re-stage",
+    "skip": "skip",
+    "mark-broken": "broken",
+    "wait": "wait",
+}
+"""Labels of choices where there is no room for what they name."""
+
+
+def choice_parts(alert: AlertView, state: State, *, short: bool = False) -> list[Line]:
+    """The choices as pieces: the advised one first and marked, then `a` for the whole alert, `l` for its place in the log."""
+    raised = alert.raised
+    out: list[Line] = []
+    for number, action in enumerate(raised.actions):
+        key = key_of_action(action)
+        label = SHORT.get(action.command, action.label) if short else action_words(action)
+        mark = "▸ " if number == 0 and len(raised.actions) > 1 else ""
+        out.append(_choice(key, label, mark))
+    out.append(_choice("a", "why" if short else "evidence"))
+    out.append(_choice("l", "log"))
+    others = len(state.open_alerts) - 1
+    if others > 0:
+        out.append((Span(f"+{others} more", "warn", "key:a"),))
     return out
 
 
-def keys_line(alert: AlertView, state: State) -> Line:
-    """The keys of the alert's actions, the advised one first, and `l` for its log."""
-    spans: list[Span] = [Span("   ")]
-    used: set[str] = set()
-    for number, action in enumerate(alert.raised.actions):
-        key = "r" if number == 0 else action.key
-        if key in used:
-            continue
-        used.add(key)
-        label = action.label.removeprefix(f"{key} ")
-        spans.extend((Span(f"{key} ", "key", f"key:{key}"), Span(f"{label}   ", "text", f"key:{key}")))
-    if "l" not in used:
-        spans.extend((Span("l ", "key", "key:l"), Span("log", "text", "key:l")))
-    more = len(state.open_alerts) - 1
-    if more > 0:
-        spans.append(Span(f"   +{more} more", "warn"))
-    return tuple(spans)
+def _choice(key: str, label: str, mark: str = "") -> Line:
+    return line(
+        Span(mark, "ok", f"key:{key}"),
+        Span(f"{key} ", "key", f"key:{key}"),
+        Span(label, "text", f"key:{key}"),
+    )
+
+
+def action_words(action: Action) -> str:
+    """The label of an action without the key that older recordings put before it."""
+    return action.label.removeprefix(f"{action.key} ")
 
 
 def _countdown(state: State, alert: AlertView, now_s: float, width: int, plan: StepsPlanned | None) -> Line:

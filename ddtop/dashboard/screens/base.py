@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.app import ComposeResult
-from textual.content import Content
 from textual.screen import ModalScreen, Screen
-from textual.widget import Widget
 
 from ddtop.dashboard import keys
-from ddtop.dashboard.draw.paint import Line, clean
+from ddtop.dashboard.draw.layout import SLIM
+from ddtop.dashboard.draw.paint import Line
 from ddtop.dashboard.guard import Guarded
 from ddtop.dashboard.interface import Dashboard
+from ddtop.dashboard.panels.alert import alert_lines, trouble_lines
 from ddtop.dashboard.panels.footer import Hint, footer_line
 from ddtop.dashboard.panels.header import header_line
 from ddtop.dashboard.watched import Watched
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     _Screen = Screen[Any]
 else:
     _Screen = object
-
-
-def set_title(widget: Widget, title: str, subtitle: str = "") -> None:
-    """Give a pane its titles, as plain text, and only where they changed."""
-    if getattr(widget, "shown_titles", None) != (title, subtitle):
-        widget.shown_titles = (title, subtitle)  # type: ignore[attr-defined]
-        widget.border_title = cast(str, Content(clean(title)))
-        widget.border_subtitle = cast(str, Content(clean(subtitle))) if subtitle else None
 
 
 class Opening(Guarded, _Screen):
@@ -83,10 +75,13 @@ class DdScreen(Opening, Screen[None]):
 
     HINTS: tuple[str, ...] = ("help", "leave")
     """Ids of the bindings of the bottom line, the most useful first."""
+    BAR_LINES = 3
+    """Most lines of the alert bar; 0: none, for a screen that shows the alert itself."""
 
     def compose(self) -> ComposeResult:
         yield Panel(self._header, id="header")
         yield from self.body()
+        yield Panel(self._alert, id="alert")
         yield Panel(self._footer, id="footer")
 
     def body(self) -> ComposeResult:
@@ -99,8 +94,36 @@ class DdScreen(Opening, Screen[None]):
         if header is None or footer is None or not self.is_running:
             return
         header.redraw()
+        self.bar_height = self._fit_bar()
         self.draw()
         footer.redraw()
+
+    bar_height = 0
+    """Lines of the alert bar now."""
+
+    def bar_lines(self) -> int:
+        """Most lines that the alert bar may have in this size."""
+        return self.BAR_LINES + (
+            2 if self.BAR_LINES and self.size.width < SLIM and self.size.height >= 24 else 0
+        )
+
+    def _fit_bar(self) -> int:
+        """Draw the alert bar at the height of its lines."""
+        alert = self.query_one("#alert", Panel)
+        lines = self._alert(max(1, self.size.width), 0)
+        alert.set_class(bool(lines), "-on")
+        height = alert.styles.height
+        if lines and (height is None or height.value != len(lines)):
+            alert.styles.height = len(lines)
+        alert.redraw()
+        return len(lines)
+
+    def _alert(self, width: int, _height: int) -> Sequence[Line]:
+        here, most = self.here, self.bar_lines()
+        if not most:
+            return []
+        lines = alert_lines(here.state, here.now_s(), width, most, here.proposed, here.alert)
+        return [*trouble_lines(here.error, width), *lines]
 
     def draw(self) -> None:
         """Draw the body."""
@@ -120,11 +143,12 @@ class DdScreen(Opening, Screen[None]):
     def hints(self) -> list[Hint]:
         """The keys to show, with the labels they have now; those that are not valid now are left out."""
         out: list[Hint] = []
+        named = {span.target for row in self.query_one("#alert", Panel).lines for span in row}
         active = {active.binding.id: active for active in self.active_bindings.values() if active.enabled}
         for identity in self.HINTS:
             entry = active.get(identity)
-            if entry is None:
-                continue
+            if entry is None or (self.bar_height and f"key:{keys.shown_key(entry.binding.key)}" in named):
+                continue  # the bar above names it already
             label = self.dd.view.label_of(identity) or keys.SHORT.get(identity, entry.binding.description)
             out.append(Hint(keys.shown_key(entry.binding.key), label, identity in ("help", "back")))
         return out

@@ -11,8 +11,9 @@ from ddtop.dashboard.draw.text import clock
 from ddtop.dashboard.log_window import level_of
 from ddtop.dashboard.panels.cell.page import cell_lines, metrics_rows
 from ddtop.dashboard.panels.cell.title import cell_title, excerpt_bounds
-from ddtop.dashboard.screens.base import DdScreen, set_title
+from ddtop.dashboard.screens.base import DdScreen
 from ddtop.dashboard.widgets.listpanel import ListPanel
+from ddtop.dashboard.widgets.panel import set_title
 from ddtop.journal.fold.views import CellView
 from ddtop.words import many
 

@@ -11,10 +11,10 @@ from textual.containers import Vertical, VerticalScroll
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.panels.timeline.typed import GO_TO_HINT, parse_time
-from ddtop.dashboard.screens.base import DdModal, set_title
+from ddtop.dashboard.screens.base import DdModal
 from ddtop.dashboard.screens.modals import AskScreen
 from ddtop.dashboard.watched import Watched
-from ddtop.dashboard.widgets.panel import Panel
+from ddtop.dashboard.widgets.panel import Panel, set_title
 from ddtop.report.conclusion.changes import change_rows
 
 ROLE = {"good": "ok", "bad": "bad", "warn": "warn", "text": "value", "detail": "label"}

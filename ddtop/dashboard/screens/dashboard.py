@@ -14,21 +14,20 @@ from ddtop.dashboard.draw.columns import width_wanted
 from ddtop.dashboard.draw.grid import moved
 from ddtop.dashboard.draw.paint import Line, plain
 from ddtop.dashboard.draw.text import duration
-from ddtop.dashboard.panels.alert import alert_lines, trouble_lines
 from ddtop.dashboard.panels.gpus import gpu_lines, gpu_title, gpu_wants
 from ddtop.dashboard.panels.moment.face import Face, face_of
 from ddtop.dashboard.panels.moment.panel import WANTS, moment_lines, moment_title
 from ddtop.dashboard.panels.sweep import height_wanted, matrix_lines, progress_line, sweep_title
 from ddtop.dashboard.panels.timeline.strip import cell_at_column
-from ddtop.dashboard.screens.base import DdScreen, set_title
-from ddtop.dashboard.screens.logpane import LogPane
+from ddtop.dashboard.screens.base import DdScreen
+from ddtop.dashboard.widgets.logpane import LogPane
 from ddtop.dashboard.widgets.logview import LogView
-from ddtop.dashboard.widgets.panel import Panel
+from ddtop.dashboard.widgets.panel import Panel, set_title
 from ddtop.dashboard.widgets.places import PlacedContainer
 from ddtop.dashboard.widgets.sweeppanel import SweepPanel
 from ddtop.dashboard.widgets.timelinestrip import TimelineStrip
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.select import tps
+from ddtop.journal.read.select import KEY_OF, tps
 
 
 def stale_words(state: State, now_s: float) -> str:
@@ -44,7 +43,8 @@ class DashboardScreen(DdScreen):
 
     BINDINGS = [keys.BACK]
     HINTS = (
-        "advised",
+        "again",
+        "alert",
         "replay-step",
         "replay-next-alert",
         "replay-last-alert",
@@ -89,7 +89,6 @@ class DashboardScreen(DdScreen):
             yield moment
             yield LogPane(self.here.log, id="log-pane")
         yield TimelineStrip(lambda: self.here)
-        yield Panel(self._alert, id="alert")
 
     def on_resize(self, _event: events.Resize) -> None:
         self.call_after_refresh(self.refresh_view)
@@ -99,17 +98,10 @@ class DashboardScreen(DdScreen):
     def draw(self) -> None:
         here = self.here
         now = here.now_s()
-        alert = self.query_one("#alert", Panel)
-        lines = self._alert(max(1, self.size.width), 6)
-        alert.set_class(bool(lines), "-on")
-        if (lines and alert.styles.height is not None and alert.styles.height.value != len(lines)) or (
-            lines and alert.styles.height is None
-        ):
-            alert.styles.height = len(lines)
         self._face = face_of(here.state, now, orphaned=here.orphaned)
-        timeline = self.query_one(TimelineStrip)
         shown = here.matrix()
-        self._arrange(len(lines) + timeline.fit(self.size.height, here.has_line))
+        timeline = self.query_one(TimelineStrip)
+        self._arrange(self.bar_height + timeline.fit(self.size.height, here.has_line))
         gpus = self.query_one("#gpus", Panel)
         sweep = self.query_one("#sweep", SweepPanel)
         moment = self.query_one("#moment", Panel)
@@ -121,7 +113,7 @@ class DashboardScreen(DdScreen):
         boxed = self.size.width >= arrange.NARROW
         set_title(sweep, title + stale, plain(progress_line(here.state, shown, cursor)) if boxed else "")
         set_title(moment, moment_title(self._face, here.state))
-        for panel in (alert, gpus, sweep, moment, timeline):
+        for panel in (gpus, sweep, moment, timeline):
             panel.redraw()
         self.query_one(LogPane).draw(here.log, here.state, stale)
 
@@ -158,10 +150,10 @@ class DashboardScreen(DdScreen):
     def _moment(self, width: int, height: int) -> Sequence[Line]:
         return moment_lines(self._face, self.here.state, self.here.now_s(), width, height)
 
-    def _alert(self, width: int, _height: int) -> Sequence[Line]:
-        narrow = self.size.width < arrange.NARROW or self.size.height < 30
-        lines = alert_lines(self.here.state, self.here.now_s(), width, narrow, self.here.proposed)
-        return [*trouble_lines(self.here.error, width), *lines]
+    def bar_lines(self) -> int:
+        if self.size.height < 24:
+            return 3
+        return 5 if self.size.width < arrange.SLIM else 3 if self.size.height < 30 else 6
 
     # ------------------------------------------------------------------------------------------- hands
 
@@ -193,8 +185,9 @@ class DashboardScreen(DdScreen):
                 self.dd.view.open_selected()
 
     def on_key(self, event: events.Key) -> None:
-        """A key that only the alert in the bar names."""
-        if event.character is not None and self.dd.sweep.offered(event.character):
+        """A key that only the alert in the bar names: one of a later version; those known here are bindings."""
+        key = event.character
+        if key is not None and key not in KEY_OF.values() and self.dd.sweep.offered(key):
             event.stop()
 
     def focus_pane(self, number: int) -> None:

@@ -11,8 +11,9 @@ from textual.containers import Vertical
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import Item, Line, crop, line
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE
-from ddtop.dashboard.screens.base import DdModal, set_title
+from ddtop.dashboard.screens.base import DdModal
 from ddtop.dashboard.widgets.listpanel import ListPanel
+from ddtop.dashboard.widgets.panel import set_title
 
 LEGEND = (
     ("?", "warn", "after a number: SUSPECT, the result is kept but doubtful; enter shows why"),

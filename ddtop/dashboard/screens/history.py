@@ -7,15 +7,16 @@ from textual.app import ComposeResult
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import Item, line, plain
 from ddtop.dashboard.panels.history import history_items
-from ddtop.dashboard.screens.base import DdScreen, set_title
+from ddtop.dashboard.screens.base import DdScreen
 from ddtop.dashboard.widgets.listpanel import ListPanel
+from ddtop.dashboard.widgets.panel import set_title
 
 
 class HistoryScreen(DdScreen):
     """The record in words; enter on an alert or on a line of its evidence opens the log there."""
 
     BINDINGS = [keys.BACK]
-    HINTS = ("back", "open", "advised", "copy", "help", "leave")
+    HINTS = ("back", "open", "again", "copy", "help", "leave")
     FOCUS = "#history"
 
     def body(self) -> ComposeResult:
@@ -36,7 +37,7 @@ class HistoryScreen(DdScreen):
             return
         proof = alert.raised.evidence
         chosen = proof[int(number) : int(number) + 1] if kind == "evidence" and number.isdigit() else proof
-        self.dd.view.open_log(next((evidence.cursor for evidence in chosen if evidence.cursor), None))
+        self.dd.view.open_log(chosen)
 
     def copy_text(self) -> str:
         return "\n".join(plain(item.line).rstrip() for item in self.query_one(ListPanel).items)

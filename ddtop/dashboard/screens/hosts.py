@@ -7,15 +7,16 @@ from textual.app import ComposeResult
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import Item, crop, plain
 from ddtop.dashboard.panels.hosts import host_lines
-from ddtop.dashboard.screens.base import DdScreen, set_title
+from ddtop.dashboard.screens.base import DdScreen
 from ddtop.dashboard.widgets.listpanel import ListPanel
+from ddtop.dashboard.widgets.panel import set_title
 
 
 class HostsScreen(DdScreen):
     """One block a host; enter looks at it."""
 
     BINDINGS = [keys.BACK]
-    HINTS = ("back", "open", "advised", "copy", "help", "leave")
+    HINTS = ("back", "open", "again", "copy", "help", "leave")
     FOCUS = "#hosts"
 
     def body(self) -> ComposeResult:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual.app import ComposeResult
 
 from ddtop.dashboard import keys
 from ddtop.dashboard.screens.base import DdScreen
-from ddtop.dashboard.screens.logpane import LogPane
+from ddtop.dashboard.widgets.logpane import LogPane
+from ddtop.events import Evidence
 
 
 class LogScreen(DdScreen):
@@ -28,23 +31,25 @@ class LogScreen(DdScreen):
         "follow",
         "copy",
         "help",
-        "advised",
+        "again",
         "leave",
     )
 
     FOCUS = "#log"
 
-    def __init__(self, cursor: str | None = None) -> None:
-        """`cursor` is the journal cursor of a line to open at."""
+    def __init__(self, evidence: Sequence[Evidence] = ()) -> None:
+        """`evidence`: it opens at the first of these lines that is there."""
         super().__init__()
-        self._open_at = cursor
+        self._evidence = evidence
 
     def body(self) -> ComposeResult:
         yield LogPane(self.here.log, id="log-pane")
 
     def opened(self) -> None:
-        if self._open_at is not None:
-            self.query_one(LogPane).view.show_cursor(self._open_at)
+        view = self.query_one(LogPane).view
+        for cited in self._evidence:
+            if cited.source == "log" and view.show_line(cited.cursor, cited.text):
+                return
 
     def draw(self) -> None:
         self.query_one(LogPane).draw(self.here.log, self.here.state)

@@ -11,8 +11,8 @@ from textual.widgets import Input
 
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
-from ddtop.dashboard.screens.base import DdModal, set_title
-from ddtop.dashboard.widgets.panel import Panel
+from ddtop.dashboard.screens.base import DdModal
+from ddtop.dashboard.widgets.panel import Panel, set_title
 
 
 class ConfirmScreen(DdModal):

@@ -7,8 +7,9 @@ from textual.app import ComposeResult
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import plain
 from ddtop.dashboard.panels.plan import plan_head, plan_items
-from ddtop.dashboard.screens.base import DdScreen, set_title
+from ddtop.dashboard.screens.base import DdScreen
 from ddtop.dashboard.widgets.listpanel import ListPanel
+from ddtop.dashboard.widgets.panel import set_title
 
 
 class PlanScreen(DdScreen):

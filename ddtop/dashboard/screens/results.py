@@ -24,9 +24,9 @@ from ddtop.dashboard.panels.results import (
     sort_keys,
     sort_label,
 )
-from ddtop.dashboard.screens.base import DdScreen, set_title
+from ddtop.dashboard.screens.base import DdScreen
 from ddtop.dashboard.widgets.listpanel import ListPanel
-from ddtop.dashboard.widgets.panel import Panel
+from ddtop.dashboard.widgets.panel import Panel, set_title
 from ddtop.errors import UsageError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from textual.containers import Vertical, VerticalScroll
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.panels.steps import countdown_line, steps_lines, taken
-from ddtop.dashboard.screens.base import DdModal, set_title
-from ddtop.dashboard.widgets.panel import Panel
+from ddtop.dashboard.screens.base import DdModal
+from ddtop.dashboard.widgets.panel import Panel, set_title
 from ddtop.events import Approve, Command, Step, StepsPlanned
 from ddtop.journal.read.select import asking
 from ddtop.words import many

@@ -159,18 +159,25 @@ class LogView(ScrollView, can_focus=True):
         self._show_row(row)
         return True
 
-    def show_cursor(self, cursor: str) -> bool:
-        """Go to the line with this journal cursor. False where it is not in the window."""
+    def show_line(self, cursor: str | None, text: str) -> bool:
+        """Go to the line with this journal cursor, else to the last one with this text. False where it is not in the window."""
+        wanted = text.strip()
+        found = None
         for row, number in enumerate(self.index.rows):
-            if self.buffer[number].line.cursor == cursor:
-                self.hit = row
-                self._show_row(row)
-                return True
-        wanted = self.index.filter
-        if wanted.start != "all":
+            shown = self.buffer[number].line
+            if cursor is not None and shown.cursor == cursor:
+                found = row
+                break
+            if wanted and shown.text.strip() == wanted:
+                found = row
+        if found is not None:
+            self.hit = found
+            self._show_row(found)
+            return True
+        if self.index.filter.start != "all":
             # The line may belong to an earlier start, or be hidden by the filter.
             self.set_filter(Filter(start="all"))
-            return self.show_cursor(cursor)
+            return self.show_line(cursor, text)
         return False
 
     def _show_row(self, row: int) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, cast
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual import events
+from textual.content import Content
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -20,6 +21,14 @@ from ddtop.dashboard.widgets.roles import role_styles
 
 Draw = Callable[[int, int], Sequence[Line]]
 """(width, height) of the content area in cells → its lines, top first."""
+
+
+def set_title(widget: Widget, title: str, subtitle: str = "") -> None:
+    """Give a pane its titles, as plain text, and only where they changed."""
+    if getattr(widget, "shown_titles", None) != (title, subtitle):
+        widget.shown_titles = (title, subtitle)  # type: ignore[attr-defined]
+        widget.border_title = cast(str, Content(clean(title)))
+        widget.border_subtitle = cast(str, Content(clean(subtitle))) if subtitle else None
 
 
 class Panel(Widget):

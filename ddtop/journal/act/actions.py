@@ -15,7 +15,7 @@ from ddtop import events as ev
 from ddtop.journal.act.pending import from_action, make
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView
-from ddtop.journal.read.select import advised_alert, asking, busy
+from ddtop.journal.read.select import advised_alert, asking, busy, key_of_action
 
 AT_ONCE = ("lost-host",)
 """Verdicts whose advised action touches nothing on the host (reconnect now): nothing to look at first."""
@@ -257,7 +257,9 @@ class Actions:
 
     def offered(self, alert: AlertView, choice: str) -> ev.Action | None:
         """What an alert offers by this key, command or label."""
-        return next((a for a in alert.raised.actions if choice in (a.key, a.command, a.label)), None)
+        return next(
+            (a for a in alert.raised.actions if choice in (key_of_action(a), a.command, a.label)), None
+        )
 
     def answer(self, alert: AlertView, action: ev.Action, *, now: bool = False) -> Ask | NotNow:
         """One of an alert's actions. `now`: steps that it proposes are done without asking again."""

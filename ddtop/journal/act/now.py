@@ -16,6 +16,7 @@ from ddtop.journal.read.select import (
     advised_alert,
     asking,
     counts,
+    key_of_action,
     metric_value,
     running_cell,
     waits_for_answer,
@@ -277,7 +278,10 @@ def alert_facts(alert: AlertView, now_s: float) -> dict[str, Any]:
 
 def _choice(number: int, action: Action) -> dict[str, Any]:
     return known(
-        key=action.key, label=action.label, command=action.command, advised=True if number == 0 else None
+        key=key_of_action(action),
+        label=action.label,
+        command=action.command,
+        advised=True if number == 0 else None,
     )
 
 

@@ -1,6 +1,7 @@
 """The texts of alerts: from a verdict to title, cause, evidence, advice and actions. Pure.
 
-The first action is the advised one (key `r`); for a config cause it is never a retry.
+The first action is the advised one; for a config cause it is never a retry. A key means the same in every alert: `r` retry or
+resume, `x` skip, `b` broken, `s` re-stage, `w` wait.
 """
 
 from __future__ import annotations
@@ -137,22 +138,14 @@ def start_actions(j: Judgement, config: str, alert: str) -> tuple[Action, ...]:
     skip = _act("x", f"skip {config}", "skip", alert_id=alert, config=config)
     broken = _act("b", f"mark {config} broken", "mark-broken", alert_id=alert, config=config)
     wait = _act("w", "wait longer", "wait", alert_id=alert)
-    stage = _act("s", "re-stage", "restage", alert_id=alert)
+    anyway = Action(key="r", label="retry anyway", command="retry", args=retry.args)
     if j.cause in RESTAGE_CAUSES or (j.cause == "condition-not-met" and "stage" in j.advice):
-        return (_rekey(stage, f"re-stage and retry {config}"), skip, _again(retry))
+        return (_act("s", f"re-stage and retry {config}", "restage", alert_id=alert), skip, anyway)
     if j.kind == "config":
-        return (_rekey(skip, f"skip {config}"), _again(retry), broken)
+        return (skip, anyway, broken)
     if j.verdict in ("stalled", "hung-gpu"):
         return (retry, wait, skip, broken)
     return (retry, skip, broken)
-
-
-def _rekey(action: Action, label: str) -> Action:
-    return Action(key="r", label=label, command=action.command, args=action.args)
-
-
-def _again(retry: Action) -> Action:
-    return Action(key="t", label="retry anyway", command=retry.command, args=retry.args)
 
 
 def lost_alert(host: str, what: str, means: str, do: str) -> AlertText:
@@ -283,7 +276,7 @@ def stage_alert(host: str, path: str, error: str, alert: str) -> AlertText:
         cause_text=f"{host}: {path} could not be staged: {error}",
         advice=why.advice,
         evidence=(Evidence(source="job", text=error[:500]),),
-        actions=(_act("r", "re-stage again", "restage", alert_id=alert),),
+        actions=(_act("s", "re-stage again", "restage", alert_id=alert),),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddtop.dashboard.draw.paint import Line, Span, crop, line, selected
+from ddtop.dashboard.draw.paint import Line, Span, crop, line, selected, width_of, wrap_text
 from ddtop.dashboard.draw.text import clock, duration, unit_name
 from ddtop.dashboard.panels.moment.standing import wrapped
 from ddtop.dashboard.panels.moment.starting import phases_line, timeline, usual_phases
@@ -72,6 +72,68 @@ def failed_lines(state: State, alert: AlertView | None, now_s: float, width: int
     proof = evidence_lines(state, alert, width, max(1, room))
     gap: list[Line] = [()] if len(proof) < room and foot else []
     return [*head, *proof, *gap, *foot]
+
+
+def card_lines(state: State, alert: AlertView | None, now_s: float, width: int) -> list[Line]:
+    """Everything about an alert, nothing shortened: the alert's own screen."""
+    if alert is None:
+        return [line(("No alert is open. Earlier ones are in the history (H).", "dim"))]
+    raised = alert.raised
+    start = next((r for r in state.restarts if r.attempt_id == raised.attempt_id), None)
+    rows = wrapped("", raised.cause_text or raised.cause, width, 20, "value")
+    seen = (
+        f" · {raised.fault_seen_s:.1f} s after the first sign on the host"
+        if raised.fault_seen_s is not None
+        else ""
+    )
+    rows.append(
+        line(
+            (f"{raised.verdict} · {raised.cause} ({raised.kind})", "label"),
+            (f" · at {clock(alert.at_s)}{seen}", "dim"),
+        )
+    )
+    rows += [
+        (),
+        *wrapped("advice ", raised.advice, width, 10),
+        *wrapped("before ", raised.seen_before or "", width, 4),
+    ]
+    if alert.decided is not None:
+        rows += wrapped("done   ", f"{alert.decided.what} · {alert.decided.by}", width, 4)
+    elif raised.answer_by_s is not None and raised.answer_by_s > now_s:
+        rows += wrapped(
+            "else   ",
+            f"{raised.policy or 'the policy decides'} in {duration(raised.answer_by_s - now_s)}",
+            width,
+            3,
+        )
+    rows += [(), *choice_lines(state, alert, width)]
+    cells = [state.cells[i] for i in raised.cell_ids if i in state.cells]
+    if cells:
+        more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
+        rows += wrapped("cells  ", ", ".join(c.spec.label for c in cells[:3]) + more, width, 3)
+    if start is not None:
+        rows += [(), *timeline(start, usual_phases(state, start), now_s, width)]
+        rows += wrapped("command ", " ".join(start.argv), width, 12, "label")
+    tail = state.logs.get(raised.unit or (start.unit if start is not None else ""))
+    lines = list(tail.lines) if tail is not None else []
+    cited = cited_lines(alert, lines)
+    shown: set[int] = set()
+    for at in cited:
+        if at in shown:
+            continue
+        first, last = context_of(lines, at, 24)
+        shown.update(range(first, last))
+        rows += [
+            (),
+            line(("log", "title"), (f" of {unit_name(tail.unit)}" if tail is not None else "", "dim")),
+        ]
+        rows += marked_lines(lines, first, last, cited, width, whole=True)
+    others = [e for e in raised.evidence if e.source != "log" or not _found(e.text, e.cursor, lines)]
+    if others:
+        rows += [(), line(("evidence", "title"))]
+        for evidence in others:
+            rows += wrapped(f"{evidence.source} ", evidence.text, width, 12)
+    return rows
 
 
 def choice_lines(state: State, alert: AlertView, width: int) -> list[Line]:
@@ -167,11 +229,15 @@ def context_lines(lines: Sequence[TailLine], cited: Sequence[int], width: int, r
     """At most `room` lines of a log around the first cited one, of the same start; cited ones are marked."""
     if not cited or room <= 0:
         return []
-    at = cited[0]
+    first, last = context_of(lines, cited[0], room)
+    return marked_lines(lines, first, last, cited, width)
+
+
+def context_of(lines: Sequence[TailLine], at: int, room: int) -> tuple[int, int]:
+    """(first, after the last) of at most `room` lines around `at`: two before for one after, none of an earlier start."""
     start = lines[at].line.invocation
     before = after = 0
     while before + after + 1 < room:
-        # Two lines before for one after, as long as each side has any.
         up = at - before - 1
         more_up = before < MOST_BEFORE and up >= 0 and lines[up].line.invocation in (start, None)
         more_down = after < MOST_AFTER and at + after + 1 < len(lines)
@@ -181,17 +247,26 @@ def context_lines(lines: Sequence[TailLine], cited: Sequence[int], width: int, r
             after += 1
         else:
             break
+    return at - before, at + after + 1
+
+
+def marked_lines(
+    lines: Sequence[TailLine], first: int, last: int, cited: Sequence[int], width: int, *, whole: bool = False
+) -> list[Line]:
+    """Lines of a log, the cited ones marked; `whole`: these are wrapped, not cut."""
     marked = set(cited)
     out: list[Line] = []
-    for number in range(at - before, at + after + 1):
+    for number in range(first, last):
         entry = lines[number].line
         stamp = f"{clock(entry.at_s)} " if entry.at_s is not None and width >= 60 else ""
         is_cited = number in marked
-        row = line(
-            ("▸ " if is_cited else "  ", "bad"),
-            (stamp, "dim"),
-            (entry.text, "value" if is_cited else "label"),
-        )
-        row = crop(row, width)
-        out.append(selected(row) if is_cited else row)
+        head = line(("▸ " if is_cited else "  ", "bad"), (stamp, "dim"))
+        ink = "value" if is_cited else "label"
+        if not (is_cited and whole):
+            row = crop((*head, *line((entry.text, ink))), width)
+            out.append(selected(row) if is_cited else row)
+            continue
+        indent = width_of(head)
+        for part, text in enumerate(wrap_text(entry.text, width - indent, 40)):
+            out.append(selected((*(head if part == 0 else line(" " * indent)), *line((text, ink)))))
     return out

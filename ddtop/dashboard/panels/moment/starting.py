@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, line, width_of
+from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, line, packed
 from ddtop.dashboard.draw.text import bar, duration, gib, size, unit_name
 from ddtop.events import AlertRaised, GatePartName, Phase
 from ddtop.journal.fold.state import State
@@ -54,7 +54,7 @@ def starting_lines(state: State, now_s: float, width: int, height: int) -> list[
         detail = _detail(restart, width)
         rows.extend([detail] if detail else [])
         free = height - len(rows)
-        rows.extend(gate_lines(restart, width) if free >= len(GATE) else flow(_gate_parts(restart), width))
+        rows.extend(gate_lines(restart, width) if free >= len(GATE) else packed(_gate_parts(restart), width))
         return rows
     gate = gate_lines(restart, width) if not gate_passed(restart) else [gate_line(restart)]
     usual = usual_phases(state, restart)
@@ -64,14 +64,14 @@ def starting_lines(state: State, now_s: float, width: int, height: int) -> list[
     if height - len(rows) >= len(gate):
         rows.extend(gate)
     else:
-        rows.extend(flow(_gate_parts(restart), width))
+        rows.extend(packed(_gate_parts(restart), width))
     return rows
 
 
 def phases_line(restart: RestartView, now_s: float, width: int) -> list[Line]:
     """The phases one after the other, in as few lines as they need."""
     seen = [view for view in restart.phases.values() if _shown(view)]
-    return flow([_phase(view, now_s, restart) for view in seen] + _open_phases(restart), width)
+    return packed([_phase(view, now_s, restart) for view in seen] + _open_phases(restart), width)
 
 
 def usual_phases(state: State, restart: RestartView) -> dict[Phase, float]:
@@ -148,7 +148,7 @@ def moving_lines(state: State, restart: RestartView, now_s: float, width: int) -
     memory = [g.reading.mem_used_mib for g in state.gpus.values() if g.reading.mem_used_mib is not None]
     if memory:
         parts.append(line(("GPU memory ", "label"), (f"{gib(sum(memory))} GiB", "text")))
-    out = flow(parts, width, gap=3)
+    out = packed(parts, width, gap=3)
     if out:
         out[0] = line(("moving ", "label"), *out[0])
     detail = _detail(restart, width)
@@ -250,26 +250,6 @@ def _detail(restart: RestartView, width: int) -> Line:
     if view is None or not view.detail or restart.outcome != "running":
         return ()
     return line(("  " + fit_text(view.detail, width - 2).rstrip(), "dim"))
-
-
-def flow(parts: list[Line], width: int, gap: int = 2) -> list[Line]:
-    """Parts one after the other, broken between parts where a line is full."""
-    rows: list[Line] = []
-    current: list[Span] = []
-    used = 0
-    for part in parts:
-        size_ = width_of(part)
-        if current and used + gap + size_ > width:
-            rows.append(tuple(current))
-            current, used = [], 0
-        if current:
-            current.append(Span(" " * gap))
-            used += gap
-        current.extend(part)
-        used += size_
-    if current:
-        rows.append(tuple(current))
-    return rows
 
 
 def _gate_parts(restart: RestartView) -> list[Line]:

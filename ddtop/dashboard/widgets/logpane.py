@@ -13,8 +13,8 @@ from ddtop.dashboard import keys
 from ddtop.dashboard.draw.text import unit_name
 from ddtop.dashboard.guard import Guarded
 from ddtop.dashboard.log_window import LEVELS, Filter, FilterError, LogBuffer, parse_filter
-from ddtop.dashboard.screens.base import set_title
 from ddtop.dashboard.widgets.logview import LogView
+from ddtop.dashboard.widgets.panel import set_title
 from ddtop.journal.fold.state import State
 from ddtop.words import many
 
