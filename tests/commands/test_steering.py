@@ -280,6 +280,8 @@ def test_two_live_runs_are_named(ddtop: Cli, tmp_path: Path) -> None:
         assert {r["run"] for r in json.loads(ddtop("status", "--json").out)["runs"]} == {"h1-id", "h2-id"}
         assert json.loads(ddtop("status", "h2-", "--json").out)["host"] == "h2"
         assert ddtop("status", "n").rc == 2, "the plan's name fits both"
+        listed = json.loads(ddtop("runs", "--json").out)
+        assert {(r["run"], r["state"]) for r in listed} == {("h1-id", "running"), ("h2-id", "running")}
     finally:
         for writer in writers:
             writer.close()

@@ -93,9 +93,14 @@ def run_info(path: Path) -> RunInfo:
 
 
 def list_runs(folder: Path | None = None) -> list[RunInfo]:
-    """All recordings in `folder` (by default where ddtop keeps them), the newest first."""
+    """All recordings in `folder`, the newest first; by default where ddtop keeps them, and those that a runner of this machine
+    writes elsewhere."""
     where = folder if folder is not None else paths.runs_dir()
-    found = [run_info(path) for path in where.glob(f"*{SUFFIX}") if path.is_file()]
+    files = [path for path in where.glob(f"*{SUFFIX}") if path.is_file()]
+    if folder is None:
+        here = {path.resolve() for path in files}
+        files += [path for path in live_recordings() if path.resolve() not in here]
+    found = [run_info(path) for path in files]
     return sorted(found, key=lambda r: (r.started_at_s or 0.0, r.path.name), reverse=True)
 
 
@@ -120,8 +125,6 @@ def resolve_run(text: str, folder: Path | None = None) -> RunInfo:
     if as_path.is_file():
         return run_info(as_path)
     runs = list_runs(folder)
-    here = {r.path.resolve() for r in runs}
-    runs += [run_info(path) for path in live_recordings() if path.resolve() not in here]
     exact = [r for r in runs if text in (r.run_id, r.path.name, r.path.stem)]
     alive = [r for r in runs if r.live and text in (r.host, r.name)]
     named = [r for r in runs if text in (r.host, r.name)]
