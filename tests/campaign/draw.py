@@ -100,25 +100,28 @@ class Trial:
         return frozenset().union(*(KINDS[f.kind].explains for f in self.faults))
 
 
-SHAPES: Mapping[str, int] = {"plain": 10, "race": 3, "search": 3, "handover": 2, "refine": 2}
+SHAPES: Mapping[str, int] = {"plain": 10, "race": 3, "search": 3, "handover": 2, "refine": 2, "rounds": 1}
 """How often each sweep is drawn."""
+SPAN_S: Mapping[str, float] = {"rounds": 120.0}
+"""Over how much of a run the seconds of its faults are spread, where that is not 24."""
 
 
 def trial(seed: int, kinds: Sequence[str] = (), faults: int = 0, shape: str = "") -> Trial:
     """The trial of a seed: one to five faults of `kinds` (all, if empty), a third of them beside the one before."""
     rng = random.Random(f"ddtop-campaign-{seed}")
     names = list(kinds) or list(KINDS)
+    shape = shape or random.Random(f"shape-{seed}").choices(list(SHAPES), list(SHAPES.values()))[0]
     found: list[Fault] = []
+    span_s = SPAN_S.get(shape, 24.0)
     for _ in range(faults or rng.choice((1, 2, 3, 3, 4, 5))):
         names = [n for n in names if all(n not in KINDS[f.kind].not_with for f in found)]
         names = [n for n in names if not {f.kind for f in found} & set(KINDS[n].not_with)]
         kind = rng.choices(names, [KINDS[n].weight for n in names])[0]
-        found.append(_fault(rng, kind, found[-1] if found and rng.random() < 0.35 else None))
+        found.append(_fault(rng, kind, found[-1] if found and rng.random() < 0.35 else None, span_s))
     was_active = rng.random() < 0.4
     staged = was_active or rng.random() < 0.6
-    drawn = rng.choices(list(SHAPES), list(SHAPES.values()))[0]
     return Trial(
-        shape=shape or drawn,
+        shape=shape,
         seed=seed,
         faults=tuple(found),
         was_active=was_active,
@@ -127,14 +130,14 @@ def trial(seed: int, kinds: Sequence[str] = (), faults: int = 0, shape: str = ""
     )
 
 
-def _fault(rng: random.Random, kind: str, before: Fault | None) -> Fault:
+def _fault(rng: random.Random, kind: str, before: Fault | None, span_s: float) -> Fault:
     low, high = KINDS[kind].lasts_s
     lasts = low * (high / low) ** rng.random() if low else rng.uniform(low, high)  # most cuts are short
     ahead = rng.random() < 0.5
     if before is not None:
         at_s, event = before.at_s + rng.uniform(0.0, 2.0), before.event
     elif rng.random() < 0.65:
-        at_s, event = rng.uniform(0.3, 24.0), ""
+        at_s, event = rng.uniform(0.3, span_s), ""
     else:
         at_s, event = rng.uniform(0.0, 1.0), rng.choice(EVENTS)
     return Fault(kind=kind, at_s=round(at_s, 1), event=event, lasts_s=round(lasts, 1), ahead=ahead)

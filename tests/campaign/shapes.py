@@ -125,6 +125,7 @@ SHAPES: Mapping[str, Shape] = {
         edit=_searches,
         decided=_search,
     ),
+    "rounds": Shape(cells=27, marks=MARKS, requests=3, edit=_matrix("starts = 3")),
     "handover": Shape(cells=6, marks=MARKS, edit=_hands_over),
     "refine": Shape(
         cells=8,

@@ -24,7 +24,7 @@ def costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     >>> {name: round(s) for name, s in costs(rows).items()}
     {'shape plain': 30, 'cut': 10, 'shape race': 60}
     """
-    terms = [Counter([f"shape {r['shape']}", *(f["kind"] for f in r["faults"])]) for r in rows]
+    terms = [Counter([f"shape {r.get('shape', 'plain')}", *(f["kind"] for f in r["faults"])]) for r in rows]
     found = dict.fromkeys((name for t in terms for name in t), 0.0)
     for _ in range(ROUNDS):
         for name in found:
@@ -46,7 +46,7 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
         where = ", ".join(f"{name} {many}" for name, many in phases[kind].most_common())
         lines.append(f"| {kind} | {n} | {where} | {lost[kind]:.0f} |")
     size = Counter(len(r["faults"]) for r in judged)
-    shapes = Counter(r["shape"] for r in judged)
+    shapes = Counter(r.get("shape", "plain") for r in judged)
     bad = Counter(v[0] for r in judged for v in r["violations"])
     lines += [
         "",

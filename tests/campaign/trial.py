@@ -320,7 +320,9 @@ class _Play:
             return
         ends = fault.kind in ("kill-server", "reboot", "power-loss") and self.trial.was_active
         early = fault.kind in ("second-connect", *OWNERS)
-        if (ends or early) and not came("noted", self.tape.events):
+        events = self.tape.events
+        over = max((n for n, e in enumerate(events) if isinstance(e, RunEnded)), default=-1)
+        if (ends or early) and not came("noted", events[over + 1 :]):
             self.row.void.append(
                 f"{fault.kind}: the run has not looked at the host yet, so this is how it found it"
             )
@@ -348,6 +350,10 @@ class _Play:
             self.row.notes.append(f"asked to end: exit code {code}")
             self.injector.again_at = time.monotonic() + self.injector.ends_s
             self.injector.ends_s = None
+            return False
+        if code == 12 and "the disk is full: " in self.runner.text():
+            self.row.notes.append("started on a full disk: refused, and started again")
+            self.injector.again_at = time.monotonic() + 3.0
             return False
         self.row.codes.append(code)
         if code == 0 or len(self.row.codes) > 2:
@@ -394,8 +400,8 @@ class _Play:
         shape, faults = SHAPES[self.trial.shape], len(row.faults)
         alarms = false_alarms(fresh.events, self.trial.explained)
         found = [*self.seen.violations, *alarms]
-        said = any(isinstance(e, CellMeasured | SearchStep) and PAUSED in e.reasons for e in fresh.events)
-        if said:
+        paused = any(isinstance(e, CellMeasured | SearchStep) and PAUSED in e.reasons for e in fresh.events)
+        if paused:
             row.notes.append("a pause of the server is said of a result: decisions by it are not judged")
         else:
             found += undecided(self.trial.shape, fresh.events)
@@ -431,7 +437,7 @@ class _Play:
             for c in state.plan_cells
             if c.state != "done" and not (c.state == "skipped" and c.by == "race")
         ]
-        if left or (len(state.plan_cells) < shape.cells and not said):
+        if left or (len(state.plan_cells) < shape.cells and not paused):
             self._bad("not-all-measured", f"{len(state.plan_cells)} planned; {'; '.join(left)[:600]}")
         if row.descriptors > MOST_OPEN:
             self._bad("descriptors", f"the runner had {row.descriptors} open")
