@@ -191,7 +191,7 @@ def judge_figures(
                 f"{spec.label}: says {claim.requests} requests, {claim.tokens} tokens; its server: {served}"
             )
             found.append(Violation("wrong-figure", text))
-        elif mine and (pause := stood_out(mine)) and PAUSED not in claim.reasons:
+        elif mine and 0 < (pause := stood_out(mine)) <= claim.longest_s and PAUSED not in claim.reasons:
             found.append(Violation("polluted", f"{spec.label}: a pause of {pause:.1f} s is not said of it"))
         elif mine and claim.longest_s > 1.5 * max(e["end_ns"] - e["start_ns"] for e in mine) / 1e9 + 2.0:
             text = f"{spec.label}: a request took {claim.longest_s:.1f} s, by the server's clock far less"

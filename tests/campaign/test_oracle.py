@@ -205,6 +205,7 @@ def result(cell: str, pid: int, **metrics: Any) -> ev.CellMeasured:
 
 LEDGER = [*server(1, ""), *server(2, MARKS["b"]), line(2, 10.1), line(2, 10.7)]
 PLANNED = ev.CellsPlanned(cells=tuple(spec(*c) for c in CELLS), **AT)
+PAUSE = [line(2, 10.1, 0.1), line(2, 10.3, 1.5)]
 KILLED = [line(2, at, outcome="killed") for at in (3.0, 4.0)]
 
 
@@ -219,7 +220,8 @@ KILLED = [line(2, at, outcome="killed") for at in (3.0, 4.0)]
         (result("b24", 2, output_tokens=50), LEDGER, ["wrong-figure"]),
         (result("b24", 2), [e | {"outcome": "killed"} for e in LEDGER], ["wrong-figure"]),
         (result("b24", 2, e2e_ms={"max": 9000.0}), LEDGER, ["polluted"]),
-        (result("b24", 2), [*LEDGER[:4], line(2, 10.1, 0.1), line(2, 10.3, 1.5)], ["polluted"]),
+        (result("b24", 2, e2e_ms={"max": 1500.0}), [*LEDGER[:4], *PAUSE], ["polluted"]),
+        (result("b24", 2), [*LEDGER[:4], *PAUSE], []),  # of a request after the window
         (result("b24", 2), [*KILLED, *LEDGER, *KILLED], ["overrun"]),
     ],
 )
