@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ddtop.errors import plain
 from ddtop.journal.fold.state import State
@@ -18,7 +18,7 @@ from ddtop.report.bundle.seen import see
 from ddtop.report.charts import charts
 from ddtop.report.conclusion import Conclusion, conclude
 from ddtop.report.conclusion.best import TITLE as BEST
-from ddtop.report.conclusion.best import best_rows
+from ddtop.report.conclusion.best import best_rows, stars
 from ddtop.report.markdown import facts
 from ddtop.report.page.cells import anchor, details
 from ddtop.report.page.grid import grids
@@ -99,7 +99,10 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
         "ladders": ladders(state),
         "rounds_title": ROUNDS,
         "rounds": round_rows(state),
-        "pictures": [(p.title, p.note, Markup(p.svg)) for p in charts(state, baseline)],
+        "pictures": [
+            (p.title, "" if str(escape(p.note)) in p.svg else p.note, Markup(p.svg))
+            for p in charts(state, baseline)
+        ],
         "timeline": timeline(state, recording.trace),
         "alerts": _alerts(state),
         "start_times": start_rows(state, baseline),
@@ -133,11 +136,9 @@ def _tables(state: State, found: Conclusion, baseline: str | None) -> list[dict[
     for metric, title, lower in METRICS:
         if not has_metric(state, metric) and metric != "output_tok_s":
             continue
-        best = {
-            (one.config, one.load) for one in found.best if one.metric == metric and one.verdict != "alone"
-        }
+        best = stars([one for one in found.best if one.metric == metric])
         for tp in tps(state):
-            whole = matrix(state, tp, metric, baseline)
+            whole = matrix(state, tp, metric, baseline, lower_is_better=lower)
             view, lost = folded(whole)
             notes = [*lost, *legend(state, [tp], metric, baseline).splitlines()]
             against = f", × {view.baseline}" if view.baseline else ""
@@ -145,7 +146,7 @@ def _tables(state: State, found: Conclusion, baseline: str | None) -> list[dict[
                 {
                     "title": f"{title} · tp{tp}{against}",
                     "open": metric in MAIN,
-                    "grids": grids(view, best, whole.columns, lower=lower, brief=metric not in MAIN),
+                    "grids": grids(view, best, whole.columns, brief=metric not in MAIN),
                     "notes": "\n".join(notes),
                 }
             )
@@ -157,7 +158,11 @@ def _restarts(state: State) -> list[dict[str, str]]:
         {
             "what": f"{r.config} tp{r.tp}",
             "unit": r.unit,
-            "phases": ", ".join(f"{p.phase} {p.elapsed_s:.0f} s" for p in r.phases.values() if p.elapsed_s),
+            "phases": ", ".join(
+                f"{p.phase} {p.elapsed_s:.{1 if p.elapsed_s < 10 else 0}f} s"
+                for p in r.phases.values()
+                if p.elapsed_s
+            ),
             "outcome": f"ready in {r.ready_s:.1f} s" if r.ready_s is not None else (r.verdict or r.outcome),
             "cause": r.cause or "",
         }

@@ -11,7 +11,7 @@ from ddtop.journal.read.select import tps
 from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.conclusion import conclude
 from ddtop.report.conclusion.best import TITLE as BEST
-from ddtop.report.conclusion.best import best_rows
+from ddtop.report.conclusion.best import best_rows, stars
 from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso, minute
 from ddtop.report.rows import ROUNDS, round_rows
 from ddtop.report.side_by_side import compared_table
@@ -62,7 +62,7 @@ def facts(recording: Recording) -> list[tuple[str, str]]:
 def _recording(recording: Recording, baseline: str | None) -> list[str]:
     state = recording.state
     found = conclude(state, baseline)
-    best = {(one.config, one.load) for one in found.best if one.verdict != "alone"}
+    best = stars(found.best)
     parts = [f"# {escape(state.run.name or recording.name)}"]
     parts.append("\n".join(f"- {name}: {escape(value)}" for name, value in facts(recording)))
     parts += ["## Conclusion", "\n".join(f"{n}. {escape(line)}" for n, line in enumerate(found.sentences, 1))]
@@ -128,4 +128,4 @@ def _padded(text: str, width: int, right: bool) -> str:
 def _numbers(column: Iterable[str]) -> bool:
     """Whether most fields that say something begin with a number."""
     said = [text for text in column if text and text not in ("–", "·", "not known")]
-    return 2 * sum(bool(re.match(r"(★ )?[≤+-]?\d", text)) for text in said) > len(said)
+    return 2 * sum(bool(re.match(r"([★☆] )?[≤+-]?\d", text)) for text in said) > len(said)

@@ -34,7 +34,7 @@ def _row(one: StartTime) -> list[str]:
     against = ""
     if one.against is not None and one.against.ratio is not None:
         against = f"{one.against.ratio:.2f}× ({one.against.why})"
-    phases = ", ".join(f"{phase} {number(taken)}" for phase, taken in one.phases)
+    phases = ", ".join(f"{phase} {taken:.{1 if taken < 10 else 0}f}" for phase, taken in one.phases)
     return [
         f"{one.config} tp{one.tp}",
         one.kind.files,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ddtop.events import CellState
@@ -64,15 +64,16 @@ def field(cell: MatrixCell | None, *, baseline: bool = False) -> str:
 
 
 def table(
-    view: Matrix, best: Collection[tuple[str, Column]] = (), loads: Sequence[Column] = ()
+    view: Matrix, best: Mapping[tuple[str, Column], str] | None = None, loads: Sequence[Column] = ()
 ) -> list[list[str]]:
-    """Header and rows of a matrix as text; the first column is the configuration. `best`: those of each load, which get ★.
+    """Header and rows of a matrix as text; the first column is the configuration. `best`: marks of the best
+    of each load.
     `loads`: all loads among which a column's name must be clear."""
     head = [f"tp{view.tp}", *(column.label(loads or view.columns) for column in view.columns)]
     rows = [
         [f"{row.config} (baseline)" if row.baseline else row.config]
         + [
-            ("★ " if (row.config, column) in best else "") + field(cell, baseline=row.baseline)
+            f"{(best or {}).get((row.config, column), '')} {field(cell, baseline=row.baseline)}".strip()
             for column, cell in zip(view.columns, row.cells, strict=True)
         ]
         for row in view.rows
@@ -118,7 +119,7 @@ def render_table(
     metric: str = DEFAULT_METRIC,
     baseline: str | None = None,
     width: int | None = None,
-    best: Collection[tuple[str, Column]] = (),
+    best: Mapping[tuple[str, Column], str] | None = None,
 ) -> str:
     """The results for a terminal: one table for each TP (or one). Where `width` columns do not hold it, the loads go on
     below: no field is cut."""
@@ -182,6 +183,12 @@ def legend(state: State, wanted: Sequence[int], metric: str, baseline: str | Non
         lines.append("no intervals: one measurement of each, so the spread is not known")
     if bases:
         lines.append("[…]: 95% interval by the spread " + " or ".join(BASIS[b] for b in BASIS if b in bases))
+    if any(c.rank == "best" for c in cells):
+        lines.append("★ the best of its load: every other differs from it")
+    if any(c.rank == "maybe" for c in cells):
+        lines.append("☆ reads best of its load; another may be as good")
+    unlike = {config: cell.unlike for config, cell in named if cell.unlike}
+    lines += [f"{config}: {words}, so × compares unlike work" for config, words in unlike.items()]
     if any(c.differs is False for c in cells):
         lines.append("≈ not different from the baseline")
     lines += [

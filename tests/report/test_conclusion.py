@@ -174,7 +174,7 @@ def test_a_suspect_result_is_the_best_only_without_a_sound_one() -> None:
     best, _, doubt = said(("auto", 1, (100.0,)), ("b15", 1, (250.0,)), ("b99", 1, (400.0,), SUSPECT))
     assert "b15 (2.50×; b99 reads 4.00×, but is SUSPECT)" in best
     assert "1 of 3 results is SUSPECT (a GPU slowed down because it was hot)" in doubt
-    assert "b99 (up to 4.00×) reads better than the best at some loads, and is SUSPECT there" in doubt
+    assert "b99 (up to 4.00×) reads better than the best at some loads, and is in doubt there" in doubt
     best, _, doubt = said(("auto", 1, (100.0,), SUSPECT), ("b15", 1, (250.0,), SUSPECT))
     assert "b15 (2.50×; SUSPECT: a GPU slowed down because it was hot)" in best
     assert "auto, the baseline, is SUSPECT at 1 of 1 load, and so is every ratio to it there" in doubt
@@ -281,7 +281,7 @@ def test_a_rate_is_judged_by_latency_and_a_search_by_its_knee() -> None:
         return config, 0, (400.0,), {"rate": 4.0, "metrics": {"e2e_ms": {"p50": ms}}}
 
     best = said(at_rate("auto", 900.0), at_rate("b15", 600.0))[0]
-    assert best.startswith("Best by median latency") and "at fib@256 4 req/s b15 (" in best
+    assert best.startswith("Best by median latency") and "at fib@256 4 req/s b15 (1.50×" in best
     search = ev.Search(by="concurrency", slo={"ttft_ms": 500.0})
 
     def knee(config: str, load: float, tok_s: float) -> Result:
@@ -350,3 +350,28 @@ def test_a_cell_under_way_is_not_run() -> None:
     for event in measured(Clock(), last.id, 1.0)[:3]:
         apply(state, event)
     assert "1 of 10 cells has no result (1 not run)" in conclude(state).sentences[2]
+
+
+def test_answers_of_another_length_win_nothing() -> None:
+    def of(config: str, tok_s: float, each: float) -> Result:
+        return config, 1, (tok_s,), {"metrics": {"requests_ok": 100, "output_tokens": 100 * each}}
+
+    best, _, doubt = said(of("auto", 100.0, 256.0), of("b15", 300.0, 90.0), of("b16", 150.0, 256.0))
+    assert "b16 (1.50×; b15 reads 3.00×, but its answers have 90 tokens, the baseline's 256)" in best
+    assert "b15 did other work than auto (b15: its answers have 90 tokens, the baseline's 256)" in doubt
+    assert "b15" not in said(of("auto", 100.0, 256.0), of("b15", 50.0, 90.0))[1]
+
+
+def test_single_runs_that_are_close_are_not_ordered() -> None:
+    (one,) = bests(
+        made(("auto", 1, (100.0,)), ("b15", 1, (250.0,)), ("b16", 1, (246.0,)), ("b8", 1, (200.0,)))
+    )
+    assert one.alike == ("b16",) and one.star == "☆"
+    (one,) = bests(made(*SURE))
+    assert one.star == "★"
+
+
+def test_what_would_show_a_gain_is_said() -> None:
+    best, _, _ = said(("auto", 1, (100.0, 103.0, 97.0)), ("b15", 1, (104.0, 107.0, 101.5)))
+    assert "no gain is shown: b15 reads best (1.04× [" in best
+    assert "more starts of both would show it)" in best

@@ -211,11 +211,11 @@ def wide(configs: int = 9, workloads: int = 4, contexts: int = 3, loads: int = 4
 def test_a_wide_matrix_is_cut_by_workload_and_context() -> None:
     state = wide()
     view = matrix(state)
-    found = grid.grids(view, set(), view.columns)
+    found = grid.grids(view, {}, view.columns)
     assert len(found) == 12 and {len(one.head) for one in found} == {4}
     assert found[0].caption == "tp1 · w0@256 · 0 ctx" and found[0].head == ("c1", "c2", "c4", "c8")
     narrow = matrix(wide(2, 1, 2, 4))
-    (whole,) = grid.grids(narrow, set(), narrow.columns)
+    (whole,) = grid.grids(narrow, {}, narrow.columns)
     assert whole.caption == "tp1" and whole.head[0] == "w0@256 0 ctx c1"
 
 
@@ -231,9 +231,11 @@ def test_432_cells_fit_in_a_file_that_can_be_mailed() -> None:
 def test_what_is_said_of_a_field_is_in_words() -> None:
     state = full()
     view = matrix(state)
-    row = next(r for r in grid.grids(view, {("b15", view.columns[1])}, view.columns)[0].rows if r[0] == "b15")
+    row = next(
+        r for r in grid.grids(view, {("b15", view.columns[1]): "☆"}, view.columns)[0].rows if r[0] == "b15"
+    )
     field = row[2][1]
-    assert field.best and field.mark == "? SUSPECT" and field.kind == "up3"
+    assert field.best == "☆" and field.mark == "? SUSPECT" and field.kind == "up3"
     assert "thermal-cap: a GPU slowed down because it was hot" in field.words
     assert "95% interval" in field.words and field.small.startswith(re.match(r"[\d.]+×", field.small)[0])  # type: ignore[index]
 

@@ -1,6 +1,6 @@
 """The best configuration under each load, how sure that is, and what it gains over the baseline. Pure.
 
-Values are those of the matrix and comparisons those of `stats/differ.py`. A result that is SUSPECT is the best only where
+Values, comparisons and ranks are the matrix's. A result that is SUSPECT is the best only where
 nothing without a doubt was measured; where it reads better than the best, that is said beside it.
 """
 
@@ -12,12 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 from ddtop.bench.worth.curves import SIMULATED
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import Matrix, MatrixCell, fields_of, matrix, starts_in
+from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
 from ddtop.journal.read.select import DEFAULT_METRIC, Column, short_count, tps
 from ddtop.report.conclusion.words import times, two
 from ddtop.report.text import number
-from ddtop.stats.differ import FLOOR, Comparison, differences
-from ddtop.stats.spread import pooled
+from ddtop.stats.differ import Comparison
 
 LATENCY = "e2e_ms.p50"
 """What a rate is judged by: all servers that keep up with it give the same tokens per second."""
@@ -51,12 +50,20 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """A configuration that reads better than the best, and whose result is SUSPECT."""
+    """A configuration that reads better than the best, and whose result is SUSPECT or of unlike work."""
 
     config: str
     ratio: float | None
     """To the baseline."""
     reasons: tuple[str, ...]
+    """Why it is SUSPECT; empty where it is not."""
+    unlike: str = ""
+    """In words, where its answers are not as long as the baseline's."""
+
+    @property
+    def why(self) -> str:
+        """`is SUSPECT`, or how its answers differ."""
+        return "is SUSPECT" if self.reasons else self.unlike or "is SUSPECT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,11 @@ class Best:
         return self.verdict in ("gain", "single", "baseline", "not shown")
 
     @property
+    def star(self) -> str:
+        """★ where it is the best for sure, ☆ where it reads best."""
+        return "★" if self.field.rank == "best" else "☆"
+
+    @property
     def suspect(self) -> tuple[str, ...]:
         """Why its own result is SUSPECT."""
         return self.field.reasons if self.field.validity == "SUSPECT" else ()
@@ -109,7 +121,7 @@ def bests(state: State, baseline: str | None = None) -> list[Best]:
         for load in columns:
             metric = metric_of(state, load)
             if metric not in views:
-                views[metric] = matrix(state, tp, metric, baseline)
+                views[metric] = matrix(state, tp, metric, baseline, lower_is_better=metric == LATENCY)
             found = _best(state, views[metric], load)
             if found is not None:
                 out.append(found)
@@ -117,38 +129,22 @@ def bests(state: State, baseline: str | None = None) -> list[Best]:
 
 
 def _best(state: State, view: Matrix, load: Column) -> Best | None:
-    lower = view.metric == LATENCY
     column = view.columns.index(load)
-    fields, _, _ = fields_of(state, view.tp)
+    twins = {cell.spec.config for cell in state.plan_cells if cell.spec.aa}
     mine = {
         row.config: cell
         for row in view.rows
-        if (cell := row.cells[column]) is not None
-        and cell.n
-        and cell.value
-        and SIMULATED not in cell.reasons
-        and not any(c.spec.aa for c in fields.get((row.config, load), ()))
+        if (cell := row.cells[column]) is not None and cell.n and cell.value and row.config not in twins
     }
+    mine = {name: cell for name, cell in mine.items() if SIMULATED not in cell.reasons}
     if not mine:
         return None
-    sound = {config: cell for config, cell in mine.items() if cell.validity != "SUSPECT"} or mine
-    config = min(sound, key=lambda name: _rank(sound[name], lower))
+    rank = {name: (cell.value or 0.0) * (-1 if view.lower_is_better else 1) for name, cell in mine.items()}
+    sound = [name for name, cell in mine.items() if cell.validity != "SUSPECT" and not cell.unlike] or list(
+        mine
+    )
+    config = max(sound, key=lambda name: rank[name])
     field = mine[config]
-    doubted = tuple(
-        Doubted(name, cell.speedup, cell.reasons)
-        for name, cell in mine.items()
-        if cell.validity == "SUSPECT" and _rank(cell, lower) < _rank(field, lower) and name != config
-    )
-    results = {name: starts_in(fields[name, load], view.metric) for name in mine}
-    floor = abs(view.aa.ratio - 1) if view.aa is not None and view.aa.ratio is not None else FLOOR
-    spread = pooled(starts_in(cells, view.metric) for (_, c), cells in fields.items() if c == load)
-    others = {name: result for name, result in results.items() if name != config and name in sound}
-    alike = tuple(
-        name
-        for name, one in differences(results[config], others, spread, floor).items()
-        if one.different is False
-        or (one.different is None and one.ratio is not None and abs(one.ratio - 1) <= NEAR)
-    )
     return Best(
         Place(view.tp, load.workload, load.output_tokens, load.context),
         load,
@@ -156,14 +152,19 @@ def _best(state: State, view: Matrix, load: Column) -> Best | None:
         config,
         field,
         _verdict(view, column, config, field, len(mine)),
-        alike,
-        doubted,
+        tuple(name for name in sound if name != config and _alike(mine[name], field)),
+        tuple(
+            Doubted(name, cell.speedup, cell.reasons if cell.validity == "SUSPECT" else (), cell.unlike)
+            for name, cell in mine.items()
+            if name not in sound and rank[name] > rank[config]
+        ),
     )
 
 
-def _rank(cell: MatrixCell, lower: bool) -> float:
-    value = cell.value or 0.0
-    return value if lower else -value
+def _alike(other: MatrixCell, best: MatrixCell) -> bool:
+    if other.basis is None or best.basis is None:
+        return abs((other.value or 0.0) / (best.value or 1.0) - 1) <= NEAR
+    return other.rank == "maybe"
 
 
 def _verdict(view: Matrix, column: int, config: str, field: MatrixCell, count: int) -> Verdict:
@@ -196,6 +197,11 @@ def load_words(place: Place, loads: Sequence[Column], all_places: Sequence[Place
     return " ".join([*parts, names[0] if len(names) == 1 else f"{names[0]}–{names[-1]}"])
 
 
+def stars(found: Sequence[Best]) -> dict[tuple[str, Column], str]:
+    """(configuration, load) → the mark of its field, where there is another to compare with."""
+    return {(one.config, one.load): one.star for one in found if one.verdict != "alone"}
+
+
 def best_rows(found: Sequence[Best]) -> list[list[str]]:
     """Header and a row for each load; empty without a result to compare."""
     if not any(one.verdict != "alone" for one in found):
@@ -219,9 +225,8 @@ def _row(one: Best, places: Sequence[Place]) -> list[str]:
     unit = {LATENCY: "ms median latency", "knee": "highest load within the limits"}.get(one.metric, "tok/s")
     doubts = [f"it is SUSPECT: {', '.join(one.suspect)}"] if one.suspect else []
     doubts += [
-        f"{d.config} reads {two(d.ratio)}×, SUSPECT: {', '.join(d.reasons)}"
-        if d.ratio is not None
-        else f"{d.config} reads better, SUSPECT: {', '.join(d.reasons)}"
+        f"{d.config} reads {f'{two(d.ratio)}×' if d.ratio is not None else 'better'}, "
+        + (f"SUSPECT: {', '.join(d.reasons)}" if d.reasons else f"but {d.unlike}")
         for d in one.doubted
     ]
     return [
@@ -236,7 +241,7 @@ def _row(one: Best, places: Sequence[Place]) -> list[str]:
 
 
 def best_json(found: Sequence[Best]) -> list[dict[str, Any]]:
-    """For programs; what is not known is null. A ratio of latencies below 1 is better."""
+    """For programs; what is not known is null. A ratio above 1 is better, of latencies too."""
     return [
         {
             **one.place._asdict(),
@@ -252,7 +257,8 @@ def best_json(found: Sequence[Best]) -> list[dict[str, Any]]:
             "alike": list(one.alike),
             "suspect": list(one.suspect),
             "doubted": [
-                {"config": d.config, "ratio": d.ratio, "suspect": list(d.reasons)} for d in one.doubted
+                {"config": d.config, "ratio": d.ratio, "suspect": list(d.reasons), "unlike": d.unlike or None}
+                for d in one.doubted
             ],
         }
         for one in found

@@ -19,7 +19,7 @@ from ddtop.report.conclusion.doubts import doubt_sentence, doubts_of
 from ddtop.report.conclusion.words import gains, names, reasons_words, tally
 from ddtop.report.conclusion.worse import CLAUSES, Worse, worse_sentence, worse_than_baseline
 from ddtop.report.text import number
-from ddtop.stats.differ import Comparison
+from ddtop.stats.differ import Comparison, samples_needed
 from ddtop.words import many
 
 
@@ -120,7 +120,7 @@ def _answer(one: Best) -> tuple[object, ...]:
 def _said(group: Sequence[Best]) -> str:
     first = group[0]
     ratio = gains(one.gain for one in group)
-    notes = [ratio + {LATENCY: " the latency", "knee": " the load"}.get(first.metric, "")] if ratio else []
+    notes = [ratio] if ratio else []
     if first.suspect:
         notes.append(f"SUSPECT: {reasons_words(first.suspect)}")
     if first.alike and first.verdict != "not shown":
@@ -129,10 +129,14 @@ def _said(group: Sequence[Best]) -> str:
         notes.append("the baseline is not measured there")
     for other in first.doubted:
         ratios = [Comparison(None, d.ratio) for one in group for d in one.doubted if d.config == other.config]
-        notes.append(f"{other.config} reads {gains(ratios) or 'better'}, but is SUSPECT")
+        notes.append(f"{other.config} reads {gains(ratios) or 'better'}, but {other.why}")
     note = f" ({'; '.join(notes)})" if notes else ""
     if first.verdict == "alone":
         return f"only {first.config} is measured{note}"
+    needed = samples_needed(first.gain) if first.gain is not None and len(group) == 1 else None
+    if first.verdict == "not shown" and needed:
+        kind = "start" if first.field.basis == "starts" else "repeat"
+        note = f"{note[:-1]}; {many(needed, f'more {kind}')} of both would show it)"
     if first.verdict == "not shown":
         return f"no gain is shown: {first.config} reads best{note}"
     return f"{first.config}{', the baseline' if first.verdict == 'baseline' else ''}{note}"

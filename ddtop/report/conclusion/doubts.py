@@ -53,6 +53,12 @@ def doubts_of(
     floors = [abs(view.aa.ratio - 1) for view in views if view.aa is not None and view.aa.ratio is not None]
     if floors:
         yield f"{baseline} differs from itself by up to {100 * max(floors):.1f}%, so no smaller difference counts"
+    unlike = {
+        r.config: c.unlike for v in views for r in v.rows for c in r.cells if c is not None and c.unlike
+    }
+    if unlike:
+        first = next(iter(unlike))
+        yield f"{names(unlike)} did other work than {baseline} ({first}: {unlike[first]})"
     mixed = [
         r.config for v in views for r in v.rows if any(c is not None and c.mixed_versions for c in r.cells)
     ]
@@ -101,7 +107,7 @@ def _better_but_suspect(found: Sequence[Best]) -> Iterable[str]:
     if most:
         named = names(c if r is None else f"{c} (up to {two(r)}×)" for c, r in most.items())
         words = ("reads", "is") if len(most) == 1 else ("read", "are")
-        yield f"{named} {words[0]} better than the best at some loads, and {words[1]} SUSPECT there"
+        yield f"{named} {words[0]} better than the best at some loads, and {words[1]} in doubt there"
 
 
 def doubt_sentence(doubts: Sequence[str]) -> str:

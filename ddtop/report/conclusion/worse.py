@@ -59,7 +59,7 @@ def worse_than_baseline(state: State, views: Sequence[Matrix], baseline: str | N
     for view in views:
         for row in view.rows:
             for load, cell in zip(view.columns, row.cells, strict=True):
-                if row.baseline or row.config in twins or cell is None or not cell.n:
+                if row.baseline or row.config in twins or cell is None or not cell.n or cell.unlike:
                     continue
                 if any(c in state.cells and SIMULATED in state.cells[c].reasons for c in cell.ids):
                     continue

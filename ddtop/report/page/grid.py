@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ddtop.bench.judge.validity import TABLE
@@ -25,7 +25,8 @@ class Field:
     mark: str = ""
     kind: str = ""
     """Of its colour: `up1`–`up3` and `down1`–`down3` by the ratio to the baseline, `none` without a value."""
-    best: bool = False
+    best: str = ""
+    """★ or ☆."""
     words: str = ""
     cell: str = ""
     """Id of the cell whose details it leads to."""
@@ -43,14 +44,12 @@ class Grid:
 
 def grids(
     view: Matrix,
-    best: Collection[tuple[str, Column]],
+    best: Mapping[tuple[str, Column], str],
     loads: Sequence[Column],
     *,
-    lower: bool = False,
     brief: bool = False,
 ) -> list[Grid]:
-    """The matrix as tables of at most WIDEST loads: whole, else by workload, else by context. `lower`: less is better;
-    `brief`: without words for the pointer and links."""
+    """The matrix as tables of at most WIDEST loads: whole, else by workload, else by context. `brief`: without words for the pointer and links."""
     groups: list[list[int]] = [list(range(len(view.columns)))]
     for keys in (2, 3):
         if all(len(group) <= WIDEST for group in groups):
@@ -60,16 +59,15 @@ def grids(
             by.setdefault(column[:keys], []).append(index)
         groups = list(by.values())
     pieces = [group[i : i + WIDEST] for group in groups for i in range(0, len(group), WIDEST)]
-    return [_grid(view, piece, best, loads, lower=lower, brief=brief) for piece in pieces if piece]
+    return [_grid(view, piece, best, loads, brief=brief) for piece in pieces if piece]
 
 
 def _grid(
     view: Matrix,
     columns: Sequence[int],
-    best: Collection[tuple[str, Column]],
+    best: Mapping[tuple[str, Column], str],
     loads: Sequence[Column],
     *,
-    lower: bool,
     brief: bool,
 ) -> Grid:
     mine = [view.columns[i] for i in columns]
@@ -84,7 +82,7 @@ def _grid(
         head = [c.load_name if one_context else f"{short_count(c.context)} ctx {c.load_name}" for c in mine]
 
     def shown(config: str, baseline: bool, cell: MatrixCell | None, column: Column) -> Field:
-        field = _field(cell, (config, column) in best, baseline=baseline, lower=lower)
+        field = _field(cell, best.get((config, column), ""), baseline=baseline)
         return replace(field, words="", cell="") if brief else field
 
     rows = tuple(
@@ -98,7 +96,7 @@ def _grid(
     return Grid(caption, tuple(head), rows)
 
 
-def _field(cell: MatrixCell | None, best: bool, *, baseline: bool, lower: bool) -> Field:
+def _field(cell: MatrixCell | None, best: str, *, baseline: bool) -> Field:
     if cell is None:
         return Field("", kind="none")
     place = cell.ids[0] if cell.ids else ""
@@ -114,7 +112,7 @@ def _field(cell: MatrixCell | None, best: bool, *, baseline: bool, lower: bool) 
         mark = f"≈ {mark}".strip()
     if cell.mixed_versions:
         mark = f"{mark} other version".strip()
-    return Field(number(cell.value), small, mark, _kind(cell, lower, baseline), best, _words(cell), place)
+    return Field(number(cell.value), small, mark, _kind(cell, baseline), best, _words(cell), place)
 
 
 def _words(cell: MatrixCell) -> str:
@@ -127,14 +125,14 @@ def _words(cell: MatrixCell) -> str:
     if cell.against is not None and cell.against.why:
         lines.append(cell.against.why)
     lines += [f"{slug}: {TABLE[slug].meaning}" if slug in TABLE else slug for slug in cell.reasons]
+    lines += [cell.unlike] if cell.unlike else []
     return "\n".join([*lines, *([cell.knee] if cell.knee else [])])
 
 
-def _kind(cell: MatrixCell, lower: bool, baseline: bool) -> str:
+def _kind(cell: MatrixCell, baseline: bool) -> str:
     ratio = cell.speedup
     if baseline or ratio is None or not ratio > 0 or cell.differs is False:
         return ""
-    gain = 1 / ratio if lower else ratio
-    if gain >= 1.02:
-        return f"up{3 if gain >= 3 else 2 if gain >= 1.5 else 1}"
-    return f"down{3 if gain <= 0.5 else 2 if gain <= 0.8 else 1}" if gain <= 0.98 else ""
+    if ratio >= 1.02:
+        return f"up{3 if ratio >= 3 else 2 if ratio >= 1.5 else 1}"
+    return f"down{3 if ratio <= 0.5 else 2 if ratio <= 0.8 else 1}" if ratio <= 0.98 else ""
