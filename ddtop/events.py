@@ -428,6 +428,10 @@ class ServerFigures(Event, frozen=True, kw_only=True, tag="server-figures"):
     """Prompt tokens found in the prefix cache, of those that were asked since the last reading; None where none were."""
     prompt_tokens: float | None = None
     """Prompt tokens since the last reading, which `prefix_hit_pct` is of."""
+    spec_tokens: float | None = None
+    spec_steps: float | None = None
+    """Tokens and verification steps of speculative decoding since the last reading; None where it says no steps, or none were
+    made (SGLang counts them at the end of a request)."""
     host_mono_s: float | None = None
     """The host's monotonic clock, as in the load generator's window."""
     took_ms: float | None = None

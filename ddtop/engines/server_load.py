@@ -31,10 +31,16 @@ class LoadSeries:
     """Counters of prompt tokens."""
     hit_are_asked: bool = True
     """Whether those found are counted among those asked."""
+    steps: tuple[str, ...] = ()
+    """Counters of verification steps of speculative decoding."""
+    made: tuple[str, ...] = ()
+    """Counters of the tokens that those steps gave."""
+    bonus_apart: bool = False
+    """Whether the token that each step gives in any case is not among those."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*self.running, *self.queued, *self.kv, *self.hit, *self.asked)
+        return (*self.running, *self.queued, *self.kv, *self.hit, *self.asked, *self.steps, *self.made)
 
 
 LOAD_SERIES: dict[str, LoadSeries] = {
@@ -44,6 +50,9 @@ LOAD_SERIES: dict[str, LoadSeries] = {
         kv=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
         hit=("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
         asked=("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+        steps=("vllm:spec_decode_num_drafts_total",),
+        made=("vllm:spec_decode_num_accepted_tokens_total",),
+        bonus_apart=True,
     ),
     "sglang": LoadSeries(
         running=("sglang:num_running_reqs",),
@@ -51,6 +60,8 @@ LOAD_SERIES: dict[str, LoadSeries] = {
         kv=("sglang:token_usage",),
         hit=("sglang:cached_tokens_total",),
         asked=("sglang:prompt_tokens_total",),
+        steps=("sglang:spec_verify_calls_total",),
+        made=("sglang:generation_tokens_total",),
     ),
     "llamacpp": LoadSeries(
         running=("llamacpp:requests_processing",),
@@ -59,6 +70,9 @@ LOAD_SERIES: dict[str, LoadSeries] = {
         hit=("llamacpp:prompt_tokens_cached_total",),
         asked=("llamacpp:prompt_tokens_total",),
         hit_are_asked=False,
+        steps=("llamacpp:spec_decode_num_drafts_total",),
+        made=("llamacpp:spec_decode_num_accepted_tokens_total",),
+        bonus_apart=True,
     ),
 }
 """Engine → its series."""
@@ -73,6 +87,22 @@ class ServerLoad:
     kv_pct: float | None = None
     hit_tokens: float | None = None
     prompt_tokens: float | None = None
+    spec_steps: float | None = None
+    spec_tokens: float | None = None
+
+    def accepted_since(self, before: ServerLoad | None) -> tuple[float, float] | None:
+        """(tokens, verification steps) since an earlier reading of the same server; None where it says no steps, or none
+        were made."""
+        if before is None or None in (
+            self.spec_steps,
+            self.spec_tokens,
+            before.spec_steps,
+            before.spec_tokens,
+        ):
+            return None
+        tokens = (self.spec_tokens or 0.0) - (before.spec_tokens or 0.0)
+        steps = (self.spec_steps or 0.0) - (before.spec_steps or 0.0)
+        return (tokens, steps) if steps > 0 and tokens >= steps else None
 
     def hits_since(self, before: ServerLoad | None) -> tuple[float | None, float | None]:
         """(percent found in the prefix cache, prompt tokens asked) since an earlier reading of the same server.
@@ -107,12 +137,17 @@ def server_load(engine: str, rows: Iterable[Row]) -> ServerLoad | None:
     hit, asked = _first(groups, series.hit, sum), _first(groups, series.asked, sum)
     if asked is not None and not series.hit_are_asked:
         asked += hit or 0.0
+    steps, made = _first(groups, series.steps, sum), _first(groups, series.made, sum)
+    if series.bonus_apart and steps is not None and made is not None:
+        made += steps
     return ServerLoad(
         running=_first(groups, series.running, sum),
         queued=_first(groups, series.queued, sum),
         kv_pct=None if kv is None else 100.0 * kv,
         hit_tokens=hit,
         prompt_tokens=asked,
+        spec_steps=steps,
+        spec_tokens=made if steps is not None else None,
     )
 
 

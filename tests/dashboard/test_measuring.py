@@ -10,7 +10,7 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.dashboard.draw.paint import plain, width_of
-from ddtop.dashboard.draw.series import axis, histogram, slots, strip, words_strip
+from ddtop.dashboard.draw.series import axis, histogram, slots, strip, tall_strip, words_strip
 from ddtop.dashboard.panels.cell.live import live_lines, search_line
 from ddtop.dashboard.panels.cell.page import cell_lines
 from ddtop.dashboard.panels.measuring import measuring_lines, measuring_title
@@ -273,3 +273,28 @@ def test_a_histogram_adds_neighbours_up_where_it_is_narrow() -> None:
     assert histogram([1, 0, 4], 10) == "▂ █"
     assert histogram([1, 1, 2, 0, 0, 0], 3) == "██ "
     assert histogram([], 5) == ""
+
+
+def test_a_tall_strip_stacks_eighths_and_keeps_gaps() -> None:
+    assert tall_strip([0.0, 4.0, None, 8.0], 8.0, 2) == ["   █", "▁█ █"]
+    assert tall_strip([6.0], 8.0, 1) == ["▆"] or tall_strip([6.0], 8.0, 1) == ["▅"]
+    assert tall_strip([0.0], 0.0, 2) == [" ", "▁"]
+
+
+def test_where_responses_say_no_acceptance_the_servers_counters_do() -> None:
+    clock = Clock()
+    out: list[ev.Event] = [
+        ev.CellsPlanned(**clock(), cells=(spec("a1"),)),
+        ev.CellStateSet(**clock(), cell_id="a1", state="running", attempt=1),
+        ev.CellStarted(**clock(0), cell_id="a1", attempt=1),
+        ev.ServerFigures(**clock(), unit="u", spec_tokens=90.0, spec_steps=90.0),  # before the window
+    ]
+    for second in range(1, 11):
+        tokens = 30.0 if second < 8 else 40.0
+        out.append(ev.ServerFigures(**clock(0.5), unit="u", running=1.0, spec_tokens=tokens, spec_steps=10.0))
+        out.append(
+            ev.CellProgress(**clock(0.5), cell_id="a1", phase="window", tokens=100 * second, tok_s=100.0)
+        )
+    state = fold(out)
+    shown = " ".join(texts(measuring_lines(state, state.at_s, 100, 14)))
+    assert "accept 3.30 · now 3.60" in shown, shown

@@ -22,8 +22,12 @@ def load_of(engine: str, page: str) -> ServerLoad | None:
     ("engine", "path", "wanted"),
     [
         ("vllm", PAGES / "vllm-idle.metrics", ServerLoad(0.0, 0.0, 0.0, 0.0, 55.0)),
-        ("sglang", PAGES / "sglang-0.5.23-ngram-idle.metrics", ServerLoad(0.0, 0.0, 0.0, 45.0, 409.0)),
-        ("llamacpp", LLAMA, ServerLoad(0.0, 0.0, None, 0.0, 39.0)),
+        (
+            "sglang",
+            PAGES / "sglang-0.5.23-ngram-idle.metrics",
+            ServerLoad(0.0, 0.0, 0.0, 45.0, 409.0, 267.0, 696.0),
+        ),
+        ("llamacpp", LLAMA, ServerLoad(0.0, 0.0, None, 0.0, 39.0, 16.0, 77.0)),
     ],
 )
 def test_real_pages(engine: str, path: Path, wanted: ServerLoad) -> None:
@@ -86,3 +90,13 @@ def test_prefix_hits_are_of_the_time_since_the_last_reading(
     before: ServerLoad | None, now: ServerLoad, wanted: tuple[float | None, float | None]
 ) -> None:
     assert now.hits_since(before) == wanted
+
+
+def test_acceptance_since_an_earlier_reading() -> None:
+    """vLLM and llama.cpp count the accepted drafts apart from the token that each step gives in any case."""
+    page = "vllm:spec_decode_num_drafts_total {}\nvllm:spec_decode_num_accepted_tokens_total {}\n"
+    before, after = load_of("vllm", page.format(100, 150)), load_of("vllm", page.format(110, 170))
+    assert before is not None and after is not None
+    assert after.accepted_since(before) == (30.0, 10.0)
+    assert after.accepted_since(after) is None and before.accepted_since(after) is None
+    assert after.accepted_since(None) is None and after.accepted_since(ServerLoad()) is None

@@ -44,7 +44,10 @@ def progress_fields(item: Mapping[str, Any]) -> dict[str, Any]:
         if spec is not None and spec[1] > 0:
             out["spec_tokens"], out["spec_steps"] = spec
     out["requests_done"], out["requests_total"] = done, total
-    if done is not None and total:
+    left, span = out.get("left_s"), _number(live.get("s")) if isinstance(live, Mapping) else None
+    if left is not None and span:
+        out["pct"] = round(100.0 * span / (span + left), 1)
+    elif done is not None and total:
         out["pct"] = round(min(100.0, 100.0 * done / total), 1)
     return out
 

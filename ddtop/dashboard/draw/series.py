@@ -52,6 +52,20 @@ def strip(
     return sparkline(values, top) if any(value is not None for value in values) else ""
 
 
+def tall_strip(values: Sequence[float | None], top: float, height: int) -> list[str]:
+    """Values as columns of `height` lines, the topmost line first; `top` fills all of them, and a gap stays a gap."""
+    out: list[str] = []
+    for floor in range(height - 1, -1, -1):
+        parts = [None if v is None else v / top * height - floor if top > 0 else 0.0 for v in values]
+        out.append(
+            "".join(
+                " " if part is None or (part <= 0 and floor) else sparkline([min(1.0, max(0.0, part))], 1.0)
+                for part in parts
+            )
+        )
+    return out
+
+
 def words_strip(
     points: Iterable[tuple[float, str]], begin_s: float, end_s: float, width: int, letters: dict[str, str]
 ) -> str:

@@ -89,6 +89,8 @@ def _server_figures(state: State, event: ev.ServerFigures) -> None:
             event.prompt_tokens,
             _power_w(state, event.at_s),
             event.host_mono_s,
+            event.spec_tokens,
+            event.spec_steps,
         )
     )
 

@@ -170,6 +170,8 @@ class FigurePoint(NamedTuple):
     """Of the GPUs that the server holds, together (of all where that is not known); None where one of them says nothing,
     or their last reading is old."""
     host_mono_s: float | None
+    spec_tokens: float | None = None
+    spec_steps: float | None = None
 
 
 @dataclass(slots=True)

@@ -62,6 +62,7 @@ def _take(
     if load is None:
         return None
     hit_pct, asked = load.hits_since(before)
+    accepted = load.accepted_since(before)
     ctx.emit(
         ServerFigures,
         unit=launch.unit,
@@ -70,6 +71,8 @@ def _take(
         kv_pct=None if load.kv_pct is None else round(load.kv_pct, 2),
         prefix_hit_pct=None if hit_pct is None else round(hit_pct, 2),
         prompt_tokens=asked,
+        spec_tokens=accepted[0] if accepted is not None else None,
+        spec_steps=accepted[1] if accepted is not None else None,
         host_mono_s=item.get("mono_s"),
         took_ms=item.get("took_ms"),
     )

@@ -24,6 +24,7 @@ MOST_ENDED = 256  # requests that one look takes: 1,024 a second
 MOST_OPEN = 1024  # requests under way whose tokens are counted in one look
 PARSE_READS = 400  # of doubtful responses, in one look
 LOOKS = 4  # a report after so many
+FIRST_LOOKS = 2  # the first one after the start, or after the window's zero
 
 
 def bin_of(ms: float) -> int:
@@ -60,7 +61,8 @@ class Live:
         self.done = self.gone = (
             0  # ended, looked at or not: of the window's own requests, and of all since the zero
         )
-        self._looks = self._at_ns = self._tokens_then = 0
+        self._looks = LOOKS - FIRST_LOOKS
+        self._at_ns = self._tokens_then = 0
         self._reads = self._known = (
             0  # of ended requests: tokens for each read, where there is no running count
         )
@@ -82,7 +84,7 @@ class Live:
         """The window's zero: what came before is not counted."""
         self._forget(zero_ns)
         self.gone = 0
-        self._tokens_then, self._at_ns, self._looks = 0, zero_ns, 0
+        self._tokens_then, self._at_ns, self._looks = 0, zero_ns, LOOKS - FIRST_LOOKS
 
     def finished(self, exchange: Exchange) -> None:
         """A request has ended: it is looked at later."""
@@ -237,7 +239,7 @@ class Live:
                     out["now"] = max(0, tokens - self._tokens_then) * 1e9 / (moment - self._at_ns)
             out["about"] = self.about
         self._tokens_then, self._at_ns = tokens, moment
-        left = self._left_s(moment)
+        left = self._left_s(moment, out.get("tokens"))
         if left is not None:
             out["left"] = left
         if window.before is not None:
@@ -246,11 +248,11 @@ class Live:
                 out["burst"] = [window.before.closed.ended, LIMIT_ROUNDS * window.before.streams]
         return out
 
-    def _left_s(self, moment: int) -> float | None:
-        """Seconds until the last response, from the requests that have ended; None while none has, and where service levels
-        decide."""
+    def _left_s(self, moment: int, tokens: int | None) -> float | None:
+        """Seconds until the last response, by the pace so far; None while there is none, where service levels decide, and after
+        the close."""
         window = self.window
-        if not self.zero_ns or window.watch is not None:
+        if not self.zero_ns or self.close_ns or window.watch is not None:
             return None
         span = (moment - self.zero_ns) / 1e9
         limit = window.begun_ns / 1e9 + window.spec.time_limit_s - moment / 1e9
@@ -258,11 +260,16 @@ class Live:
         if window.open_loop:
             # what is under way after the last arrival takes as long as a request does (Little's law)
             left = max(0.0, (window.last_due_ns - moment) / 1e9) + (took or 0.0)
-        elif took is None:
-            return None
         else:
-            open_s = (window.until_ns - moment) / 1e9 + took
-            left = max((self.total - self.done) * span / self.gone, open_s)
+            until = (window.until_ns - moment) / 1e9 + (took or 0.0)
+            if window.spec.exact_tokens and tokens:
+                begun = sum(count for index, count in self._open.items() if index >= 0)
+                to_come = (self.total - self.done) * window.spec.output_tokens - begun
+                left = max(to_come * span / tokens, until)
+            elif self.gone:
+                left = max((self.total - self.done) * span / self.gone, until)
+            else:
+                return None
         return max(0.0, min(left, limit))
 
 
@@ -288,7 +295,8 @@ def joined(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
         out[key] = sum(p[key] for p in all_parts)
     for key in ("tokens", "rate", "now"):  # of a part of the processes they would be too small
         if all(key in p for p in all_parts):
-            out[key] = round(sum(p[key] for p in all_parts), 1)
+            total = sum(p[key] for p in all_parts)
+            out[key] = float("%.5g" % total) if key != "tokens" else total
     for key in ("ttft", "tpot"):
         bins: dict[int, int] = {}
         for part in all_parts:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ddtop.bench.figures.stats import CERTIFIED, shown_percentile
 from ddtop.dashboard.draw.paint import Line, Span, line, width_of
-from ddtop.dashboard.draw.series import axis, histogram, strip, words_strip
+from ddtop.dashboard.draw.series import axis, histogram, slots, strip, tall_strip, words_strip
 from ddtop.dashboard.draw.text import ms, rate
 from ddtop.events import CellProgress, LatencySeen
 from ddtop.journal.fold.state import State
@@ -17,6 +17,8 @@ FRESH_S = 5.0
 """A figure that is older is not of this moment."""
 LABEL = 9
 LEAST_STRIP, WIDE = 8, 60
+TALLEST = 4
+"""Lines more that the strip of tok/s takes where there is room."""
 HISTOGRAM = 24
 DOTS = Span(" · ", "dim")
 BOUND = {"unknown": "?", "memory-bound": "m", "compute-bound": "c", "latency-bound": "l"}
@@ -95,8 +97,20 @@ def chart_lines(
         out.append((6, _chart("bound", letters, word, tail)))
     if out:
         out.append((4, line((" " * LABEL, "dim"), (axis(end - begin, size), "dim"))))
-    kept = sorted(range(len(out)), key=lambda at: out[at][0])[:height]
-    return [out[at][1] for at in sorted(kept)]
+    kept = [out[at][1] for at in sorted(sorted(range(len(out)), key=lambda at: out[at][0])[:height])]
+    free = min(TALLEST, height - len(kept)) if kept and rows[0].name == "tok/s" else 0
+    if free < 1 or not any(value for _, value in rows[0].points):
+        return kept
+    return [*_tall(rows[0], begin, end, size, tail, 1 + free), *kept[1:]]
+
+
+def _tall(row: Strip, begin_s: float, end_s: float, size: int, tail: int, height: int) -> list[Line]:
+    """A strip of several lines, with its largest value beside its top."""
+    top = max(value for _, value in row.points if value is not None)
+    drawn = tall_strip(slots(row.points, begin_s, end_s, size), top, height)
+    names = [row.name, f"{rate(top):>{LABEL - 2}}", *[""] * (height - 2)]
+    said = [*[""] * (height - 1), row.now]
+    return [_chart(name, text, now, tail) for name, text, now in zip(names, drawn, said, strict=True)]
 
 
 def _chart(name: str, drawn: str, text: str, tail: int) -> Line:
@@ -117,7 +131,8 @@ def _strips(state: State, attempt: AttemptView, progress: CellProgress, now_s: f
     def served(name: str) -> list[tuple[float, float | None]]:
         return [(p.at_s, getattr(p, name)) for p in attempt.figures]
 
-    accept, speed = live.last("accept"), progress.now_tok_s
+    accept, speed = accepted_points(attempt), progress.now_tok_s
+    length = next((value for _, value in reversed(accept) if value is not None), None)
     out = [
         Strip(1, "tok/s", list(live.points("tok_s")), None, "" if speed is None else about + rate(speed)),
         Strip(3, "running", served("running"), None, said("running")),
@@ -130,9 +145,26 @@ def _strips(state: State, attempt: AttemptView, progress: CellProgress, now_s: f
             limits[0] if len(limits) == 1 else None,
             "" if watts is None else f"{watts:.0f} W",
         ),
-        Strip(8, "accept", list(live.points("accept")), None, "" if accept is None else f"{accept:.2f}"),
+        Strip(8, "accept", accept, None, "" if length is None else f"{length:.2f}"),
     ]
     return [row for row in out if row.name != "queued" or any(value for _, value in row.points)]
+
+
+def accepted_points(attempt: AttemptView) -> list[tuple[float, float | None]]:
+    """Acceptance length over time: what the responses said, else the server's counters."""
+    if attempt.live.last("accept") is not None:
+        return list(attempt.live.points("accept"))
+    return [
+        (p.at_s, p.spec_tokens / p.spec_steps if p.spec_steps and p.spec_tokens else None)
+        for p in attempt.figures
+    ]
+
+
+def counted_length(attempt: AttemptView, since_s: float) -> float | None:
+    """Acceptance length by the server's counters from a wall time on; None where it counts no steps."""
+    counted = [p for p in attempt.figures if p.at_s > since_s and p.spec_tokens and p.spec_steps]
+    steps = sum(p.spec_steps or 0.0 for p in counted)
+    return sum(p.spec_tokens or 0.0 for p in counted) / steps if steps else None
 
 
 def watts_now(attempt: AttemptView, now_s: float) -> float | None:

@@ -13,6 +13,7 @@ from ddtop.dashboard.draw.text import duration, ms, rate, whole
 from ddtop.dashboard.panels.cell.charts import (
     FRESH_S,
     chart_lines,
+    counted_length,
     joined,
     latency_lines,
     server_now,
@@ -27,6 +28,8 @@ from ddtop.words import many
 
 TALL = 8
 """From so many lines on, latencies are drawn as histograms."""
+LATELY_S = 5.0
+"""The server's counters over so long are its acceptance length now."""
 WIDE = 80
 """From so many columns on, each load of a search has a line."""
 
@@ -183,12 +186,17 @@ def search_line(cell: CellView, width: int) -> Line:
 
 
 def _accepted(attempt: AttemptView, progress: CellProgress) -> list[Line]:
-    if not progress.spec_steps or progress.spec_tokens is None:
+    """Acceptance length in the window and at last, by the responses; where they do not say it, by the server's counters."""
+    if progress.spec_steps and progress.spec_tokens:
+        whole_window: float | None = progress.spec_tokens / progress.spec_steps
+        last = attempt.live.last("accept")
+    else:
+        span_s = progress.tokens / progress.tok_s if progress.tokens and progress.tok_s else 0.0
+        whole_window = counted_length(attempt, progress.at_s - span_s)
+        last = counted_length(attempt, progress.at_s - LATELY_S)
+    if whole_window is None:
         return []
-    parts = [line(("accept ", "label"), (f"{progress.spec_tokens / progress.spec_steps:.2f}", "value"))]
-    last = next(
-        (value for _, value in reversed(list(attempt.live.points("accept"))) if value is not None), None
-    )
+    parts = [line(("accept ", "label"), (f"{whole_window:.2f}", "value"))]
     if last is not None:
         parts.append(line(("now ", "label"), (f"{last:.2f}", "value")))
     return parts

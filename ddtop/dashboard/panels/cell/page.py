@@ -8,6 +8,7 @@ from typing import Any
 from ddtop.dashboard.draw.ladder import ladder_lines
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, clock, duration
+from ddtop.dashboard.draw.verdict import reason_words
 from ddtop.dashboard.panels.cell.live import live_lines
 from ddtop.dashboard.panels.cell.over_time import over_time_lines, power_lines
 from ddtop.dashboard.panels.cell.result import (
@@ -51,11 +52,12 @@ def cell_lines(
     out.extend(ladder_lines(cell, width))
     if cell.metrics:
         out.extend([(), *result_lines(cell, shown, per_gpu)])
+    if not running:
+        out.extend(over_time_lines(state, cell, width))
+    if cell.metrics:
         out.extend(distribution_lines(cell.metrics, width))
         out.extend(quality_lines(cell.metrics, width))
         out.extend(response_lines(state, cell, width))
-    if not running:
-        out.extend(over_time_lines(state, cell, width))
     out.extend(power_lines(state, cell, width))
     out.extend(_attempt_lines(cell, width))
     out.extend(_server_lines(cell, width))
@@ -91,9 +93,16 @@ def _workload_lines(state: State, cell: CellView) -> list[Line]:
 
 
 def _reason_lines(cell: CellView, width: int) -> list[Line]:
-    texts = [text for text in (cell.reason, *cell.reasons) if text]
+    """Why it is in its state, and each doubt about its result in words."""
+    texts = [cell.reason] if cell.reason != "; ".join(cell.reasons) else []
+    for name in cell.reasons:
+        words = reason_words(name)
+        texts.append(f"{name}: {words}" if words != name else name)
     return [
-        line("  ", (row, "label")) for text in dict.fromkeys(texts) for row in wrap_text(text, width - 2, 3)
+        line("  ", (row, "label"))
+        for text in dict.fromkeys(texts)
+        if text
+        for row in wrap_text(text, width - 2, 3)
     ]
 
 

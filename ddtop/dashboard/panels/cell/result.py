@@ -21,8 +21,8 @@ from ddtop.words import many
 QUANTILES = ("p50", "p90", "p99", "max")
 DISTRIBUTIONS = (
     ("ttft_ms", "TTFT"),
-    ("itl_ms", "ITL"),
     ("tpot_ms", "TPOT"),
+    ("itl_ms", "ITL"),
     ("icl_ms", "ICL"),
     ("e2e_ms", "E2E"),
 )
