@@ -283,6 +283,33 @@ def test_what_is_skipped_throughout_is_folded_away_but_never_the_cursor() -> Non
     assert len(in_sight(everything, Cursor(), ALL).columns) == len(everything.columns)
 
 
+def test_a_narrow_title_keeps_what_the_columns_do_not_say() -> None:
+    state = grid(3, skipped=(8192,))
+    shown = matrix(state, metric=TTFT.key, lower_is_better=True)
+    cursor, shape = Cursor(1, 0, 0), Shape("load")
+    titles = [sweep_title(shown, state, [1, 2], cursor, shape, width) for width in (120, 70, 60, 40)]
+    assert titles == [
+        "Sweep · tp1 of 1,2 · TTFT p50, less is better (× auto) · by load · code · 256 tok · no ctx",
+        "tp1 of 1,2 · TTFT p50 ↓ (× auto) · code · 256 tok · no ctx",
+        "tp1 of 1,2 · TTFT p50 ↓ (× auto) · code · 256 tok · no ctx",
+        "TTFT p50 ↓ (× auto) · code · 256 tok · no ctx",
+    ]
+    assert (
+        sweep_title(shown, state, [1], Cursor(), ALL, 50)
+        == "Sweep · tp1 · TTFT p50 ↓ (× auto) · 12 skipped (z)"
+    )
+
+
+def test_a_slice_is_entered_where_something_was_measured() -> None:
+    shown = matrix(grid(2, loads=(1, 8), workloads=("code",), tokens=(256,), contexts=(0, 8192)))
+    state = grid(2, loads=(1, 8), workloads=("code",), tokens=(256,), contexts=(0, 8192))
+    for cell in state.plan_cells:
+        if (cell.spec.concurrency, cell.spec.context) == (1, 8192):
+            cell.state = "skipped"
+    turned = next_slice(matrix(state), Cursor(0, 0, 0), Shape("load"), 1)
+    assert shown.columns[turned.column].concurrency == 8 and shown.columns[turned.column].context == 8192
+
+
 def test_moves_go_over_what_is_hidden_and_turn_with_the_matrix() -> None:
     shown = matrix(grid(3, loads=(1,), workloads=("code",), tokens=(256,), skipped=(8192,)))
     assert [c.context for c in shown.columns] == [0, 8192, 32768]

@@ -175,10 +175,16 @@ def next_slice(matrix: Matrix, cursor: Cursor, shape: Shape, step: int) -> Curso
     here = matrix.columns[clamp(matrix, cursor).at]
     wanted = slices[(slices.index(beside(here, shape.axis)) + step) % len(slices)]
     members = [n for n, c in enumerate(matrix.columns) if beside(c, shape.axis) == wanted]
+    alive = [n for n in members if any(c is not None and c.state != "skipped" for c in _down(matrix, n))]
     place = next(
-        (n for n in members if along(matrix.columns[n], shape.axis) == along(here, shape.axis)), members[0]
+        (n for n in alive if along(matrix.columns[n], shape.axis) == along(here, shape.axis)),
+        (alive or members)[0],
     )
     return Cursor(cursor.row, place if cursor.column >= 0 else -1, place)
+
+
+def _down(matrix: Matrix, column: int) -> list[MatrixCell | None]:
+    return [row.cells[column] for row in matrix.rows]
 
 
 def next_axis(matrix: Matrix, shape: Shape, step: int = 1) -> Shape:

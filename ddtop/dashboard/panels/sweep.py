@@ -20,7 +20,7 @@ from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, flow, line, s
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, bar, times
 from ddtop.dashboard.draw.verdict import detail, legend, sure_words
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import Matrix
+from ddtop.journal.read.matrix import Matrix, best_of
 from ddtop.journal.read.select import remaining, running_cell
 from ddtop.words import many
 
@@ -54,7 +54,8 @@ def matrix_lines(
     tall = 2 if shape.second else 1
     foot: list[Line] = []
     if height >= len(header) + tall + 2:
-        most = max(1, min(FOOT_MOST, height - len(header) - min(len(down), 4) * tall))
+        least = 1 if height < 7 else 2
+        most = max(least, min(FOOT_MOST, height - len(header) - len(down) * tall))
         foot = flow(detail(matrix, place), width, most)
     room = max(1, (height - len(header) - len(foot)) // tall)
     at = place.at if shape.swapped else place.row
@@ -205,20 +206,35 @@ def _bars(matrix: Matrix, cursor: Cursor, shape: Shape, sight: Sight, width: int
 
 
 def sweep_title(
-    matrix: Matrix, state: State, others: list[int], cursor: Cursor = HOME, shape: Shape = ALL
+    matrix: Matrix,
+    state: State,
+    others: list[int],
+    cursor: Cursor = HOME,
+    shape: Shape = ALL,
+    width: int = 200,
 ) -> str:
-    """Title of the panel: TP shown (and that there are others), metric, baseline, and what a slice holds still."""
+    """Title of the panel in `width` cells: TP shown (and that there are others), metric, baseline, what a slice holds still,
+    and what is folded away. A shorter one leaves out first what the columns say too."""
     if not matrix.rows:
         return "Found on this host" if state.probe or state.services else "Sweep"
     metric = metric_of(matrix.metric)
     tp = f"tp{matrix.tp}" + (f" of {','.join(str(o) for o in others)}" if len(others) > 1 else "")
-    less = ", less is better" if matrix.lower_is_better else ""
+    less = (", less is better", " ↓") if matrix.lower_is_better else ("", "")
     against = f" (× {matrix.baseline})" if matrix.baseline else ""
-    parts = ["Sweep", tp, f"{metric.label}{less}{against}"]
-    if shape.axis != "all":
-        parts += [AXIS_WORDS[shape.axis], fixed_words(matrix, cursor, shape)]
-    parts.append(folded_words(in_sight(matrix, cursor, shape)))
-    return " · ".join(part for part in parts if part)
+    long, short = (f"{metric.label}{word}{against}" for word in less)
+    slice_ = AXIS_WORDS[shape.axis] if shape.axis != "all" else ""
+    fixed = fixed_words(matrix, cursor, shape)
+    folded = folded_words(in_sight(matrix, cursor, shape))
+    few = folded.replace(" columns", "").replace(" column", "").replace(" rows", "").replace(" row", "")
+    forms = (
+        ("Sweep", tp, long, slice_, fixed, folded),
+        ("Sweep", tp, short, slice_, fixed, few),
+        (tp, short, fixed or slice_, few),
+        (tp, short, fixed or slice_),
+        (short, fixed),
+    )
+    titles = [" · ".join(part for part in form if part) for form in forms]
+    return next((title for title in titles if len(title) <= width), titles[-1])
 
 
 def folded_words(sight: Sight, key: str = "z") -> str:
@@ -233,12 +249,9 @@ def progress_line(state: State, matrix: Matrix, cursor: Cursor) -> Line:
     parts: list[tuple[str, str]] = []
     if matrix.columns:
         metric = metric_of(matrix.metric)
-        ranked = [
-            (row, cell) for row in matrix.rows if (cell := row.cells[cursor.at]) is not None and cell.rank
-        ]
-        pick = min if matrix.lower_is_better else max
-        if ranked:
-            row, cell = pick(ranked, key=lambda pair: pair[1].value or 0.0)
+        best = best_of(matrix, cursor.at)
+        if best is not None and best[1].rank:
+            row, cell = best
             mark = BEST if cell.rank == "best" else MAYBE
             where = f" at {load_name(matrix, cursor.at)}" if len(matrix.columns) > 1 else ""
             parts.append((f"best{where}: {row.config} {metric.text(cell.value)} {mark}", "label"))

@@ -109,7 +109,8 @@ class DashboardScreen(DdScreen):
         self.query_one("#body").set_class(bool(stale), "-stale")
         set_title(gpus, gpu_title(here.state, now))
         cursor = here.cursor(shown)
-        title = sweep_title(shown, here.state, tps(here.state), cursor, here.shape)
+        room = sweep.size.width - 4 - len(stale)
+        title = sweep_title(shown, here.state, tps(here.state), cursor, here.shape, room)
         boxed = self.size.width >= arrange.NARROW
         set_title(sweep, title + stale, plain(progress_line(here.state, shown, cursor)) if boxed else "")
         set_title(moment, moment_title(self._face, here.state))

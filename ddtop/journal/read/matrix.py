@@ -139,6 +139,14 @@ def matrix(
     return Matrix(chosen, metric, against, tuple(columns), rows, aa, lower_is_better)
 
 
+def best_of(view: Matrix, column: int) -> tuple[Row, MatrixCell] | None:
+    """The best of a load by its rank; where nothing is compared, the best value that counts. None without one."""
+    known = [(row, cell) for row in view.rows if (cell := row.cells[column]) is not None and cell.n]
+    ranked = [pair for pair in known if pair[1].rank] or known
+    sign = 1 if view.lower_is_better else -1
+    return min(ranked, key=lambda pair: sign * (pair[1].value or 0.0), default=None)
+
+
 def fields_of(state: State, tp: int) -> tuple[Fields, list[str], list[Column]]:
     """The plan's cells of one TP by configuration and load; configurations and loads in running order."""
     fields: Fields = {}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ddtop.dashboard.draw.fields import BEST, MAYBE, gain_role, gain_text
 from ddtop.dashboard.draw.paint import Line, fit_text, line
-from ddtop.dashboard.draw.text import duration, rate, times
+from ddtop.dashboard.draw.text import duration, rate
 from ddtop.dashboard.panels.moment.standing import wrapped
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import matrix
+from ddtop.journal.read.matrix import best_of, matrix
 from ddtop.journal.read.select import counts, tps
 from ddtop.words import many
 
@@ -62,27 +63,21 @@ def _winners(state: State, width: int, room: int) -> list[Line]:
     for tp in tps(state):
         shown = matrix(state, tp)
         for number, column in enumerate(shown.columns):
-            known = [
-                (cell.value, row, cell)
-                for row in shown.rows
-                if (cell := row.cells[number]) is not None
-                and cell.value is not None
-                and cell.validity != "INVALID"
-            ]
-            if not known:
+            best = best_of(shown, number)
+            if best is None:
                 continue
-            value, row, cell = max(known, key=lambda entry: entry[0])
+            row, cell = best
             name = (f"tp{tp} " if many_tps else "") + column.label(shown.columns).replace(" 0 ctx", "")
-            gain = ""
-            if cell.speedup is not None and not row.baseline:
-                gain = f" {times(cell.speedup)}" + (" (≈ the baseline)" if cell.differs is False else "")
+            gain = "" if row.baseline else " " + gain_text(cell, 2)
+            mark = f" {BEST}" if cell.rank == "best" else f" {MAYBE}" if cell.rank else ""
             rows.append(
                 line(
                     ("best   " if not rows else "       ", "label"),
                     (fit_text(name, min(24, max(10, width * 2 // 5))), "text"),
                     (f" {row.config}", "accent"),
-                    (f" {rate(value)} tok/s", "value"),
-                    (gain, "ok"),
+                    (f" {rate(cell.value)} tok/s", "value"),
+                    (gain, gain_role(cell)),
+                    (mark, "key"),
                 )
             )
     if len(rows) > room:
