@@ -18,9 +18,9 @@ from ddtop.journal.fold.state import State
 class Names:
     """What there is to choose from in one recording."""
 
-    x: tuple[str, ...]
-    y: tuple[str, ...]
-    by: tuple[str, ...]
+    x: tuple[str, ...] = ()
+    y: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
     """Of `by`, what really differs between the cells."""
     others: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 from ddtop.dashboard import key_queue
 from ddtop.dashboard.app import DashboardApp
 from ddtop.dashboard.watched import Watched
-from ddtop.dashboard.widgets.plot import PlotPane
+from ddtop.dashboard.widgets.plots import PlotGrid
 from tests.dashboard.memory import MemorySession
 from tests.dashboard.story import Script
 
@@ -39,8 +39,8 @@ async def settle(pilot: Pilot[int], seconds: float = 0.0) -> None:
     for _ in range(8):
         app.refresh_screens()
         await pilot.pause()
-        while any(pane.drawing for pane in app.screen.query("PlotPane") if isinstance(pane, PlotPane)):
-            await asyncio.sleep(0.005)  # plots are drawn in a thread
+        while any(grid.drawing for grid in app.screen.query(PlotGrid)):
+            await asyncio.sleep(0.005)  # plots are made and drawn in threads
         await pilot.pause()
         shown = screen_text(app)
         if shown == before:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import threading
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ddtop.dashboard.draw.paint import plain
 from ddtop.dashboard.panels.plots import choice_line, turned
 from ddtop.dashboard.screens.results import ResultsScreen
 from ddtop.dashboard.widgets import plot as module
+from ddtop.dashboard.widgets import plots as grid_module
 from ddtop.dashboard.widgets.plot import PlotPane
 from ddtop.events import decode_event
 from tests.charts.made import DATA, real
@@ -30,7 +32,7 @@ REAL = [decode_event(line) for line in (DATA / "h200-llamacpp" / "events.jsonl")
 
 def shown_choice(app: DashboardApp) -> Choice:
     assert isinstance(app.screen, ResultsScreen)
-    return app.screen.choice
+    return app.screen.grid.choice
 
 
 def test_c_goes_through_the_pictures_and_back() -> None:
@@ -103,18 +105,24 @@ async def test_e_saves_the_picture(open_app: Open, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     session, now = session_of(story.finished())
     async with open_app(session, now=now, size=(120, 40)) as (app, pilot):
-        await pilot.press("v", "v", "e")
+        await pilot.press("v", "v")
+        await settle(pilot)
+        await pilot.press("e")
         await settle(pilot)
         (path,) = tmp_path.glob("ddtop-ct200-throughput-*.svg")
         assert any(str(path) in note.message for note in app._notifications)
         text = path.read_text()
         ET.fromstring(text)
         assert "SIMULATED" in text and "prefers-color-scheme" in text
-        await pilot.press("C", "e")
+        await pilot.press("C")
+        await settle(pilot)
+        await pilot.press("e")
         await settle(pilot)
         assert any("no points to save" in note.message for note in app._notifications)
         monkeypatch.setattr(Path, "write_text", full)
-        await pilot.press("c", "e")
+        await pilot.press("c")
+        await settle(pilot)
+        await pilot.press("e")
         await settle(pilot)
         assert any("No space left" in note.message for note in app._notifications)
 
@@ -145,6 +153,49 @@ async def test_a_plot_is_drawn_once_for_what_it_shows(
         session.put(measured)
         await steady(pilot)
         assert len(drawings) == before + 1
+
+
+async def test_charts_are_made_and_drawn_in_threads_of_their_own(
+    open_app: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never in the event loop's: not when a key asks for another, and not when a result comes."""
+    threads = []
+    for name, owner in (("drawn", module), ("chart", grid_module)):
+        wrapped = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *args, made=wrapped: threads.append(threading.current_thread()) or made(*args)
+        )
+    session, now = session_of(story.failed())
+    async with open_app(session, now=now, size=(200, 60)) as (_, pilot):
+        await pilot.press("v", "v", "c", "a")
+        await settle(pilot)
+        stamps = {"at_s": now, "mono_s": 1.0, "host": story.HOST}
+        session.put(ev.CellStateSet(**stamps, cell_id=story.cell_id("b15", 0), state="broken"))
+        await settle(pilot)
+    assert len(threads) > 8 and threading.current_thread() not in threads
+
+
+async def test_a_chart_that_read_a_change_in_the_middle_is_made_anew(
+    open_app: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state moves on while a thread reads it: what came of that is thrown away, with its error."""
+    session, now = session_of(story.finished())
+    wrapped, calls = grid_module.chart, []
+
+    async with open_app(session, now=now, size=(80, 24)) as (app, pilot):
+
+        def torn(*args):
+            calls.append(args)
+            if len(calls) == 1:
+                app.here.results_version += 1
+                raise RuntimeError("dictionary changed size during iteration")
+            return wrapped(*args)
+
+        monkeypatch.setattr(grid_module, "chart", torn)
+        await pilot.press("v", "v")
+        shown = await steady(pilot)
+        assert len(calls) >= 2 and "throughput (tok/s)" in shown
+        assert not app.faults.faults
 
 
 async def test_a_plot_that_cannot_be_drawn_ends_nothing(

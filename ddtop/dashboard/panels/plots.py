@@ -21,8 +21,13 @@ def turned(choice: Choice, shown: Chart | None, names: Names, part: Part, step: 
     """The choice with the next (or previous) picture, axis or split; another picture has its own axes again."""
     if part == "what":
         return Choice(_next(tuple(PICTURES), choice.what, step))
-    x, y, by = shown.drawn_by if shown is not None else ("", "", "")
-    now, known = {"x": (x, names.x), "y": (y, names.y), "by": (by, names.varied)}[part]
+    usual = PICTURES[choice.what]
+    x, y, by = shown.drawn_by if shown is not None else (usual.x[0], usual.y[0], "config")
+    now, known = {
+        "x": (choice.x or x, names.x),
+        "y": (choice.y or y, names.y),
+        "by": (choice.by or by, names.varied),
+    }[part]
     if choice.what == SEARCH:
         known = (SHARE, *OTHERS) if part == "y" else ()
     if not known:
@@ -39,7 +44,7 @@ def _next(known: Sequence[str], now: str, step: int) -> str:
 
 def choice_line(choice: Choice, shown: Chart | None, width: int) -> Line:
     """What is drawn, and the key of each part: `c throughput 1/9  a x concurrency  d y throughput  i by config  e save SVG`."""
-    x, y, by = shown.drawn_by if shown is not None else ("", "", "")
+    x, y, by = shown.drawn_by if shown is not None else (choice.x or "…", choice.y or "…", choice.by or "…")
     number = list(PICTURES).index(choice.what) + 1
     what = f"{choice.what} {number}/{len(PICTURES)}" if choice == Choice(choice.what) else "own axes"
     for say in (_name, str):  # the names that `--x` takes are shorter

@@ -26,16 +26,11 @@ from ddtop.dashboard.panels.results import (
 )
 from ddtop.dashboard.screens.base import DdScreen
 from ddtop.dashboard.widgets.listpanel import ListPanel
-from ddtop.dashboard.widgets.panel import Panel, set_title
-from ddtop.errors import UsageError
+from ddtop.dashboard.widgets.panel import set_title
 
 if TYPE_CHECKING:
-    from ddtop.charts.make import Choice
-    from ddtop.charts.model import Chart
     from ddtop.dashboard.panels.plots import Part
-    from ddtop.events import CellSpec
-
-PANES = 4
+    from ddtop.dashboard.widgets.plots import PlotGrid, Source
 
 
 class ResultsScreen(DdScreen):
@@ -69,14 +64,7 @@ class ResultsScreen(DdScreen):
     ResultsScreen #results-body { height: 1fr; layout: vertical; }
     ResultsScreen #results { height: 1fr; }
     ResultsScreen #plots { height: 1fr; display: none; }
-    ResultsScreen #choice { height: 1; display: none; }
-    ResultsScreen #plots.-on, ResultsScreen #choice.-on { display: block; }
-    ResultsScreen #plots .pane { height: 1fr; }
-    ResultsScreen #plots.-two { layout: grid; grid-size: 2 1; }
-    ResultsScreen #plots.-four { layout: grid; grid-size: 2 2; }
-    ResultsScreen #choice { padding: 0 1; }
-    ResultsScreen #plots PlotPane { display: none; }
-    ResultsScreen #plots PlotPane.-on { display: block; }
+    ResultsScreen #plots.-on { display: block; }
     ResultsScreen #results.-off { display: none; }
     ResultsScreen.-huge #results { height: 2fr; }
     ResultsScreen.-huge #plots { height: 3fr; }
@@ -90,20 +78,19 @@ class ResultsScreen(DdScreen):
         """What the rows were made from, and the rows."""
         self._said: tuple[object, list[Line]] = (None, [])
         """The same of the advice."""
-        self._choice: Choice | None = None
-        self._shown: Chart | None = None
-        self._made: tuple[object, dict[Choice, Chart]] = (None, {})
-        """What the charts were made from, and the charts."""
 
     def body(self) -> ComposeResult:
-        from ddtop.dashboard.widgets.plot import PlotPane
+        from ddtop.dashboard.widgets.plots import PlotGrid
 
         with Container(id="results-body"):
             yield ListPanel(id="results", classes="pane")
-            yield Panel(self._choice_line, id="choice")
-            with Container(id="plots"):
-                for number in range(PANES):
-                    yield PlotPane(id=f"plot-{number}")
+            yield PlotGrid(self._source, id="plots")
+
+    @property
+    def grid(self) -> PlotGrid:
+        from ddtop.dashboard.widgets.plots import PlotGrid
+
+        return self.query_one(PlotGrid)
 
     def opened(self) -> None:
         cell = self.here.selected_cell()
@@ -118,7 +105,7 @@ class ResultsScreen(DdScreen):
     @property
     def panes(self) -> int:
         """How many plots there is room for: the one chosen, and those after it that have points."""
-        return 1 if not self.both else PANES if self.plotting else 2
+        return 1 if not self.both else 4 if self.plotting else 2
 
     @property
     def baseline(self) -> str | None:
@@ -163,77 +150,20 @@ class ResultsScreen(DdScreen):
         return self._said[1]
 
     def _draw_plots(self) -> None:
-        from ddtop.dashboard.widgets.plot import PlotPane
-
         on = self.plotting or self.both
-        plots, choice = self.query_one("#plots"), self.query_one("#choice", Panel)
-        for widget in (plots, choice):
-            widget.set_class(on, "-on")
-        if not on:
-            return
-        found = self._charts()
-        self._shown = found[0]
-        choice.redraw()
-        plots.set_class(len(found) == 2, "-two")
-        plots.set_class(len(found) > 2, "-four")
-        for number, pane in enumerate(plots.query(PlotPane)):
-            pane.set_class(number < len(found), "-on")
-            if number < len(found):
-                set_title(pane, found[number].title)
-                pane.show(found[number])
+        self.grid.set_class(on, "-on")
+        if on:
+            self.grid.show(self.panes)
 
-    def _charts(self) -> list[Chart]:
-        """The chart chosen, and after it as many of the others as there is room for; one is made in a tick, the others later."""
-        from ddtop.charts.kinds import PICTURES
-        from ddtop.charts.make import Choice
+    def _source(self) -> Source:
+        """What plots are made from: the state, the baseline, and the load of the cell under the cursor."""
+        from ddtop.dashboard.widgets.plots import Source
 
-        names, chosen = list(PICTURES), self.choice
         cell = self.here.selected_cell()
         like = cell.spec if cell is not None else None
         place = (like.tp, like.workload, like.output_tokens, like.context, like.load_name) if like else None
-        version = (self.here, self.here.results_version, self.baseline, place)
-        if self._made[0] != version:
-            self._made = (version, {})
-        at = names.index(chosen.what)
-        out: list[Chart] = []
-        fresh = False
-        for choice in (chosen, *(Choice(name) for name in (*names[at + 1 :], *names[:at]))):
-            known = choice in self._made[1]
-            if out and (len(out) == self.panes or (not known and fresh)):
-                break
-            chart = self._chart(choice, like)
-            fresh = not known
-            if chart.series or not out:
-                out.append(chart)
-        if len(out) < self.panes and len(self._made[1]) < len(names):
-            self.dd.touch()
-        return out
-
-    def _chart(self, choice: Choice, like: CellSpec | None) -> Chart:
-        """A chart, made once for what it is made from."""
-        from ddtop.charts.make import chart
-        from ddtop.charts.model import Axis, Chart
-
-        made = self._made[1]
-        if choice not in made:
-            try:
-                made[choice] = chart(self.here.state, choice, self.baseline, like)
-            except UsageError as error:  # a name that is gone: the replay was turned back
-                made[choice] = Chart(choice.what, choice.what, Axis(""), Axis(""), why_empty=str(error))
-        return made[choice]
-
-    @property
-    def choice(self) -> Choice:
-        """What is to be drawn."""
-        from ddtop.charts.make import Choice
-
-        self._choice = self._choice or Choice()
-        return self._choice
-
-    def _choice_line(self, width: int, _height: int) -> list[Line]:
-        from ddtop.dashboard.panels.plots import choice_line
-
-        return [choice_line(self.choice, self._shown, width)]
+        version = (self.here.name, self.here.results_version, self.baseline, place)
+        return Source(self.here.state, self.baseline, like, version)
 
     # ------------------------------------------------------------------------------------------- hands
 
@@ -254,18 +184,14 @@ class ResultsScreen(DdScreen):
 
     def action_turn_plot(self, part: Part, step: int) -> None:
         """Another picture, axis or split."""
-        from ddtop.charts.names import names_of
-        from ddtop.dashboard.panels.plots import turned
-
-        self._choice = turned(self.choice, self._shown, names_of(self.here.state), part, step)
-        self.refresh_view()
+        self.grid.turn(part, step)
 
     def action_save_plot(self) -> None:
         """`e`: the plot as an SVG file in the present folder."""
         from ddtop.charts.model import simulated
         from ddtop.charts.svg import chart_svg
 
-        shown = self._shown
+        shown = self.grid.shown
         if shown is None or not shown.series:
             self.dd.say("This plot has no points to save.")
             return

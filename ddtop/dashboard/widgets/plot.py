@@ -9,7 +9,7 @@ from ddtop.charts.model import Chart
 from ddtop.dashboard.draw.canvas import drawn
 from ddtop.dashboard.draw.paint import Line, line
 from ddtop.dashboard.guard import TakesFaults
-from ddtop.dashboard.widgets.panel import Panel
+from ddtop.dashboard.widgets.panel import Panel, set_title
 
 Wanted = tuple[Chart, int, int]
 """A chart, and the cells it has."""
@@ -32,6 +32,7 @@ class PlotPane(Panel):
 
     def show(self, chart: Chart) -> None:
         """Draw `chart`, if it is not drawn already."""
+        set_title(self, chart.title)
         self._chart = chart
         self.redraw()
 
