@@ -519,6 +519,21 @@ class RestartStarted(Event, frozen=True, kw_only=True, tag="restart-started"):
     """Learned seconds of each of its phases; empty where there is no history."""
 
 
+class Moving(Value, frozen=True, kw_only=True):
+    """Counters of a start's processes: what moves while it starts. Absent is None, never 0."""
+
+    read_mib: float | None = None
+    """Read from storage since they began."""
+    gpu_mem_mib: float | None = None
+    rss_mib: float | None = None
+    cpu_s: float | None = None
+    """CPU time of all of them."""
+    new_files: int | None = None
+    """Files that appeared in compile caches."""
+    what: str = ""
+    """The last evidence of progress, in words."""
+
+
 class PhaseSeen(Event, frozen=True, kw_only=True, tag="phase"):
     """A start entered a phase, progressed in it, ended it or failed in it."""
 
@@ -534,6 +549,8 @@ class PhaseSeen(Event, frozen=True, kw_only=True, tag="phase"):
     """Seconds since the last evidence of progress."""
     limit_s: float | None = None
     """Seconds of quiet after which this phase counts as stalled."""
+    moving: Moving | None = None
+    """Of the running phase, where its processes can be read."""
 
 
 class GateSeen(Event, frozen=True, kw_only=True, tag="gate"):

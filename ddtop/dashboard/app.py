@@ -335,9 +335,13 @@ class DashboardApp(Dashboard):
             self.pending.sent.pop(command.id, None)
             self.fault(error, f"sending {label}")
 
-    def no_runner(self, watched: Watched, text: str) -> None:
+    def no_runner(self, watched: Watched, text: str, *, again: bool = False) -> None:
         if self.start_runner is None or watched.session.live or watched.replay:
             self.say(text, "error", 12)
+            return
+        if again:
+            self.say(f"Connecting to {watched.name} again …")
+            self.run_worker(self._start_runner(watched), group="runner", exit_on_error=False)
             return
         facts = [
             ("host", watched.name),

@@ -108,6 +108,7 @@ class Dashboard(Guarded, App[int]):
         """Send a command to the run on the screen."""
         raise NotImplementedError
 
-    def no_runner(self, watched: Watched, text: str) -> None:
-        """Say that no runner can take commands, and offer to start one where that is possible."""
+    def no_runner(self, watched: Watched, text: str, *, again: bool = False) -> None:
+        """Say that no runner can take commands, and offer to start one where that is possible. `again`: it never
+        connected, so nothing is touched and nothing need be asked."""
         raise NotImplementedError

@@ -45,7 +45,9 @@ class News:
             self._lost = False
             return Toast(f"{host} is back")
         if isinstance(event, RunEnded):
-            return Toast(f"The run ended: {event.outcome}. {event.reason}".strip(), timeout_s=15)
+            return Toast(
+                f"The run ended: {event.outcome}. {event.reason.partition(chr(10))[0]}".strip(), timeout_s=15
+            )
         if isinstance(event, Note) and event.level != "info":
             return Toast(event.text, "warning" if event.level == "warn" else "error")
         return None

@@ -250,6 +250,55 @@ async def test_without_a_runner_one_can_be_started(open_app: Open, key: str) -> 
         assert any("took it up" in note.message for note in app._notifications)
 
 
+def never_connected() -> story.Script:
+    script = story.Script()
+    script.add(ev.RunStarted, run_id="r1", name="nosuchhost", mode="monitor", segment=0)
+    script.add(ev.HostConnecting, attempt=1, target="nosuchhost")
+    why = "nosuchhost: the name does not resolve\n  means: DNS does not know it\n  do:    correct the name"
+    script.add(ev.RunEnded, outcome="host-lost", exit_code=11, reason=why)
+    return script
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_connection_that_failed_is_said_and_r_tries_again(
+    open_app: Open, size: tuple[int, int]
+) -> None:
+    session, now = session_of(never_connected())
+    session.live = False
+    started = []
+
+    async def start(which: object) -> str:
+        started.append(which)
+        return "started a runner for nosuchhost"
+
+    async with open_app(session, now=now, size=size, start_runner=start) as (app, pilot):
+        shown = " ".join(screen_text(app).split())
+        for words in (
+            "Could not connect",
+            "the name does not",
+            "DNS does not know it",
+            "correct the name",
+            "r Connect again",
+        ):
+            assert words in shown
+        assert "◌ connecting" not in shown
+        await pilot.press("r")
+        await settle(pilot)
+        assert started == [session]
+        assert len(app.screen_stack) == 1, "no box about steps that will not come"
+
+
+async def test_r_is_not_offered_where_nothing_is_left_to_run(open_app: Open) -> None:
+    script = story.finished()
+    session, now = session_of(script)
+    session.live = False
+    async with open_app(session, now=now) as (app, pilot):
+        assert "r Resume" not in screen_text(app)
+        await pilot.press("r")
+        await settle(pilot)
+        assert len(app.screen_stack) == 1
+
+
 async def test_an_open_dashboard_says_that_somebody_is_there(open_app: Open) -> None:
     session, now = session_of(story.running())
     async with open_app(session, now=now) as (app, pilot):

@@ -9,6 +9,7 @@ import pytest
 from ddtop import events as ev
 from ddtop.dashboard.draw.paint import plain, width_of
 from ddtop.dashboard.panels.moment.face import Face, face_of
+from ddtop.dashboard.panels.moment.moving import move_parts
 from ddtop.dashboard.panels.moment.panel import WANTS, moment_lines, moment_title
 from ddtop.journal.fold.apply import fold
 from tests.dashboard import story
@@ -262,3 +263,102 @@ def test_no_face_is_empty_or_larger_than_its_place(make: Make, face: Face, says:
             assert 0 < len(rows) <= height
             assert all(width_of(row) <= width for row in rows)
             assert any(plain(row).strip() for row in rows)
+
+
+# ------------------------------------------------------------------------------------- what a start shows
+
+
+def test_what_moves_in_a_start_is_shown_with_its_pace() -> None:
+    script = starting()
+    for number in range(12):
+        script.now += 1
+        moving = ev.Moving(
+            read_mib=10_240.0 + 400 * number,
+            gpu_mem_mib=20_480.0 + 512 * number,
+            cpu_s=100.0 + 2.5 * number,
+            what=f"{10_240 + 400 * number} MiB read",
+        )
+        script.add(
+            ev.PhaseSeen,
+            attempt_id="start-auto",
+            phase="loading",
+            state="running",
+            elapsed_s=60.0,
+            moving=moving,
+        )
+    state = fold(script.out)
+    shown = "\n".join(plain(row) for row in moment_lines("starting", state, script.now, 110, 20))
+    assert "read 14.3 GiB 400 MiB/s" in shown
+    assert "GPU memory 25.5 GiB +0.5 GiB/s" in shown
+    assert "CPU 2.5 cores" in shown
+    assert "14640 MiB read" in shown
+    old = "\n".join(plain(row) for row in moment_lines("starting", state, script.now + 60, 110, 20))
+    assert "MiB/s" not in old, "a pace of a minute ago is not shown as the present one"
+
+
+def test_a_start_without_counters_shows_none() -> None:
+    assert move_parts([], 0.0) == []
+    (only,) = move_parts([(1.0, ev.Moving(read_mib=2048.0))], 2.0)
+    assert plain(only).strip() == "read 2.0 GiB"
+
+
+def test_learned_phases_are_shown_before_they_come_and_slow_ones_are_marked() -> None:
+    script = begun()
+    script.add(
+        ev.RestartStarted,
+        attempt_id="s",
+        config="auto",
+        tp=1,
+        unit=story.UNIT,
+        expected_s=90.0,
+        usual={"launching": 4.0, "loading": 60.0, "capturing": 20.0},
+    )
+    script.add(ev.PhaseSeen, attempt_id="s", phase="launching", state="done", elapsed_s=30.0)
+    script.add(ev.PhaseSeen, attempt_id="s", phase="loading", state="running", elapsed_s=15.0, pct=25.0)
+    rows = [plain(row).strip() for row in moment_lines("starting", fold(script.out), script.now, 90, 20)]
+    assert "of about 1m30s" in rows[0]
+    assert any(row.startswith("✓ launch") and row.endswith("usually 4s") for row in rows)
+    assert any(row.startswith("▶ load") and "25 %" in row for row in rows)
+    assert any(row.startswith("· capture") and "usually 20s" in row for row in rows)
+    assert not any(row.startswith("· kv") for row in rows), (
+        "a phase that this engine never had is not announced"
+    )
+
+
+# --------------------------------------------------------------------------------------------- the end
+
+
+def test_the_end_says_why_each_configuration_failed_and_what_to_do() -> None:
+    script = story.failed()
+    cells = tuple(story.cell_id("b16", n) for n in range(5))
+    script.add(ev.AlertRaised, **story.alert_fields(script.now) | {"cell_ids": cells})
+    for cell in cells:
+        script.add(
+            ev.CellStateSet, cell_id=cell, state="failed", reason="NCCL error", cause="nccl-system-error"
+        )
+    script.add(ev.RunEnded, outcome="some-failed", exit_code=10)
+    state = fold(script.out)
+    shown = "\n".join(plain(row).rstrip() for row in moment_lines("ended", state, script.now, 100, 30))
+    assert "✗ b16 5 cells failed: NCCL error" in shown
+    assert "▸ torch.distributed.DistBackendError" in shown
+    assert "do Retry once" in shown
+    short = [plain(row) for row in moment_lines("ended", state, script.now, 60, 8)]
+    assert any("b16 5 cells failed" in row for row in short), (
+        "where there is no room, what failed still stands"
+    )
+    assert "results and plots" in short[-1]
+
+
+def test_a_connection_that_failed_says_what_it_means_and_what_to_do() -> None:
+    script = Script()
+    script.add(ev.RunStarted, run_id="r1", name="nosuchhost", mode="monitor", segment=0)
+    script.add(ev.HostConnecting, attempt=1, target="nosuchhost")
+    why = "nosuchhost: the name nosuchhost does not resolve\n  means: DNS does not know it\n  do:    correct the name"
+    script.add(ev.RunEnded, outcome="host-lost", exit_code=11, reason=why)
+    state = fold(script.out)
+    assert face_of(state, script.now) == "ended"
+    rows = [plain(row).strip() for row in moment_lines("ended", state, script.now, 70, 16)]
+    assert "why    nosuchhost: the name nosuchhost does not resolve" in rows
+    assert "means  DNS does not know it" in rows
+    assert "do     correct the name" in rows
+    assert rows[-1] == "r connects again"

@@ -31,7 +31,7 @@ def test_plots_are_imported_only_when_they_are_looked_at() -> None:
 
 def test_panels_know_nothing_of_textual() -> None:
     code = "import sys, pkgutil, importlib, ddtop.dashboard.panels as p\n"
-    code += "for m in pkgutil.iter_modules(p.__path__): importlib.import_module(f'ddtop.dashboard.panels.{m.name}')\n"
+    code += "for m in pkgutil.walk_packages(p.__path__, p.__name__ + '.'): importlib.import_module(m.name)\n"
     assert "textual" not in python(code + "print(*sys.modules)").split()
 
 

@@ -21,6 +21,7 @@ from ddtop.sweep.controller import Controller
 from ddtop.sweep.shared.context import Outcome, SweepContext
 from ddtop.sweep.shared.plan import Bench, ModelWanted, Sweep
 from ddtop.sweep.shared.policy import Policy
+from ddtop.sweep.tell.alerts import CELL_TITLES, TITLES
 from tests.sweep.fakehost import FakeConnector, JumpingSelector, World, run_jumping
 
 CONFIGS = ("a", "b", "c")
@@ -748,3 +749,23 @@ def test_a_person_gives_a_stalled_start_more_time() -> None:
     assert rig.run().word == "done"
     assert rig.alerts() == [("stalled", "hang-asleep")]
     assert len(rig.world.starts) == 3, "it was waited for, not started again"
+
+
+def test_a_start_tells_what_moves_and_what_its_phases_usually_take() -> None:
+    rig = Rig()
+    rig.run()
+    moved = [e.moving for e in rig.events if isinstance(e, ev.PhaseSeen) and e.moving is not None]
+    assert all(e.moving is None for e in rig.events if isinstance(e, ev.PhaseSeen) and e.state != "running")
+    assert any(m.what for m in moved)
+    starts = [e for e in rig.events if isinstance(e, ev.RestartStarted)]
+    assert len(starts) > 1
+    assert not starts[0].usual, "nothing is known before the first start"
+    assert starts[-1].usual.get("loading") is not None
+
+
+@pytest.mark.parametrize("titles", [TITLES, CELL_TITLES])
+def test_a_title_has_four_words_at_most(titles: dict[ev.Verdict, str]) -> None:
+    assert all(0 < len(title.split()) <= 4 for title in titles.values())
+    assert set(TITLES) == set(ev.Verdict.__args__)  # type: ignore[attr-defined]
+    for verdict in ("failed", "crash-loop", "never-began", "refused", "stalled", "hung-gpu"):
+        assert "STARTING" not in CELL_TITLES[verdict], "a server that was ready has started"  # type: ignore[index]

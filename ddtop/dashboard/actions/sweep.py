@@ -15,7 +15,7 @@ from ddtop.events import Action, Command, Resume, Step
 from ddtop.journal.act.actions import AT_ONCE, Actions, Ask, NotNow, Target, cell_target, config_target
 from ddtop.journal.act.pending import make
 from ddtop.journal.fold.views import AlertView
-from ddtop.journal.read.select import action_on, key_of_action
+from ddtop.journal.read.select import action_on, key_of_action, remaining
 
 _PLAN_ONLY = {"skip", "try_again", "broken", "restage"}
 """Actions that mean nothing on a host that is only watched."""
@@ -53,7 +53,9 @@ class SweepActions:
             return slow or (raised is not None and any(a.command == "wait" for a in raised.actions))
         if action == "again":
             offered = alert is not None and self._alert_action("r") is not None
-            waiting = state.run.ended is not None and state.run.ended.outcome != "done"
+            # What failed is not run again by itself: without open cells there is nothing to go on with.
+            left = not state.host.agent or bool(remaining(state))
+            waiting = state.run.ended is not None and state.run.ended.outcome != "done" and left
             return (
                 offered or here.proposed is not None or state.paused is not None or waiting or here.orphaned
             )
@@ -84,6 +86,8 @@ class SweepActions:
         action = self._alert_action("r")
         if alert is not None and action is not None:
             self._act(alert, action)
+        elif state.run.ended is not None and not here.session.live:
+            self.app.no_runner(here, "The run has ended.", again=not state.host.agent)
         elif state.run.ended is not None or state.paused is not None:
             self._propose(make(Resume, self.app.viewer, time.time()), "resume")
         elif alert is not None and alert.raised.actions:

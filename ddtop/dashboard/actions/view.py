@@ -293,6 +293,8 @@ class ViewActions:
                 return "Start a runner"
             if self.app.here.proposed is not None:
                 return "Steps"
+            if state.run.ended is not None and not state.host.agent:
+                return "Connect again"
             if action is not None:
                 label = action.label.removeprefix("r ")
                 return label[:1].upper() + label[1:]

@@ -112,7 +112,9 @@ def _narrow(width: int, height: int, wants: Wants) -> Places:
 
 def _columns(width: int, wants: Wants) -> int:
     """Width of the left column: what the matrix does not need, within bounds."""
-    need = wants.sweep_width + 4 if wants.sweep else 0
+    if not wants.sweep:
+        return max(LEAST_LEFT, width * 2 // 5)
+    need = wants.sweep_width + 4
     most = width * 11 // 20
     least = max(LEAST_LEFT, width * 2 // 5)
     return min(most, max(least, width - need))

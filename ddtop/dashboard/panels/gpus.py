@@ -261,5 +261,7 @@ def gpu_title(state: State, now_s: float) -> str:
     first = next(iter(state.gpus.values())).reading
     name = (first.name or "").removeprefix("NVIDIA ")
     count = f"{len(state.gpus)} × {name}" if name else f"{len(state.gpus)}"
+    if state.run.ended is not None:
+        return f"GPUs · last readings · {count}"
     oldest = now_s - max(view.at_s for view in state.gpus.values())
     return f"GPUs · stale {duration(oldest)}" if oldest > STALE_S else f"GPUs · {count}"

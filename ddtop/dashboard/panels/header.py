@@ -89,7 +89,7 @@ def host_part(state: State, now_s: float, number: int | None = None) -> Line:
     name = (f"{number} " if number else "") + (host.name or "no host yet")
     since = duration(now_s - host.since_at_s) if host.since_at_s is not None else ""
     word = host.state
-    if state.run.ended is not None and word in ("connected", "rebooted"):
+    if state.run.ended is not None and word in ("connected", "rebooted", "connecting"):
         state_part = ("○ not connected", "dim")
     elif word == "connected":
         state_part = ("● up", "ok")

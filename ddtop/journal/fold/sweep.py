@@ -253,6 +253,8 @@ def _phase(state: State, event: ev.PhaseSeen) -> None:
     view.pct, view.eta_s = event.pct, event.eta_s
     view.detail = event.detail if event.detail is not None else view.detail
     view.quiet_s, view.limit_s = event.quiet_s, event.limit_s
+    if event.moving is not None:
+        restart.moves.append((event.at_s, event.moving))
     view.longest_quiet_s = max(view.longest_quiet_s, event.quiet_s or 0.0)
 
 

@@ -26,6 +26,7 @@ from ddtop.events import (
     HostRebooted,
     LatencySeen,
     LogLine,
+    Moving,
     Phase,
     PlanSource,
     RunEnded,
@@ -302,6 +303,8 @@ class RestartView:
     segment: int = 0
     phases: dict[Phase, PhaseView] = field(default_factory=dict)
     """In the order in which they were entered."""
+    moves: deque[tuple[float, Moving]] = field(default_factory=lambda: deque(maxlen=120))
+    """(wall time, counters of its processes), about one a second; the last two minutes."""
     gate: dict[str, GateSeen] = field(default_factory=dict)
     """Gate part → its last verdict, with evidence."""
     outcome: Literal["running", "ready", "failed", "interrupted"] = "running"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddtop.events import GateSeen, Phase, PhaseSeen
+from ddtop.events import GateSeen, Moving, Phase, PhaseSeen
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.start.evidence.phases import OnePhase, Phases, eta_s, rank
+from ddtop.sweep.start.evidence.progress import Mark, Progress
 from ddtop.sweep.start.gate import Gate
 from ddtop.sweep.start.readings import StartReadings
 from ddtop.sweep.start.silence import quiet_limit_s
@@ -68,7 +69,24 @@ class StartReport:
             eta_s=None if eta is None else round(eta, 1),
             quiet_s=round(r.progress.quiet_s(now) if one.running else one.gap_s, 3),
             limit_s=quiet_limit_s(r, now) if one.running else None,
+            moving=moving(r.progress) if one.running else None,
         )
+
+
+def moving(p: Progress) -> Moving:
+    """The counters of a start's processes as they stand."""
+
+    def value(mark: Mark | None) -> float | None:
+        return None if mark is None else round(mark.value, 1)
+
+    return Moving(
+        read_mib=None if p.read_b is None else round(p.read_b / 2**20, 1),
+        gpu_mem_mib=value(p.gpu),
+        rss_mib=value(p.rss),
+        cpu_s=value(p.cpu),
+        new_files=p.new_files,
+        what=p.what,
+    )
 
 
 def _in_order(phases: Phases) -> Sequence[OnePhase]:

@@ -43,6 +43,8 @@ TITLES: dict[Verdict, str] = {
 CELL_TITLES: dict[Verdict, str] = {
     "failed": "SERVER DIED",
     "crash-loop": "SERVER DIED",
+    "never-began": "SERVER DIED",
+    "refused": "SERVER DIED",
     "stalled": "SERVER HUNG",
     "hung-gpu": "SERVER HUNG",
 }

@@ -35,16 +35,14 @@ def ended_lines(state: State, now_s: float, width: int, height: int) -> list[Lin
     if ended is None:
         return []
     words, role = OUTCOME[ended.outcome]
+    if ended.outcome == "host-lost" and not state.host.agent:
+        words = "✗ Could not connect"
     tally = counts(state.plan_cells)
     took = duration(ended.at_s - state.run.started_at_s) if state.run.started_at_s is not None else ""
     words_of = tally.words.replace(", 0 open", "").replace(" open", " not measured")
     cells = f": {words_of}" if tally.total else ""
     rows = [line((words, role), (cells, "value"), (f" · {took}" if took else "", "label"))]
-    rows += wrapped("why    ", ended.reason, width, 4)
-    if not state.host.agent:  # never connected: that is all there is to say
-        rows += wrapped("what   ", state.host.error or "", width, 4)
-        rows += wrapped("means  ", state.host.means, width, 4)
-        rows += wrapped("do     ", state.host.do, width, 4)
+    rows += _reason(state, width)
     last: list[Line] = []
     for left in ended.left_behind:
         last += wrapped("! left ", left, width, 2, "warn")
@@ -52,8 +50,28 @@ def ended_lines(state: State, now_s: float, width: int, height: int) -> list[Lin
     failed = _failed(state, width)
     room = height - len(rows) - len(last) - min(len(failed), 3)
     rows += _winners(state, width, max(0, room))
-    rows += failed[: max(0, height - len(rows) - len(last))]
+    told = _failed(state, width, proofs=True)
+    room = height - len(rows) - len(last)
+    rows += (told if len(told) <= room else failed)[: max(0, room)]
     return [*rows, *last]
+
+
+def _reason(state: State, width: int) -> list[Line]:
+    """Why it ended: what happened, what that means and what to do, each under its own word."""
+    if state.run.ended is None:
+        return []
+    what, parts = [], {"means": "", "do": ""}
+    for text in state.run.ended.reason.splitlines():
+        label, colon, rest = text.strip().partition(":")
+        if colon and label in parts:
+            parts[label] = rest.strip()
+        elif text.strip():
+            what.append(text.strip())
+    if not what and not state.host.agent:  # it never connected, and says no more
+        what, parts = [state.host.error or ""], {"means": state.host.means, "do": state.host.do}
+    rows = wrapped("why    ", " ".join(what), width, 4)
+    rows += wrapped("means  ", parts["means"], width, 4)
+    return rows + wrapped("do     ", parts["do"], width, 5)
 
 
 def _winners(state: State, width: int, room: int) -> list[Line]:
@@ -89,8 +107,14 @@ def _winners(state: State, width: int, room: int) -> list[Line]:
     return rows
 
 
-def _failed(state: State, width: int) -> list[Line]:
-    """Configurations with cells that failed or are broken, with the cause that they share."""
+def _failed(state: State, width: int, *, proofs: bool = False) -> list[Line]:
+    """Configurations with cells that failed or are broken, with the cause that they share; `proofs`: its evidence and advice too."""
+    alerts = {
+        state.cells[i].spec.config: alert.raised
+        for alert in state.alerts.values()
+        for i in alert.raised.cell_ids
+        if i in state.cells
+    }
     why: Counter[tuple[str, str, str]] = Counter()
     for cell in state.plan_cells:
         if cell.state in ("failed", "broken"):
@@ -98,6 +122,11 @@ def _failed(state: State, width: int) -> list[Line]:
     rows: list[Line] = []
     for (config, what, reason), number in why.items():
         rows += wrapped(f"✗ {config} ", f"{many(number, 'cell')} {what}: {reason}", width, 2)
+        raised = alerts.get(config)
+        if proofs and raised is not None:
+            proof = next((e.text.strip() for e in raised.evidence if e.source == "log"), "")
+            rows += wrapped("  ▸ ", proof, width, 2, "dim")
+            rows += wrapped("  do ", raised.advice, width, 2, "label")
     return rows
 
 
@@ -105,7 +134,7 @@ def _after(state: State, left: int, width: int) -> list[Line]:
     """What one does now."""
     rows: list[Line] = []
     if state.run.ended is not None and state.run.ended.outcome != "done" and (left or not state.host.agent):
-        again = "tries again" if not state.host.agent else "goes on with what is not measured"
+        again = "connects again" if not state.host.agent else "goes on with what is not measured"
         rows.append(line(("r ", "key"), (again, "text")))
     if state.plan_cells and any(cell.metrics for cell in state.plan_cells):
         name = state.run.run_id or "RUN"

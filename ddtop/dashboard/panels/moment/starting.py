@@ -6,6 +6,7 @@ from statistics import median
 
 from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, line, packed
 from ddtop.dashboard.draw.text import bar, duration, gib, size, unit_name
+from ddtop.dashboard.panels.moment.moving import move_parts
 from ddtop.events import AlertRaised, GatePartName, Phase
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import PhaseView, RestartView, StageView
@@ -112,7 +113,7 @@ def timeline(restart: RestartView, usual: dict[Phase, float], now_s: float, widt
             share = view.pct / 100 if view.pct is not None else None
             if share is None and typical:
                 share = min(0.99, elapsed / typical)
-            filled, empty = bar(share, max(6, min(20, width // 4)))
+            filled, empty = bar(share, max(6, min(20, width // 5)))
             spans = [
                 (f"▶ {word:<8}", "run"),
                 (f"{duration(elapsed):>7} ", "value"),
@@ -123,9 +124,10 @@ def timeline(restart: RestartView, usual: dict[Phase, float], now_s: float, widt
                 spans.append((f" {view.pct:.0f} %", "value"))
             if view.eta_s is not None and view.eta_s > 0:
                 spans.append((f" · ETA {duration(view.eta_s)}", "label"))
-            elif often:
+            quiet = _quiet(view)
+            if often and not quiet and not (view.eta_s is not None and view.eta_s > 0):
                 spans.append((f" · {often}", "dim"))
-            spans.extend(_quiet(view))
+            spans.extend(quiet)
         elif view.state == "failed" or (restart.outcome == "failed" and view.state == "running"):
             spans = [(f"✗ {word:<8}", "bad"), (f"{duration(elapsed):>7} ", "bad"), (often, "dim")]
         elif view.state == "skipped":
@@ -140,21 +142,25 @@ def timeline(restart: RestartView, usual: dict[Phase, float], now_s: float, widt
 
 
 def moving_lines(state: State, restart: RestartView, now_s: float, width: int) -> list[Line]:
-    """What moves now: bytes read, GPU memory, processors, the log; and the log's last line."""
-    parts: list[Line] = []
+    """What moves now: bytes read, GPU memory, processors, the log; the last sign of progress; the log's last line."""
+    parts = move_parts(list(restart.moves), now_s)
+    if not any(part and part[0].text.startswith("GPU memory") for part in parts):
+        used = [g.reading.mem_used_mib for g in state.gpus.values() if g.reading.mem_used_mib is not None]
+        if used:
+            parts.append(line(("GPUs hold ", "label"), (f"{gib(sum(used))} GiB", "text")))
     tail = state.logs.get(restart.unit)
-    if tail is not None and tail.at_s is not None and tail.lines and tail.at_s >= restart.started_at_s:
-        parts.append(line(("log ", "label"), (f"{duration(now_s - tail.at_s)} ago", "text")))
-    memory = [g.reading.mem_used_mib for g in state.gpus.values() if g.reading.mem_used_mib is not None]
-    if memory:
-        parts.append(line(("GPU memory ", "label"), (f"{gib(sum(memory))} GiB", "text")))
-    out = packed(parts, width, gap=3)
+    logs = tail is not None and tail.at_s is not None and tail.lines and tail.at_s >= restart.started_at_s
+    if tail is not None and logs:
+        parts.append(line(("log ", "label"), (f"{duration(now_s - (tail.at_s or now_s))} ago", "text")))
+    out = [line(("       ", "label"), *row) for row in packed(parts, width - 7, gap=3)]
     if out:
-        out[0] = line(("moving ", "label"), *out[0])
+        out[0] = line(("moving ", "label"), *out[0][1:])
     detail = _detail(restart, width)
     if detail:
         out.append(detail)
-    if tail is not None and tail.lines and tail.at_s is not None and tail.at_s >= restart.started_at_s:
+    elif restart.moves and restart.moves[-1][1].what:
+        out.append(crop(line(("sign   ", "label"), (restart.moves[-1][1].what, "dim")), width))
+    if tail is not None and logs:
         out.append(crop(line(("last   ", "label"), (tail.lines[-1].line.text.strip(), "dim")), width))
     return out
 
