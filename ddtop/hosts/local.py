@@ -70,6 +70,8 @@ class ChildPipe:
         except TimeoutError:
             return "its output was closed"
         await asyncio.wait([self._drainer], timeout=0.5)
+        if rc < 0:
+            return f"the agent was killed by {signal.Signals(-rc).name}"
         return f"the agent's process ended with exit status {rc}"
 
     async def close(self) -> None:

@@ -77,6 +77,8 @@ def _start_error(name: str, error: BootError, how: str, stderr: str) -> HostLost
         )
     if error.reason == "eof" and "lost" in how:
         return HostLostError(f"the connection was lost while the agent started ({how})", host=name)
+    if error.reason == "eof" and "was killed by" in how:  # as by the OOM killer
+        return HostLostError(f"the agent did not start: {how}", host=name)
     if error.reason == "eof":
         return HostUnreachableError(
             f"the agent did not start: {how}",

@@ -149,6 +149,15 @@ async def test_nologin_shows_what_it_said() -> None:
     assert "currently not available" in str(caught.value)
 
 
+async def test_an_agent_that_is_killed_while_it_starts_is_started_again() -> None:
+    """Seed 11507 of the campaign: the run ended, as if nothing could help."""
+    from ddtop.errors import HostLostError
+
+    pipe = await ChildPipe.start([shell_path("sh"), "-c", "kill -9 $$"])
+    with pytest.raises(HostLostError, match="killed by SIGKILL"):
+        await open_host("h", pipe, agent_zip(), new_nonce())
+
+
 async def test_without_proc_the_agent_starts_by_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a local macOS: no memfd, no /proc/self/fd."""
     from ddtop.hosts import local
