@@ -184,3 +184,24 @@ def test_a_batch_with_reset_folds_from_nothing() -> None:
     state = fold(sweep())
     again = fold_batch(state, Batch(enumerate(sweep()[:2], start=1), reset=True))
     assert again is not state and again.seq == 2 and len(again.cells) == 5
+
+
+async def test_a_hand_on_the_timeline_is_followed_while_events_still_go_out(tmp_path: Path) -> None:
+    """A drag to the left during the way to the right, in a replay that stands still: the last place asked for is shown."""
+    events: list[ev.Event] = [
+        ev.RttMeasured(at_s=1.7e9 + n, mono_s=float(n), host="ct200", rtt_ms=1.0) for n in range(5000)
+    ]
+    session = ReplaySession(write(tmp_path / "run.ddtop", events))
+    session.pause()
+    session.seek(1.7e9 + 4999)
+    state, asked = State(), False
+    async with asyncio.timeout(HANG_S):
+        async for batch in session.events():
+            state = fold_batch(state, batch)
+            if not asked:
+                asked = True
+                session.seek(1.7e9 + 99)
+            elif state.seq == 100:
+                break
+    session.close()
+    assert state.seq == 100

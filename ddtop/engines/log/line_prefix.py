@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 
@@ -117,14 +118,20 @@ def strip_ansi(text: str) -> str:
 
 def pieces(line: str) -> list[str]:
     """Cut one log line into the records glued into it; a carriage return also ends a piece. Never empty."""
+    return list(_pieces(line))
+
+
+@lru_cache(maxsize=64)  # a line is cut by its grammar and again by who asks for its prefix
+def _pieces(line: str) -> tuple[str, ...]:
     found: list[str] = []
     for part in re.split(r"\r+\n?", strip_ansi(line)) if "\r" in line else [strip_ansi(line)]:
         if not part.strip():
             continue
         found.extend(p for p in _GLUE.split(part) if p.strip())
-    return found or [""]
+    return tuple(found) or ("",)
 
 
+@lru_cache(maxsize=64)
 def split_prefix(text: str) -> Line:
     """Take all prefixes off one piece of a line and return what they say."""
     time: str | None = None

@@ -121,9 +121,9 @@ class ReplaySession:
         self._wake = asyncio.Event()
         self._clock = time.monotonic()
         while not self._closed:
+            self._wake.clear()  # before, not after: what is asked while batches go out must not be lost
             async for batch in self._up_to(self._aim()):
                 yield batch
-            self._wake.clear()
             try:
                 await asyncio.wait_for(self._wake.wait(), TICK_S if self.playing else None)
             except TimeoutError:
@@ -164,6 +164,8 @@ class ReplaySession:
             if count == 0:
                 yield Batch(reset=True)
         while self._shown < count and not self._closed:
+            if self._aim() < self._shown:  # a hand on the timeline went further back meanwhile
+                return
             after = self.timeline.seqs[self._shown - 1] if self._shown else 0
             target = min(self._shown + BATCH, count)
             until = self.timeline.seqs[target - 1]

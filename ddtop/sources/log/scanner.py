@@ -93,7 +93,10 @@ class LogScanner:
         Returns what the line says: facts of the grammar and hits of the catalogue. Never raises.
         """
         if not entry.number:
-            entry = replace(entry, number=self._number + 1)
+            entry = LogEntry(
+                *(entry.line, entry.realtime, entry.cursor, entry.pid, entry.unit),
+                *(self._number + 1, entry.from_systemd),
+            )
         self._number = entry.number
         if "{" in entry.line[:200] and (told := plain(entry.line)) is not None:
             entry = replace(entry, line=told)
@@ -120,7 +123,7 @@ class LogScanner:
         parsed = split_prefix(pieces(line[:4_000])[-1])
         pid = entry.pid if entry.pid is not None else parsed.pid
         facts = parse_line(self._given, line)
-        begins_args = any(f.kind == "args" for f in facts)
+        begins_args = bool(facts) and any(f.kind == "args" for f in facts)
         if begins_args or _is_start(line, entry):
             self._new_run()
         self._weigh(entry, parsed, facts)
@@ -141,12 +144,12 @@ class LogScanner:
         moved = False
         for fact in facts:
             moved = self._take_fact(fact, entry, times) or moved
-        if moved or any(f.kind == "phase" for f in facts):
+        if moved or (facts and any(f.kind == "phase" for f in facts)):
             self._mark_line = (entry.number, line.strip()[:400])
-        bar = next((str(f.values.get("what")) for f in facts if f.kind == "progress"), "")
+        bar = next((str(f.values.get("what")) for f in facts if f.kind == "progress"), "") if facts else ""
         said = f"bar {bar}" if bar else parsed.message
         self._repeats.feed(said, line, entry.number, parsed.time, times, moved)
-        rank = parsed.rank or next((f.rank for f in facts if f.rank), "")
+        rank = parsed.rank or (next((f.rank for f in facts if f.rank), "") if facts else "")
         if parsed.rank:
             self._ranks.setdefault(parsed.rank)
         if begins_args:
@@ -162,8 +165,10 @@ class LogScanner:
     def _weigh(self, entry: LogEntry, parsed: Line, facts: tuple[LogFact, ...]) -> None:
         """Keep what the form of a line shows: an engine's own, a device, bad news."""
         line = entry.line
-        ours = any(f.leads and f.engine != "any" and f.kind in ("phase", "args") for f in facts)
-        if ours or any(f.kind in _RUNS for f in facts) or is_own(parsed):
+        ours = bool(facts) and any(
+            f.kind in _RUNS or (f.leads and f.engine != "any" and f.kind in ("phase", "args")) for f in facts
+        )
+        if ours or is_own(parsed):
             self._own += 1
         if may_say(line) and (word := device_said(line)):
             self._devices.setdefault(word, (entry.number, line.strip()[:400]))

@@ -5,6 +5,7 @@ One scanner for each generation: lines of the old process never count for the ne
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Any
 
@@ -32,6 +33,7 @@ KINDS: dict[str, CauseKind] = {
 LIMIT_WORDS = ("Start request repeated too quickly",)
 SKIP_WORDS = ("skipped because of an unmet condition", "Condition check resulted in", "Assertion failed for")
 """Only the journal shows that systemd skipped a start: the unit is unloaded at once, and its properties with it."""
+MANAGER_WORDS = re.compile("|".join(map(re.escape, (*LIMIT_WORDS, *SKIP_WORDS))))
 NCCL_WORDS = (
     "NCCL version",
     "is using nccl",
@@ -68,10 +70,11 @@ class StartLog:
     def feed(self, line: LogLine, at: float, progress: Progress, phases: Phases) -> tuple[Progress, Phases]:
         """Takes a line; returns progress and phases after it."""
         text = line.text
-        if any(words in text for words in LIMIT_WORDS):
-            self.start_limit_hit = True
-        if any(words in text for words in SKIP_WORDS):
-            self.skipped = text
+        if MANAGER_WORDS.search(text) is not None:
+            if any(words in text for words in LIMIT_WORDS):
+                self.start_limit_hit = True
+            else:
+                self.skipped = text
         name = line.invocation or self.invocation() or ""
         nameless_old = line.invocation is None and not self.begun
         if nameless_old or (name and self.before and self.before.startswith(name)):
