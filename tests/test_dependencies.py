@@ -44,7 +44,7 @@ import asyncio
 from ddtop.dashboard.app import DashboardApp
 from tests.dashboard import story
 from tests.dashboard.memory import MemorySession
-import plotext
+from ddtop.dashboard.widgets.plots import PlotGrid
 sys.setprofile(seen)
 async def main():
     app = DashboardApp([MemorySession(story.running().out)])
@@ -53,6 +53,11 @@ async def main():
         for key in ("v", "v"):
             await pilot.press(key)
             await pilot.pause(0.5)
+        for _ in range(600):  # plots are drawn in threads, which a busy machine makes late
+            grids = list(app.screen.query(PlotGrid))
+            if grids and grids[0].shown is not None and not grids[0].drawing:
+                break
+            await pilot.pause(0.1)
 asyncio.run(main())
 """
 

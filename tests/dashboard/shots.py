@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ddtop.dashboard.app import DashboardApp
 from ddtop.dashboard.watched import Watched
+from ddtop.dashboard.widgets.plots import PlotGrid
 from tests.dashboard import story
 from tests.dashboard.memory import MemorySession
 
@@ -39,6 +40,7 @@ SHOTS: Sequence[Shot] = (
     Shot("loading", "loading"),
     Shot("steps", "rebooted", ("r", "down", "space"), size=(110, 34)),
     Shot("results", "finished", ("v",), size=(170, 46)),
+    Shot("plots", "finished", ("v", "v"), size=(120, 40)),
     Shot("cell", "finished", ("up", "up", "up", "enter"), size=(130, 40)),
     Shot("log", "failed", ("l",), size=(110, 24)),
     Shot("history", "finished", ("H",), size=(120, 30)),
@@ -79,6 +81,8 @@ async def take(shot: Shot, script: story.Script) -> str:
             for _ in range(3):
                 app.refresh_screens()
                 await pilot.pause(0.1)
+                while any(grid.drawing for grid in app.screen.query(PlotGrid)):
+                    await pilot.pause(0.05)  # plots are made and drawn in threads
             if app.faults.faults:
                 raise SystemExit(f"{shot.name}: {app.faults.faults}")
             return app.export_screenshot(title=f"ddtop · {story.HOST} · SIMULATED")
