@@ -164,9 +164,11 @@ class CommandHandler:
         return "nothing waits to be resumed"
 
     def _cells(self, c: ev.Retry | ev.Skip | ev.MarkBroken) -> str | None:
-        if self.requests.questions.decide(c.alert_id, c):
-            return None
         alert = self.ctx.state.alerts.get(c.alert_id or "")
+        if self.requests.questions.decide(c.alert_id, c):
+            if alert is not None and not isinstance(c, ev.Retry):
+                self._remember_answer(c, alert.raised.cell_ids)
+            return None
         chosen = self._chosen(c.cell_id, c.config, alert.raised.cell_ids if alert else ())
         if not chosen:
             return "no such cell or configuration"
@@ -187,6 +189,13 @@ class CommandHandler:
         if config is not None:
             return [c for c in cells if c.spec.config == config]
         return [c for c in cells if c.id in ids]
+
+    def _remember_answer(self, c: ev.Skip | ev.MarkBroken, ids: tuple[str, ...]) -> None:
+        """The part that asked will set these cells; their viewer can take that back as any skip or mark."""
+        cells = {cell.id: cell for one in ids for cell in self._chosen(one, None, ())}
+        what, states, after, _ = _change(c)
+        before = tuple((x.id, x.state, x.reason, x.cause, x.by) for x in cells.values() if x.state in states)
+        self._undo.append(Undoable(c.viewer, what, before, after))
 
     def _set(self, viewer: str, what: str, cells: list[CellView], state: ev.CellState, reason: str) -> None:
         before = tuple((c.id, c.state, c.reason, c.cause, c.by) for c in cells)

@@ -184,11 +184,13 @@ def test_commands_that_decide_an_alert(rig: Rig) -> None:
         runner.obeyed(MarkBroken, alert_id=bug.id, viewer="bob")
         runner.until(lambda s: runner.states("c") == ["broken"], "broken configuration")
         assert runner.of(CellStateSet)[-1].by == "bob"
+        runner.refused(Undo, "you changed nothing", viewer="carl")
+        runner.obeyed(Undo, viewer="bob")
+        assert runner.states("c") == ["planned"], "an answer is taken back as any mark"
 
         stalled = runner.alert("stalled")
         assert "wait" in {a.command for a in stalled.raised.actions}
         runner.obeyed(Wait, alert_id=stalled.id)
-        runner.obeyed(Retry, config="c")
         runner.until(lambda s: runner.states("d") == ["done"], "the slow start ready after all")
         assert not runner.state().alerts[stalled.id].open
     assert runner.wait() == 0
