@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -34,11 +35,11 @@ def advice_table(found: Sequence[Advice]) -> list[list[str]]:
         for curve in one.curves.curves
         if curve.found.fit
     ]
-    return (
-        [["load", "run", "configuration", "faster than the baseline", "by", "in doubt"], *rows]
-        if rows
-        else []
-    )
+    for before, row in reversed(list(itertools.pairwise(rows))):  # said once for all configurations of a load
+        if before[:2] == row[:2]:
+            row[:2] = ["", ""]
+    head = ["load", "run", "configuration", "faster than the baseline", "by", "in doubt"]
+    return [head, *rows] if rows else []
 
 
 def advice_markdown(recording: Recording, found: Sequence[Advice]) -> str:

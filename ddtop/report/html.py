@@ -23,7 +23,7 @@ from ddtop.report.markdown import facts
 from ddtop.report.page.cells import anchor, details
 from ddtop.report.page.grid import grids
 from ddtop.report.page.timeline import timeline
-from ddtop.report.recording import NOT_REAL, Recording, iso
+from ddtop.report.recording import NOT_REAL, Recording, second
 from ddtop.report.rows import ROUNDS, has_metric, round_rows
 from ddtop.report.side_by_side import compared_table, compared_words
 from ddtop.report.starts import start_rows
@@ -111,7 +111,7 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
         "server": server_rows(state),
         "advice": advice_table(advice_of(state, baseline)),
         "steps": [
-            {"at": iso(s.at_s), "title": s.title, "reason": s.reason, "by": s.by, "state": s.state}
+            {"at": second(s.at_s), "title": s.title, "reason": s.reason, "by": s.by, "state": s.state}
             for s in state.steps.values()
         ],
         "checklist": _checklist(recording),
@@ -173,7 +173,7 @@ def _restarts(state: State) -> list[dict[str, str]]:
 def _alerts(state: State) -> list[dict[str, Any]]:
     return [
         {
-            "at": iso(a.at_s),
+            "at": second(a.at_s),
             "title": a.raised.title,
             "verdict": a.raised.verdict,
             "cause": a.raised.cause_text or a.raised.cause,

@@ -12,7 +12,7 @@ from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.conclusion import conclude
 from ddtop.report.conclusion.best import TITLE as BEST
 from ddtop.report.conclusion.best import best_rows, stars
-from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, iso, minute
+from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, minute, second
 from ddtop.report.rows import ROUNDS, round_rows
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.starts import TITLE as STARTS
@@ -88,11 +88,11 @@ def _recording(recording: Recording, baseline: str | None) -> list[str]:
     if advice := advice_table(advice_of(state, baseline)):
         parts += ["## What to run, by concurrency", _table(advice)]
     if state.alerts:
-        rows = [["when", "what", "verdict", "cause", "resolved"]]
+        rows = [["when (UTC)", "what", "verdict", "cause", "resolved"]]
         for alert in state.alerts.values():
             how = f"{alert.resolved.how} ({alert.resolved.by})" if alert.resolved else "open"
             what = alert.raised
-            rows.append([iso(alert.at_s) or "", what.title, what.verdict, what.cause_text or what.cause, how])
+            rows.append([second(alert.at_s), what.title, what.verdict, what.cause_text or what.cause, how])
         parts += ["## Alerts", _table(rows)]
     return parts
 

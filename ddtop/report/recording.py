@@ -103,7 +103,7 @@ def load(path: Path) -> Recording:
     state, trace = State(), Trace()
     measured: dict[str, CellMeasured] = {}
     with JournalReader(path) as reader:
-        for seq, event in reader.since():
+        for seq, event in reader.since(brief=True):
             apply(state, event, seq)
             trace.take(event)
             if isinstance(event, CellMeasured) and event.raw:
@@ -125,6 +125,12 @@ def minute(at_s: float | None) -> str:
     """Wall time to the minute, for people: `2026-11-30 22:24 UTC`; empty where it is not known."""
     text = iso(at_s)
     return f"{text[:10]} {text[11:16]} UTC" if text is not None else ""
+
+
+def second(at_s: float | None) -> str:
+    """Wall time to the second, for people: `2026-11-30 22:24:41`, in UTC; empty where it is not known."""
+    text = iso(at_s)
+    return f"{text[:10]} {text[11:19]}" if text is not None else ""
 
 
 def engines(state: State) -> tuple[str | None, str | None, str | None]:

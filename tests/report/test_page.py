@@ -15,8 +15,10 @@ from ddtop import events as ev
 from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import matrix
+from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.write.writer import JournalWriter
-from ddtop.report import Recording, load, report_html
+from ddtop.report import Recording, load, report_html, report_json
+from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.page import cells, grid
 from ddtop.report.page.timeline import timeline
 from ddtop.report.page.trace import MOST, Trace, Watts
@@ -156,6 +158,25 @@ def test_a_recording_brings_its_log_and_power(tmp_path: Path) -> None:
     assert recording.trace.power[0].mean == 400.0 and ("a1", 1) in recording.trace.logs
 
 
+def test_reading_in_brief_loses_nothing_that_a_report_shows(tmp_path: Path) -> None:
+    path = tmp_path / "a.ddtop"
+    with JournalWriter.open(path) as journal:
+        journal.extend(events())
+    brief, whole = load(path), State()
+    with JournalReader(path) as reader:
+        for seq, event in reader.since():
+            apply(whole, event, seq)
+        kept = [e for _, e in reader.since(brief=True)]
+    assert report_json([brief])["cells"] == report_json([whole])["cells"]
+    assert brief.state.gpus[0].reading == whole.gpus[0].reading
+    samples = [e.gpus[0] for e in kept if isinstance(e, ev.GpuSampled)]
+    assert [(g.power_w, g.power_limit_w, g.name) for g in samples] == [
+        (400.0, 700.0, None),
+        (400.0, 700.0, "H200"),
+    ]
+    assert next(line.text for e in kept if isinstance(e, ev.LogRead) for line in e.lines) == "before the cell"
+
+
 def test_every_cell_has_details_that_its_field_leads_to() -> None:
     state = full()
     page = read_html(report_html([Recording("one", state), Recording("two", full())]))
@@ -260,3 +281,27 @@ def test_a_server_load_is_drawn_over_its_cell() -> None:
     running = next(line for line in detail.lines if line.name == "running")
     assert running.words == "mean 3.42, largest 7 requests" and ET.fromstring(str(running.svg)) is not None
     assert running.svg.count("L") < cells.POINTS
+
+
+def test_a_cell_without_server_figures_shows_the_power_of_all_gpus() -> None:
+    clock = Clock()
+    trace, state = Trace(), State()
+    run: list[ev.Event] = [
+        ev.CellsPlanned(**clock(), cells=(spec("a1"),), baseline="auto"),
+        *measured(clock, "a1", 1.0),
+    ]
+    for n in range(40):
+        run.insert(3, ev.GpuSampled(at_s=1_700_000_010.0 + n / 2, mono_s=1.0, gpus=(GPU,)))
+    for event in run:
+        apply(state, event)
+        trace.take(event)
+    ((_, (detail,)),) = cells.details(state, trace, [])
+    assert [(line.name, line.words) for line in detail.lines] == [
+        ("power, all GPUs", "mean 400, largest 400 W")
+    ]
+
+
+def test_what_to_run_says_each_load_once() -> None:
+    rows = advice_table(advice_of(wide(3, 2, 1, 3)))
+    assert [bool(row[0]) for row in rows] == [True, True, False, True, False]
+    assert [row[2] for row in rows[1:]] == ["c1", "c2", "c1", "c2"]

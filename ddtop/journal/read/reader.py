@@ -29,12 +29,15 @@ class JournalReader:
         self.unreadable: list[tuple[int, str]] = []
         """(seq, why) of events this version could not read; the rest was read all the same."""
 
-    def since(self, seq: int = 0, limit: int | None = None) -> Iterator[tuple[int, Event]]:
-        """(seq, event) of all events after `seq`, in order, at most `limit`. Raises JournalError."""
+    def since(
+        self, seq: int = 0, limit: int | None = None, *, brief: bool = False
+    ) -> Iterator[tuple[int, Event]]:
+        """(seq, event) of all events after `seq`, in order, at most `limit`. `brief`: GPU samples have little more than their
+        power, log lines their text, as a report needs them. Raises JournalError."""
         left = limit
         after = seq
         while left is None or left > 0:
-            batch, after_now = self._read(after, CHUNK if left is None else min(CHUNK, left))
+            batch, after_now = self._read(after, CHUNK if left is None else min(CHUNK, left), brief=brief)
             if after_now == after:
                 return
             after = after_now
@@ -70,9 +73,11 @@ class JournalReader:
         except sqlite3.Error as error:
             fail(self.path, error)
 
-    def _read(self, after: int, limit: int, kinds: Sequence[str] = ()) -> tuple[list[tuple[int, Event]], int]:
+    def _read(
+        self, after: int, limit: int, kinds: Sequence[str] = (), *, brief: bool = False
+    ) -> tuple[list[tuple[int, Event]], int]:
         try:
-            events, unread, last = read_rows(self._db, after, limit, kinds)
+            events, unread, last = read_rows(self._db, after, limit, kinds, brief=brief)
         except sqlite3.Error as error:
             fail(self.path, error)
         self.unreadable += unread

@@ -18,7 +18,7 @@ from ddtop.journal.read.select import metric_value
 from ddtop.journal.read.server_figures import SHOWN, load_over, measured_attempt, window_points
 from ddtop.report.conclusion.words import times
 from ddtop.report.page.trace import Trace
-from ddtop.report.recording import iso
+from ddtop.report.recording import second
 from ddtop.report.text import number
 from ddtop.words import duration
 
@@ -134,7 +134,7 @@ def _detail(cell: CellView, trace: Trace, ratio: str) -> Detail:
         tuple(_facts(cell)),
         tuple(_latencies(cell.metrics)),
         tuple(_figures(cell.metrics)),
-        tuple(_lines(measured_attempt(cell))),
+        tuple(_lines(measured_attempt(cell), trace)),
         "\n".join(lines[-FEW:] if sound else lines),
         tuple(_attempt(a) for a in cell.attempts) if len(cell.attempts) > 1 or cell.state != "done" else (),
     )
@@ -151,7 +151,7 @@ def _facts(cell: CellView) -> Iterable[tuple[str, str]]:
         yield "took", duration(cell.seconds)
     began = next((a.started_at_s for a in reversed(cell.attempts) if a.started_at_s is not None), None)
     if began is not None:
-        yield "began", iso(began) or "not known"
+        yield "began", f"{second(began)} UTC"
     if cell.engine:
         yield "engine", f"{cell.engine} {cell.engine_version or ''}".strip()
     yield "cell id", cell.id
@@ -182,9 +182,13 @@ def _figures(metrics: dict[str, Any]) -> Iterable[tuple[str, str]]:
             yield label, f"{shown} {unit}".strip()
 
 
-def _lines(attempt: AttemptView | None) -> Iterable[Line]:
-    """What the server said of its load, and the power of its GPUs, over the try; figures are of the window."""
-    if attempt is None or not attempt.figures:
+def _lines(attempt: AttemptView | None, trace: Trace) -> Iterable[Line]:
+    """What the server said of its load, and the power of its GPUs, over the try; figures are of the window. Where it said
+    nothing, the power of all GPUs."""
+    if attempt is None:
+        return
+    if not attempt.figures:
+        yield from _all_power(attempt, trace)
         return
     told = load_over(window_points(attempt)) or load_over(attempt.figures)
     for name, label, unit in SHOWN:
@@ -199,6 +203,17 @@ def _lines(attempt: AttemptView | None) -> Iterable[Line]:
             words = f"{number(one) if one else '0'} {unit}" if one is not None else ""
         top = 100.0 if unit == "%" else max(known)
         yield Line(label, words, _spark(values, top))
+
+
+def _all_power(attempt: AttemptView, trace: Trace) -> Iterable[Line]:
+    begin, end = attempt.started_at_s, attempt.measured_at_s or attempt.ended_at_s
+    if begin is None or end is None:
+        return
+    spans = [w for w in trace.power if w.begin_s <= end and w.end_s >= begin]
+    if len(spans) > 1:
+        mean, most = sum(w.total for w in spans) / sum(w.n for w in spans), max(w.most for w in spans)
+        words = f"mean {number(mean)}, largest {number(most)} W"
+        yield Line("power, all GPUs", words, _spark([w.mean for w in spans], most))
 
 
 def _spark(values: Sequence[float | None], top: float) -> Markup:
@@ -222,7 +237,7 @@ def _spark(values: Sequence[float | None], top: float) -> Markup:
 def _attempt(attempt: AttemptView) -> tuple[str, ...]:
     return (
         str(attempt.number),
-        iso(attempt.started_at_s) or "n/a",
+        second(attempt.started_at_s) or "n/a",
         duration(attempt.seconds) if attempt.seconds is not None else "n/a",
         attempt.state or "running",
         attempt.validity or "",
