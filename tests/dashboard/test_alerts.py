@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ddtop import events as ev
@@ -133,7 +134,10 @@ def test_the_alert_in_full_leaves_nothing_out() -> None:
         "✗ load",
     ):
         assert words in " ".join(shown.split()) or words in shown
-    assert "advised" in shown
+    assert "▸ x skip" in shown and "leaves out its 5 open cells" in shown
+    cited = next(row for row in shown.splitlines() if row.startswith("▸ 11:27"))
+    for row in (*shown.partition("log of")[0].splitlines(), cited):
+        assert "…" not in row, "cause, advice, choices and cited lines are whole"
 
 
 def test_evidence_that_is_no_log_line_is_shown_whole() -> None:
@@ -174,6 +178,23 @@ async def test_the_question_is_on_every_screen(open_app: Open, key: str) -> None
         await pilot.press("r")
         await settle(pilot)
         assert isinstance(app.screen, StepsScreen)
+
+
+def test_a_log_without_invocations_is_cut_at_the_start_too() -> None:
+    script = story.Script()
+    story.begin(script)
+    for config in ("auto", "b16"):
+        story.restart(script, config, "inv", ready=False)
+    bare = [
+        msgspec.structs.replace(e, lines=tuple(msgspec.structs.replace(x, invocation=None) for x in e.lines))
+        if isinstance(e, ev.LogRead)
+        else e
+        for e in script.out
+    ]
+    state = fold(bare)
+    lines = list(state.logs[story.UNIT].lines)
+    first, _ = context_of(lines, len(lines) - 1, 100, state.restarts[-1].seq)
+    assert lines[first].line.text == "[ddtop] configuration b16"
 
 
 async def test_a_shows_the_alert_and_again_the_next_one(open_app: Open) -> None:

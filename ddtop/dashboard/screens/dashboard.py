@@ -154,7 +154,9 @@ class DashboardScreen(DdScreen):
     def bar_lines(self) -> int:
         if self.size.height < 24:
             return 3
-        return 5 if self.size.width < arrange.SLIM else 3 if self.size.height < 30 else 6
+        if self.size.height >= 30:
+            return 5 if self.size.width < arrange.SLIM else 6
+        return 5 if self.size.width < arrange.SLIM else 4 if self.size.width < arrange.NARROW else 3
 
     # ------------------------------------------------------------------------------------------- hands
 

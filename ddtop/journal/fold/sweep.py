@@ -230,6 +230,7 @@ def _restart_started(state: State, event: ev.RestartStarted) -> None:
             started_at_s=event.at_s,
             started_mono_s=event.mono_s,
             segment=state.run.segment,
+            seq=state.seq,
         )
     )
 

@@ -301,6 +301,8 @@ class RestartView:
     started_at_s: float = 0.0
     started_mono_s: float = 0.0
     segment: int = 0
+    seq: int = 0
+    """Place in the recording where it began: log lines before it are of an earlier start."""
     phases: dict[Phase, PhaseView] = field(default_factory=dict)
     """In the order in which they were entered."""
     moves: deque[tuple[float, Moving]] = field(default_factory=lambda: deque(maxlen=120))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddtop.dashboard.draw.paint import Line, Span, crop, line, selected, width_of, wrap_text
+from ddtop.dashboard.draw.paint import Line, crop, line, selected, width_of, wrap_text
 from ddtop.dashboard.draw.text import clock, duration, unit_name
+from ddtop.dashboard.panels.alert import action_words
 from ddtop.dashboard.panels.moment.standing import wrapped
 from ddtop.dashboard.panels.moment.starting import phases_line, timeline, usual_phases
 from ddtop.events import Action
@@ -61,7 +62,7 @@ def failed_lines(state: State, alert: AlertView | None, now_s: float, width: int
         foot += wrapped("before ", raised.seen_before or "", width, 2)
         if alert.decided is not None:
             foot += wrapped("done   ", f"{alert.decided.what} · {alert.decided.by}", width, 2)
-    if height >= 14:
+    if height >= 12:
         foot += choice_lines(state, alert, width)
     if height >= 6:
         head += phases[: 1 if height < 14 else 3 if height < TALL else len(phases)]
@@ -86,12 +87,8 @@ def card_lines(state: State, alert: AlertView | None, now_s: float, width: int) 
         if raised.fault_seen_s is not None
         else ""
     )
-    rows.append(
-        line(
-            (f"{raised.verdict} · {raised.cause} ({raised.kind})", "label"),
-            (f" · at {clock(alert.at_s)}{seen}", "dim"),
-        )
-    )
+    words = f"{raised.verdict} · {raised.cause} ({raised.kind}) · at {clock(alert.at_s)}{seen}"
+    rows += wrapped("", words, width, 3, "dim")
     rows += [
         (),
         *wrapped("advice ", raised.advice, width, 10),
@@ -106,14 +103,7 @@ def card_lines(state: State, alert: AlertView | None, now_s: float, width: int) 
             width,
             3,
         )
-    rows += [(), *choice_lines(state, alert, width)]
-    cells = [state.cells[i] for i in raised.cell_ids if i in state.cells]
-    if cells:
-        more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
-        rows += wrapped("cells  ", ", ".join(c.spec.label for c in cells[:3]) + more, width, 3)
-    if start is not None:
-        rows += [(), *timeline(start, usual_phases(state, start), now_s, width)]
-        rows += wrapped("command ", " ".join(start.argv), width, 12, "label")
+    rows += [(), *choice_lines(state, alert, width, whole=True)]
     tail = state.logs.get(raised.unit or (start.unit if start is not None else ""))
     lines = list(tail.lines) if tail is not None else []
     cited = cited_lines(alert, lines)
@@ -121,7 +111,7 @@ def card_lines(state: State, alert: AlertView | None, now_s: float, width: int) 
     for at in cited:
         if at in shown:
             continue
-        first, last = context_of(lines, at, 24)
+        first, last = context_of(lines, at, 24, start.seq if start is not None else 0)
         shown.update(range(first, last))
         rows += [
             (),
@@ -133,18 +123,31 @@ def card_lines(state: State, alert: AlertView | None, now_s: float, width: int) 
         rows += [(), line(("evidence", "title"))]
         for evidence in others:
             rows += wrapped(f"{evidence.source} ", evidence.text, width, 12)
+    cells = [state.cells[i] for i in raised.cell_ids if i in state.cells]
+    rows.append(())
+    if cells:
+        more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
+        rows += wrapped("cells  ", ", ".join(c.spec.label for c in cells[:3]) + more, width, 3)
+    if start is not None:
+        rows += [*timeline(start, usual_phases(state, start), now_s, width)]
+        rows += wrapped("command ", " ".join(start.argv), width, 12, "label")
     return rows
 
 
-def choice_lines(state: State, alert: AlertView, width: int) -> list[Line]:
-    """What can be done, the advised one first, each with what it does."""
+def choice_lines(state: State, alert: AlertView, width: int, *, whole: bool = False) -> list[Line]:
+    """What can be done, the advised one first and marked, each with what it does; `whole`: wrapped, not cut."""
     out: list[Line] = []
+    several = len(alert.raised.actions) > 1
     for number, action in enumerate(alert.raised.actions):
         key = key_of_action(action)
-        label = action.label.removeprefix("r ")
-        spans = line((f"{key} ", "key"), (label, "value"), (f"  {does(state, action)}", "dim"))
-        advised = (Span("  advised", "ok"),) if number == 0 and len(alert.raised.actions) > 1 else ()
-        out.append(tuple(span._replace(target=f"key:{key}") for span in (*crop(spans, width - 10), *advised)))
+        mark = "▸ " if number == 0 and several else "  " if several else ""
+        head = line((mark, "ok"), (f"{key} ", "key"), (action_words(action), "value"), "  ")
+        means = does(state, action)
+        if whole and width_of(head) + len(means) > width:
+            rows = [head, *(line("      ", (row, "dim")) for row in wrap_text(means, width - 6, 4))]
+        else:
+            rows = [crop((*head, *line((means, "dim"))), width)]
+        out.extend(tuple(span._replace(target=f"key:{key}") for span in row) for row in rows)
     return out
 
 
@@ -191,7 +194,9 @@ def evidence_lines(state: State, alert: AlertView, width: int, room: int) -> lis
     if not cited:
         return rest[:room]
     rest = rest[: max(0, room - 3)] if room >= 4 else []
-    return [*context_lines(lines, cited, width, room - len(rest)), *rest]
+    start = next((r for r in state.restarts if r.attempt_id == alert.raised.attempt_id), None)
+    since = start.seq if start is not None else 0
+    return [*context_lines(lines, cited, width, room - len(rest), since), *rest]
 
 
 def _found(text: str, cursor: str | None, lines: Sequence[TailLine]) -> bool:
@@ -225,21 +230,29 @@ MOST_BEFORE, MOST_AFTER = 14, 6
 """Lines of context around the first cited line, at most."""
 
 
-def context_lines(lines: Sequence[TailLine], cited: Sequence[int], width: int, room: int) -> list[Line]:
+def context_lines(
+    lines: Sequence[TailLine], cited: Sequence[int], width: int, room: int, since: int = 0
+) -> list[Line]:
     """At most `room` lines of a log around the first cited one, of the same start; cited ones are marked."""
     if not cited or room <= 0:
         return []
-    first, last = context_of(lines, cited[0], room)
+    first, last = context_of(lines, cited[0], room, since)
     return marked_lines(lines, first, last, cited, width)
 
 
-def context_of(lines: Sequence[TailLine], at: int, room: int) -> tuple[int, int]:
-    """(first, after the last) of at most `room` lines around `at`: two before for one after, none of an earlier start."""
+def context_of(lines: Sequence[TailLine], at: int, room: int, since: int = 0) -> tuple[int, int]:
+    """(first, after the last) of at most `room` lines around `at`: two before for one after, none of an earlier start, by
+    their invocation, else by `since`, the place in the recording where this one began."""
     start = lines[at].line.invocation
     before = after = 0
     while before + after + 1 < room:
         up = at - before - 1
-        more_up = before < MOST_BEFORE and up >= 0 and lines[up].line.invocation in (start, None)
+        more_up = (
+            before < MOST_BEFORE
+            and up >= 0
+            and lines[up].line.invocation in (start, None)
+            and lines[up].seq >= since
+        )
         more_down = after < MOST_AFTER and at + after + 1 < len(lines)
         if more_up and (before < 2 * (after + 1) or not more_down):
             before += 1
