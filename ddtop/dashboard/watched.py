@@ -262,7 +262,7 @@ class Watched:
             self._horizon_s = None
             return Run(track, track.end_s, track.end_s, alerts=raised)
         eta = self.eta()
-        finish_s = now_s + eta.total_s if eta.total_s is not None and eta.cells else None
+        finish_s = eta.ends_by(now_s) if eta.cells else None
         self._horizon_s = horizon(self._horizon_s, finish_s or now_s, track.begin_s)
         ahead = expected(state, eta.cell_s, eta.restart_s, eta.restarts)
         return Run(track, now_s, self._horizon_s, False, raised, ahead, finish_s)

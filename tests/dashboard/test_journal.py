@@ -146,6 +146,6 @@ async def test_live_and_replayed_show_the_same(open_app: Open, writer: JournalWr
         replayed = screen_text(app)
     # The header tells them apart, and so do the timeline and the keys; everything between is the same.
     rows, others = live.splitlines(), replayed.splitlines()
-    line = next(number for number, row in enumerate(rows) if "ends about" in row) - 1
+    line = next(number for number, row in enumerate(rows) if "ends by" in row) - 1
     assert rows[line].startswith(" ░░") and others[line].startswith(" ░░")
     assert rows[1:line] + rows[line + 2 : -2] == others[1:line] + others[line + 2 : -2]

@@ -24,9 +24,6 @@ SCROLLS = ("up", "down", "pageup", "pagedown", "home", "end", "j", "k")
 class ChangesScreen(DdModal):
     """The same words as on a terminal, of each host that has news."""
 
-    DEFAULT_CSS = """
-    ChangesScreen .box VerticalScroll { max-height: 75vh; }
-    """
     BINDINGS = [keys.bind("g", "since", "Since another time", "changes-since")]
 
     def __init__(self, hosts: Sequence[tuple[Watched, float]]) -> None:
@@ -49,7 +46,7 @@ class ChangesScreen(DdModal):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
-            set_title(box, "What changed since you last looked")
+            set_title(box, "What changed")
             with VerticalScroll():
                 yield Panel(self._lines, id="changes")
             yield Panel(

@@ -156,13 +156,11 @@ def _finish(state: State, now_s: float, live: bool) -> Row:
     eta: Eta = sweep_eta(state, now_s)
     if not eta.cells:
         return Row("text", "  No cell is left to measure")
-    if eta.total_s is None:
-        return Row(
-            "text",
-            f"  When it ends is unknown: {many(eta.cells, 'cell')} left, and nothing alike was measured yet",
-        )
-    most = "at the latest" if eta.at_most else "about"
-    return Row("text", f"  It ends {most} {moment(now_s + eta.total_s, now_s)}, in {duration(eta.total_s)}")
+    by_s = eta.ends_by(now_s)
+    if by_s is None:
+        why = "nothing alike was measured yet"
+        return Row("text", f"  When it ends is unknown: {many(eta.cells, 'cell')} left, and {why}")
+    return Row("text", f"  It ends in {eta.words}, by {moment(by_s, now_s)}")
 
 
 def change_text(state: State, since_s: float, now_s: float, *, live: bool) -> str:

@@ -81,7 +81,7 @@ class Run:
     ahead: tuple[Expected, ...] = ()
     """The rest of the plan, where it can be estimated."""
     finish_s: float | None = None
-    """When the run is expected to end; None where that is not known, or it has ended."""
+    """When the run ends at the latest, while nothing goes wrong; None where that is not known, or it has ended."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def _expect(cells: list[tuple[str, str]], run: Run, where: Scale, now: int) -> N
 
 
 def words(run: Run) -> str:
-    """What stands beside the line: `alert 3 of 13`, `ends about 16:40`."""
+    """What stands beside the line: `alert 3 of 13`, `ends by 16:40`."""
     passed, total = run.alerts
     if run.replay:
         if not total:
@@ -224,7 +224,7 @@ def words(run: Run) -> str:
     if run.track.ended:
         end = f"ended {clock(run.track.end_s)[:5]}"
     elif run.finish_s is not None:
-        end = f"ends about {clock(run.finish_s)[:5]}"
+        end = f"ends by {clock(run.finish_s)[:5]}"
     else:
         end = "end unknown" if run.ahead == () and not run.track.ended else ""
     return " · ".join(part for part in (raised, end) if part)
