@@ -11,9 +11,10 @@ from ddtop import events as ev
 from ddtop.dashboard.draw.columns import layout
 from ddtop.dashboard.draw.fields import FORMS, columns_of, gain_role
 from ddtop.dashboard.draw.grid import ALL, Cursor, Shape, axes_of, fixed_words, in_sight, moved, next_slice
-from ddtop.dashboard.draw.metrics import ITL, TPOT, TTFT, comes_in_bursts
+from ddtop.dashboard.draw.metrics import ITL, TPOT, TTFT
 from ddtop.dashboard.draw.paint import flow, plain, width_of
 from ddtop.dashboard.draw.verdict import detail
+from ddtop.dashboard.panels.cell.result import distribution_lines, result_lines
 from ddtop.dashboard.panels.results import Sort, results_items, sorted_cells
 from ddtop.dashboard.panels.sweep import (
     header_lines,
@@ -25,6 +26,7 @@ from ddtop.dashboard.panels.sweep import (
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import Matrix, matrix
+from ddtop.journal.read.select import comes_in_bursts
 from tests.dashboard import story
 from tests.dashboard.conftest import Open, screen_text, session_of, settle
 from tests.journal.made import Clock, spec
@@ -241,6 +243,18 @@ def test_bursts_of_chunks_give_no_time_between_tokens() -> None:
     assert comes_in_bursts(draft) and not comes_in_bursts(plain_) and not comes_in_bursts({})
     assert ITL.value(draft) is None and ITL.shown(draft) == "–" and TPOT.shown(draft) == "37.60"
     assert ITL.value(plain_) == 15.2 and TTFT.value(draft) is None
+    shown = "\n".join(
+        plain(row) for row in distribution_lines({**draft, "ttft_ms": {"p50": 1.0, "p90": 2.0}}, 100)
+    )
+    assert "ITL · not shown: the tokens of a step come in a burst" in shown
+
+
+def test_the_cell_says_whether_its_speed_up_is_sure() -> None:
+    state = made(*((c, n, v * (1 + 0.002 * (-1) ** n), {}) for n in range(2) for c, v in VALUES))
+    shown = [plain(row) for row in result_lines(state.plan_cells[1], matrix(state), ())]
+    at = next(n for n, row in enumerate(shown) if row.startswith("  speed-up"))
+    assert re.match(r"  speed-up    1\.50× auto \[1\.4\d–1\.5\d\] in tok/s", shown[at])
+    assert shown[at + 1].strip() == "better, sure"
 
 
 # ------------------------------------------------------------------------------- slices, folding, swapping

@@ -21,8 +21,6 @@ class Metric:
     lower_is_better: bool = False
     short: str = ""
     """Label of the second line of a matrix."""
-    of_steps: bool = False
-    """True for gaps between chunks, which say nothing where the tokens of a step come in a burst."""
 
     @property
     def key(self) -> str:
@@ -30,8 +28,6 @@ class Metric:
 
     def value(self, metrics: dict[str, Any]) -> float | None:
         """The metric's value, or None where it was not measured, or says nothing."""
-        if self.of_steps and comes_in_bursts(metrics):
-            return None
         for name in self.names:
             found = metric_value(metrics, name)
             if found is not None:
@@ -56,18 +52,9 @@ class Metric:
         return f"{value:,.{digits}f}"
 
 
-def comes_in_bursts(metrics: dict[str, Any]) -> bool:
-    """Whether the tokens of one step came as a burst of chunks: most gaps then are next to nothing, and their median is far
-    below the time a token takes."""
-    gap, each = metric_value(metrics, "itl_ms.p50"), metric_value(metrics, "tpot_ms.p50")
-    return gap is not None and (gap < NO_GAP_MS or (each is not None and gap < BURST_SHARE * each))
-
-
-NO_GAP_MS, BURST_SHARE = 0.05, 0.25
-
 TOK_S = Metric(("output_tok_s",), "tok/s", "tok/s", short="tok/s")
 TTFT = Metric(("ttft_ms.p50",), "TTFT p50", "ms", 0, lower_is_better=True, short="TTFT")
-ITL = Metric(("itl_ms.p50",), "ITL p50", "ms", 2, lower_is_better=True, short="ITL", of_steps=True)
+ITL = Metric(("itl_ms.p50",), "ITL p50", "ms", 2, lower_is_better=True, short="ITL")
 TPOT = Metric(("tpot_ms.p50",), "TPOT p50", "ms", 2, lower_is_better=True, short="TPOT")
 ACCEPT = Metric(
     ("acceptance_length", "accept_length", "accept_len"), "accept", "tokens/step", 2, short="accept"

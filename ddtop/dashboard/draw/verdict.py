@@ -72,7 +72,7 @@ def detail(matrix: Matrix, cursor: Cursor) -> list[tuple[str, str]]:
         if row.baseline:
             out.append(("the baseline", "accent"))
         elif cell.validity != "INVALID":
-            out.extend(_gain_phrases(matrix, cell))
+            out.extend(gain_phrases(matrix, cell))
     if cell.knee:
         out.append((cell.knee, "label"))
     if cell.validity in ("SUSPECT", "INVALID"):
@@ -112,7 +112,7 @@ def _maybe(matrix: Matrix, cursor: Cursor) -> str:
     return "best value of its column, not sure"
 
 
-def _gain_phrases(matrix: Matrix, cell: MatrixCell) -> list[tuple[str, str]]:
+def gain_phrases(matrix: Matrix, cell: MatrixCell) -> list[tuple[str, str]]:
     """The speed-up with its interval, and whether that is sure; where not, what would make it so."""
     against = cell.against
     if against is None or against.ratio is None:

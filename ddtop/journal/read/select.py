@@ -93,8 +93,24 @@ def short_count(number: int) -> str:
     return f"{number // 1024}k" if number and number % 1024 == 0 else str(number)
 
 
+NO_GAP_MS, BURST_SHARE = 0.05, 0.25
+
+
+def comes_in_bursts(metrics: dict[str, Any]) -> bool:
+    """Whether the gaps between tokens (`itl_ms`) say nothing: the tokens of one step came as a burst of chunks, so most gaps
+    are next to nothing, and their median is far below the time that a token takes."""
+    gap, each = _at(metrics, "itl_ms.p50"), _at(metrics, "tpot_ms.p50")
+    return gap is not None and (gap < NO_GAP_MS or (each is not None and gap < BURST_SHARE * each))
+
+
 def metric_value(metrics: dict[str, Any], name: str) -> float | None:
-    """The number at `name` (`output_tok_s`, `ttft_ms.p50`), or None where it is absent or no number."""
+    """The number at `name` (`output_tok_s`, `ttft_ms.p50`), or None where it is absent, is no number, or says nothing."""
+    if name.startswith("itl_ms.") and comes_in_bursts(metrics):
+        return None
+    return _at(metrics, name)
+
+
+def _at(metrics: dict[str, Any], name: str) -> float | None:
     value: Any = metrics
     if name in metrics:
         # Metrics of a user's own benchmark carry the names that the plan gave them, dots and all.

@@ -14,7 +14,7 @@ from ddtop.bench.judge.validity import TABLE
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AttemptView, CellView
 from ddtop.journal.read.matrix import Matrix
-from ddtop.journal.read.select import metric_value
+from ddtop.journal.read.select import comes_in_bursts, metric_value
 from ddtop.journal.read.server_figures import SHOWN, load_over, measured_attempt, window_points
 from ddtop.report.conclusion.words import times
 from ddtop.report.page.trace import Trace
@@ -161,6 +161,8 @@ def _latencies(metrics: dict[str, Any]) -> Iterable[tuple[str, ...]]:
     for name, label in LATENCIES:
         stats = metrics.get(name)
         if not isinstance(stats, dict) or metric_value(stats, "p50") is None:
+            continue
+        if name == "itl_ms" and comes_in_bursts(metrics):
             continue
         known = {k: v for k, v in stats.items() if isinstance(v, int | float) and not isinstance(v, bool)}
         found = [shown_percentile({"n": 0, **known}, p) for p in PERCENTILES]

@@ -10,12 +10,13 @@ from ddtop.bench.render import burst_words
 from ddtop.dashboard.draw.metrics import COLUMNS, metric_of
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.draw.text import bar, whole
+from ddtop.dashboard.draw.verdict import gain_phrases
 from ddtop.dashboard.panels.cell.title import cell_title
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.matrix import Matrix
 from ddtop.journal.read.per_gpu import GpuPoint
-from ddtop.journal.read.select import Column, metric_value
+from ddtop.journal.read.select import Column, comes_in_bursts, metric_value
 from ddtop.words import many
 
 QUANTILES = ("p50", "p90", "p99", "max")
@@ -40,14 +41,7 @@ def result_lines(cell: CellView, shown: Matrix, per_gpu: Sequence[GpuPoint]) -> 
             (f" {metric.unit}", "dim"),
         ]
         out.append(line(*parts))
-    gain = next(
-        (f.speedup for r in shown.rows if not r.baseline for f in r.cells if f and cell.id in f.ids), None
-    )
-    if gain is not None:
-        metric = metric_of(shown.metric)
-        less = " (above 1 is better)" if shown.lower_is_better else ""
-        against = (f" against {shown.baseline} in {metric.label}{less}", "dim")
-        out.append(line(("  speed-up    ", "label"), (f"{gain:>10.2f}", "value"), ("×", "dim"), against))
+    out.extend(_speed_up_lines(cell, shown))
     out.extend(_per_gpu_lines(cell, per_gpu))
     for name, label in (("requests_ok", "requests ok"), ("requests_failed", "failed")):
         value = metric_value(cell.metrics, name)
@@ -59,6 +53,17 @@ def result_lines(cell: CellView, shown: Matrix, per_gpu: Sequence[GpuPoint]) -> 
         text = ", ".join(f"{kind}: {number}" for kind, number in failures.items())
         out.append(line(("  failures    ", "label"), (text, "bad")))
     return out
+
+
+def _speed_up_lines(cell: CellView, shown: Matrix) -> list[Line]:
+    """The speed-up of its field in the metric of the matrix, and whether it is sure."""
+    field = next((f for r in shown.rows if not r.baseline for f in r.cells if f and cell.id in f.ids), None)
+    phrases = gain_phrases(shown, field) if field is not None else []
+    metric = (f" in {metric_of(shown.metric).label}", "dim")
+    return [
+        line(("  speed-up    " if not n else " " * 14, "label"), phrase, metric if not n else "")
+        for n, phrase in enumerate(phrases)
+    ]
 
 
 def _per_gpu_lines(cell: CellView, points: Sequence[GpuPoint]) -> list[Line]:
@@ -83,6 +88,12 @@ def distribution_lines(metrics: dict[str, Any], width: int) -> list[Line]:
     out: list[Line] = []
     for name, label in DISTRIBUTIONS:
         number = metric_value(metrics, f"{name}.n")
+        if name == "itl_ms" and comes_in_bursts(metrics):
+            words = (
+                "not shown: the tokens of a step come in a burst of chunks, so the gaps say nothing; see TPOT"
+            )
+            out.extend([(), line((f"Latency · {label} · ", "title"), (words, "dim"))])
+            continue
         values = _quantiles(metrics.get(name), {q: metric_value(metrics, f"{name}.{q}") for q in QUANTILES})
         if len(values) < 2:
             continue
