@@ -38,6 +38,7 @@ SHOTS: Sequence[Shot] = (
     Shot("dashboard-80x24", "failed", size=(80, 24), theme="deuteranopia"),
     Shot("dashboard-200x60", "finished", size=(200, 60)),
     Shot("loading", "loading"),
+    Shot("measuring", "running", size=(150, 40)),
     Shot("steps", "rebooted", ("r", "down", "space"), size=(110, 34)),
     Shot("results", "finished", ("v",), size=(170, 46)),
     Shot("plots", "finished", ("v", "v"), size=(120, 40)),

@@ -106,7 +106,8 @@ def test_an_old_recording_shows_what_it_knows() -> None:
         ({"phase": "window", "tok_s": 9.0, "about": True}, "▶ ~9.0 tok/s so far"),
         ({"phase": "draining", "tok_s": 9.0, "settled": "settled"}, "last responses come in"),
         ({"phase": "window", "failed": 3}, "✗ 3 failed"),
-        ({"phase": "asking again"}, "for the accuracy guard"),
+        ({"phase": "settling", "tok_s": 0.0, "now_tok_s": 0.0, "tokens": 0}, "▶ no token yet · settling"),
+        ({"phase": "asking again"}, "▶ accuracy guard asks again"),
     ],
 )
 def test_where_it_is_is_said_in_words(fields: dict[str, Any], says: str) -> None:

@@ -106,6 +106,15 @@ class Live:
         self._count_open()
         return self._figures(moment)
 
+    def final(self, moment: int) -> dict[str, Any]:
+        """The figures once the window is over: all that has ended is looked at."""
+        while self.ended:
+            exchange = self.ended.popleft()
+            while not self._take(exchange):
+                pass
+        self._open.clear()
+        return self._figures(moment)
+
     # ---- one request
 
     def _take(self, exchange: Exchange) -> bool:

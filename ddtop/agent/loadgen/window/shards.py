@@ -121,6 +121,7 @@ def _child(
         window.on_close = lambda: _frame(writing, b"c", None)
         window.run()
         _frame(writing, b"e", None)
+        progress(window.live.done, 0, window.traffic.reads, window.live.final(window.end_ns))
         records = [exchange.record(window.zero_ns) for exchange in window.exchanges]
         before = window.before
         texts = {}

@@ -16,6 +16,8 @@ from ddtop.journal.fold.views import AttemptView, FigurePoint
 FRESH_S = 5.0
 """A figure that is older is not of this moment."""
 LABEL = 9
+INK = dict.fromkeys(("running", "KV cache", "accept", "TPOT"), "bar") | {"queued": "hot", "bound": "accent"}
+"""Roles of strips, so that neighbours do not run into one another; the others are `spark`."""
 LEAST_STRIP, WIDE = 8, 60
 TALLEST = 4
 """Lines more that the strip of tok/s takes where there is room."""
@@ -52,7 +54,7 @@ def latency_lines(attempt: AttemptView, width: int) -> list[Line]:
             line((f"{ms(_edge(seen, 0))} to {ms(_edge(seen, len(seen.counts)))}", "dim")),
             line((f"n {seen.n:,}", "dim")),
         ]
-        head = line((f"{name:<{LABEL}}", "label"), (bars.ljust(size), "spark"), "  ")
+        head = line((f"{name:<{LABEL}}", "label"), (bars.ljust(size), INK.get(name, "spark")), "  ")
         out.append((*head, *joined(parts, width - width_of(head))))
     return out
 
@@ -108,14 +110,17 @@ def _tall(row: Strip, begin_s: float, end_s: float, size: int, tail: int, height
     """A strip of several lines, with its largest value beside its top."""
     top = max(value for _, value in row.points if value is not None)
     drawn = tall_strip(slots(row.points, begin_s, end_s, size), top, height)
-    names = [row.name, f"{rate(top):>{LABEL - 2}}", *[""] * (height - 2)]
+    scale = f"max {top:.0f}" if top < 10_000 else f"max {top / 1000:.0f}k"
+    names = [row.name, scale, *[""] * (height - 2)]
     said = [*[""] * (height - 1), row.now]
     return [_chart(name, text, now, tail) for name, text, now in zip(names, drawn, said, strict=True)]
 
 
 def _chart(name: str, drawn: str, text: str, tail: int) -> Line:
-    role = "bar" if name == "bound" else "spark"
-    return line((f"{name:<{LABEL}}", "label"), (drawn, role), ("  " + text.rjust(tail), "value"))
+    label = "dim" if name.startswith("max ") else "label"
+    return line(
+        (f"{name:<{LABEL}}", label), (drawn, INK.get(name, "spark")), ("  " + text.rjust(tail), "value")
+    )
 
 
 def _strips(state: State, attempt: AttemptView, progress: CellProgress, now_s: float) -> list[Strip]:

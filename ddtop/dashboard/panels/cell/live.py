@@ -41,7 +41,7 @@ PHASES = {
     "settling": "settling",
     "window": "window without a hand-over",
     "draining": "last responses come in",
-    "asking again": "first requests again, for the accuracy guard",
+    "asking again": "accuracy guard asks again",
 }
 """Phase of CellProgress → in words."""
 BEGAN = {
@@ -84,6 +84,9 @@ def _head(progress: CellProgress, now_s: float) -> list[Line]:
     so_far, now = progress.tok_s, progress.now_tok_s
     phase = _phase(progress)
     parts: list[Line] = []
+    if progress.tokens == 0:
+        parts.append(line(("▶ ", "run"), ("no token yet", "label")))
+        so_far = now = None
     if now is not None:
         parts.append(line(("▶ ", "run"), (f"{about}{rate(now)} tok/s", "value"), (" now", "label")))
     if so_far is not None:
