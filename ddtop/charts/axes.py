@@ -68,14 +68,18 @@ def axis_of(name: str, values: Iterable[float]) -> Axis:
     if name in METRICS or name not in PLACES:
         log = kind.scale if spread > WIDE else "linear"
         return Axis(kind.label, kind.unit, log, zero=bool(shown) and min(shown) >= 0)
-    return Axis(kind.label, kind.unit, kind.scale if spread >= LOG_FROM else "linear")
+    return Axis(kind.label, kind.unit, kind.scale if spread >= LOG_FROM else "linear", whole=_whole(shown))
 
 
 def set_axis(name: str, values: Iterable[float]) -> Axis:
     """The axis of a plan's variable."""
     shown = list(values)
     spread = max(shown) / min(shown) if shown and min(shown) > 0 else 1.0
-    return Axis(_plain(name), "", "log2" if spread >= LOG_FROM else "linear")
+    return Axis(_plain(name), "", "log2" if spread >= LOG_FROM else "linear", whole=_whole(shown))
+
+
+def _whole(values: Iterable[float]) -> bool:
+    return all(value.is_integer() for value in values)
 
 
 def _plain(name: str) -> str:

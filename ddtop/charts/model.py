@@ -23,6 +23,8 @@ class Axis:
     scale: Scale = "linear"
     zero: bool = False
     """A linear axis that begins at 0."""
+    whole: bool = False
+    """Its values are counts: no tick stands between two of them."""
 
     @property
     def title(self) -> str:
@@ -129,7 +131,7 @@ def _span(axis: Axis, values: Sequence[float], most: int) -> list[float]:
     if axis.scale != "linear":
         values = [v for v in values if v > 0]
     held = [*values, 0.0] if axis.zero and axis.scale == "linear" else values
-    return ticks(min(held), max(held), most, axis.scale) if held else []
+    return ticks(min(held), max(held), most, axis.scale, whole=axis.whole) if held else []
 
 
 def drawable(chart: Chart) -> Chart:

@@ -13,9 +13,11 @@ TINY = 1e-300
 """A span below it has no scale: the quotient would be infinite."""
 
 
-def ticks(low: float, high: float, most: int = 6, scale: Scale = "linear") -> list[float]:
+def ticks(
+    low: float, high: float, most: int = 6, scale: Scale = "linear", *, whole: bool = False
+) -> list[float]:
     """Values in steps of 1, 2 or 5 × a power of ten (log2: powers of two; log10: 1, 2, 5 of each decade), from at or below `low`
-    to at or above `high` (but for rounding): two at least, `most` at most. `most` is 3 or more; on a log axis `low` is above 0.
+    to at or above `high` (but for rounding): two at least, `most` at most. `most` is 3 or more; on a log axis `low` is above 0. `whole`: what is counted has no halves between its ticks.
 
     >>> ticks(0, 183)
     [0.0, 50.0, 100.0, 150.0, 200.0]
@@ -28,14 +30,16 @@ def ticks(low: float, high: float, most: int = 6, scale: Scale = "linear") -> li
         return _powers(low, high, most)
     if scale == "log10":
         return _decades(low, high, most)
-    return _linear(low, high, most)
+    return _linear(low, high, most, whole)
 
 
-def _linear(low: float, high: float, most: int) -> list[float]:
+def _linear(low: float, high: float, most: int, whole: bool) -> list[float]:
     span, size = high - low, max(abs(low), abs(high))
     if not math.isfinite(span) or span <= max(TINY, 1e-12 * size):  # no room for a round number between them
         return [low, low + max(1.0, abs(low))]
     power = math.floor(math.log10(span / most)) - 1
+    if whole:
+        power = max(0, power)
     while True:
         for step in STEPS:
             first, last = _around(low, high, step, power)

@@ -73,6 +73,12 @@ def test_ticks_that_were_seen_uneven() -> None:
     assert ticks(0, 0.1 + 0.2, 5) == [0, 0.1, 0.2, 0.3], "0.1 + 0.2 is 0.30000000000000004"
 
 
+def test_counts_have_no_halves() -> None:
+    assert ticks(2, 4, 11, whole=True) == [2, 3, 4]
+    assert ticks(1, 3, 12, whole=True) == [1, 2, 3]
+    assert ticks(2, 4, 11) == [2, 2.2, 2.4, 2.6, 2.8, 3, 3.2, 3.4, 3.6, 3.8, 4]
+
+
 def test_texts_of_ticks() -> None:
     assert [tick_text(v, [0, 500, 1000]) for v in (0, 500, 1000)] == ["0", "500", "1,000"]
     assert [tick_text(v, [0, 0.05, 0.1]) for v in (0, 0.05)] == ["0.00", "0.05"]

@@ -55,6 +55,15 @@ def test_axes_go_on_from_those_shown_and_another_picture_has_its_own() -> None:
     assert turned(choice, chart(real(), choice), names, "what", 1) == Choice("speedup")
 
 
+def test_nothing_is_split_by_what_is_on_its_x_axis() -> None:
+    names, choice = names_of(real()), Choice(x="n")
+    seen = set()
+    for _ in range(8):
+        choice = turned(choice, chart(real(), choice), names, "by", 1)
+        seen.add(choice.by)
+    assert "n" not in seen and {"config", "load", "none"} <= seen
+
+
 def test_a_search_has_axes_of_its_own() -> None:
     empty = chart(real(), Choice("search"))
     assert turned(Choice("search"), empty, names_of(real()), "x", 1) == Choice("search")

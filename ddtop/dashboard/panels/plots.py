@@ -26,7 +26,7 @@ def turned(choice: Choice, shown: Chart | None, names: Names, part: Part, step: 
     now, known = {
         "x": (choice.x or x, names.x),
         "y": (choice.y or y, names.y),
-        "by": (choice.by or by, names.varied),
+        "by": (choice.by or by, [name for name in names.varied if name != (choice.x or x)]),
     }[part]
     if choice.what == SEARCH:
         known = (SHARE, *OTHERS) if part == "y" else ()
