@@ -31,7 +31,6 @@ from ddtop.errors import DdtopError
 from ddtop.events import Attend, Command, CommandSeen, Event, LogRead
 from ddtop.journal.act.changes import changes, looked_since
 from ddtop.journal.act.pending import Pending, Said, Severity, make, viewer_name
-from ddtop.journal.read.session import BATCH
 
 if TYPE_CHECKING:
     from ddtop.journal.read.session import Session
@@ -166,6 +165,8 @@ class DashboardApp(Dashboard):
 
     async def _follow(self, number: int) -> None:
         """Take the batches of one session until it ends."""
+        from ddtop.journal.read.session import BATCH  # with sqlite3: whoever has a session has it loaded
+
         watched = self.watched[number]
         try:
             async for batch in watched.session.events():

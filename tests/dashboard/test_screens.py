@@ -17,6 +17,7 @@ from ddtop.dashboard.screens.plan import PlanScreen
 from ddtop.dashboard.screens.results import ResultsScreen
 from ddtop.dashboard.widgets.listpanel import ListPanel
 from ddtop.dashboard.widgets.logpane import LogPane
+from ddtop.dashboard.widgets.places import PlacedContainer
 from tests.dashboard import story
 from tests.dashboard.conftest import Open, screen_text, session_of, settle
 from tests.dashboard.memory import MemorySession
@@ -373,3 +374,34 @@ async def test_an_empty_start_points_to_the_one_before(open_app: Open) -> None:
         await pilot.press("slash", *"zzz", "enter")
         await settle(pilot)
         assert "No line matches the filter" in screen_text(app)
+
+
+async def test_the_panes_move_when_the_terminal_or_a_want_changes(open_app: Open) -> None:
+    """Textual keeps an arrangement by size: one that changed within a size, or after a resize, stayed as it was."""
+    script = story.Script()
+    story.begin(script)
+    story.restart(script, "auto", "i")
+    session, now = session_of(script)
+    async with open_app(session, now=now, size=(120, 40)) as (app, pilot):
+        gpus = app.screen.query_one("#gpus")
+        before = gpus.size.height
+        session.put(
+            ev.BoundDiagnosed(
+                at_s=now,
+                mono_s=0.0,
+                verdict="idle",
+                strength="strong",
+                why="DRAM 0 %",
+                meaning="no work on the GPU",
+            )
+        )
+        await settle(pilot)
+        assert gpus.size.height == before + 2
+        for size in ((200, 60), (80, 24), (120, 40)):
+            await pilot.resize_terminal(*size)
+            await settle(pilot)
+            places = app.screen.query_one(PlacedContainer).places
+            for name, place in places.items():
+                region = app.screen.query_one(f"#{name}").region
+                assert (region.x, region.width, region.height) == (place.x, place.width, place.height)
+            assert max(place.x + place.width for place in places.values()) == size[0]

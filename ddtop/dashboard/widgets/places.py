@@ -53,4 +53,5 @@ class PlacedContainer(Container):
             self._placed.places = places
             for child in self.children:
                 child.display = (child.id or "") in places
-            self.refresh(layout=True)
+                # Of the child, not of the container: only that forgets the container's former arrangement.
+                child.refresh(layout=True)

@@ -125,8 +125,8 @@ def _failed(state: State, width: int, *, proofs: bool = False) -> list[Line]:
         raised = alerts.get(config)
         if proofs and raised is not None:
             proof = next((e.text.strip() for e in raised.evidence if e.source == "log"), "")
-            rows += wrapped("  ▸ ", proof, width, 2, "dim")
-            rows += wrapped("  do ", raised.advice, width, 2, "label")
+            rows += wrapped("  ▸ ", proof, width, 3, "dim")
+            rows += wrapped("  do ", raised.advice, width, 4, "label")
     return rows
 
 
