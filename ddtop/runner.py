@@ -290,6 +290,9 @@ def _pause_while_full(ctx: SweepContext, recorder: Recorder, requests: Requests,
         ctx.wake()
 
     recorder.filled, recorder.room = filled, room
+    for alert in [a for a in ctx.state.open_alerts if a.raised.cause == "client-disk-full"]:
+        # Of a runner that died on a full disk: that this one began shows that there is room.
+        ctx.emit(AlertResolved, alert_id=alert.id, how="there is room again", by="recorder")
 
 
 def _take_signals(main: Controller | Monitor) -> None:

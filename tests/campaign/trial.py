@@ -373,9 +373,11 @@ class _Play:
         return [line for line in lines if not line.startswith(KEPT)]
 
     def _here(self) -> list[str]:
-        """Files that no ended run leaves on this machine, beside its recording and what it learned."""
+        """Files that no ended run leaves on this machine, beside its recording, what it learned and how viewers looked."""
         files = [p for place in (self.home, self.recording.parent) for p in place.rglob("*") if p.is_file()]
-        return [str(p) for p in files if p != self.recording and p.name != "history.db"]
+        return [
+            str(p) for p in files if p != self.recording and p.name != "history.db" and "looks" not in p.parts
+        ]
 
     def _leases(self) -> list[dict[str, Any]]:
         text = self.host.sh(

@@ -374,6 +374,31 @@ def test_what_keeps_the_sweep_from_its_work_is_an_alert(
     assert bool(rig.state.open_alerts) is (word != "done")
 
 
+def test_the_alert_of_a_full_disk_ends_though_its_runner_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As seed 10014 of the campaign, with the host's disk in the place of this machine's."""
+    real, full = FakeHost.op_job_start, [True]
+
+    def start(self: FakeHost, *args: object, **kw: object) -> object:
+        if full:
+            raise AgentError("No space left on device: jobs/x", code="disk")
+        return real(self, *args, **kw)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FakeHost, "op_job_start", start)
+    rig = Rig()
+
+    def see(event: ev.Event, controller: Controller) -> None:
+        if isinstance(event, ev.AlertRaised):
+            rig.die_after = len(rig.events) + 1
+
+    rig.on_event = see
+    with pytest.raises(Dead):
+        rig.run()
+    assert [a.raised.title for a in rig.state.open_alerts] == ["HOST DISK FULL"]
+    full.clear()
+    rig.on_event = None
+    assert rig.run().word == "done" and not rig.state.open_alerts
+
+
 @pytest.mark.parametrize(
     ("code", "failures", "title", "word"),
     [

@@ -6,7 +6,7 @@ from ddtop.errors import AgentError
 from ddtop.events import AlertResolved
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.requests import Requests
-from ddtop.sweep.tell.alerts import alert_id, trouble_alert
+from ddtop.sweep.tell.alerts import HOST_TROUBLES, alert_id, trouble_alert
 from ddtop.sweep.tell.raise_alert import is_open, raise_alert
 
 AGAIN_AFTER_S = (5.0, 15.0, 45.0)
@@ -19,9 +19,11 @@ class Troubles:
     def __init__(self, ctx: SweepContext, requests: Requests) -> None:
         self.ctx = ctx
         self.requests = requests
-        self._results = self._tries = 0
+        self._results, self._tries = self._measured(), 0
         self._since = 0.0
-        self._alert: str | None = None
+        left = (a for a in ctx.state.open_alerts if a.raised.title in HOST_TROUBLES)
+        self._alert: str | None = next((a.id for a in left), None)
+        """Of this runner, or of one before it that died meanwhile."""
 
     async def pause_after(self, error: AgentError) -> None:
         """Before the host is probed and reconciled anew, as after a cut. Raises `error` where that helps no more.

@@ -209,10 +209,13 @@ def disk_full_alert(path: Path, what: str) -> AlertText:
     )
 
 
+HOST_TROUBLES = ("HOST DISK FULL", "HOST IN TROUBLE")
+
+
 def trouble_alert(host: str, what: str, do: str, *, full: bool) -> AlertText:
     """The alert for an agent that cannot do its work on the host now."""
     return AlertText(
-        title="HOST DISK FULL" if full else "HOST IN TROUBLE",
+        title=HOST_TROUBLES[0 if full else 1],
         verdict="unknown",
         cause="disk-full" if full else "agent-failed",
         kind="host",
