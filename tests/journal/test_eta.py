@@ -9,7 +9,7 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.journal.fold.apply import apply, fold
-from ddtop.journal.read.eta import Eta, Times, cell_limit_s, rough, sweep_eta
+from ddtop.journal.read.eta import Eta, Times, cell_limit_s, longest_s, rough, sweep_eta
 from tests.journal.made import Clock, spec
 
 LOADS = (1, 4, 16, 64)
@@ -91,6 +91,18 @@ def test_before_anything_is_measured_the_plans_limits_and_earlier_runs_say_how_l
     learned = ev.TimesLearned(**clock(), cells={"c1": 20.0, "c8": 40.0}, starts={"auto": 60.0})
     known = sweep_eta(fold([run, planned, learned]), 0.0)
     assert known.total_s == 120.0 and known.words == "80s to 4m"
+
+
+def test_a_search_may_take_as_long_as_its_loads_and_its_confirmation() -> None:
+    search = ev.Search(by="concurrency", start=1.0, most=64.0, point_s=20.0, confirm_s=60.0)
+    one = spec("s", "auto", concurrency=0, search=search)
+    assert longest_s(one, 100.0) == (6 + 4) * 20.0 + 100.0 and longest_s(one, None) is None
+    clock = Clock()
+    run = ev.RunStarted(**clock(), run_id="r", name="r", mode="sweep", segment=0, plan_toml=PLAN)
+    planned = ev.CellsPlanned(**clock(), cells=(one,), baseline="auto")
+    learned = ev.TimesLearned(**clock(), starts={one.restart_key: 60.0})
+    found = sweep_eta(fold([run, planned, learned]), 0.0)
+    assert found.total_s is None and found.high_s == 10 * 20.0 + 175.0 + 108.0
 
 
 def test_a_configurations_pace_beside_the_others_is_taken_over_to_loads_it_has_not_met() -> None:

@@ -128,6 +128,15 @@ def cell_limit_s(plan_toml: str | None) -> float | None:
         return None
 
 
+def longest_s(spec: CellSpec, limit_s: float | None) -> float | None:
+    """The longest this cell may take: a search at each load of its doublings and halvings, and at the confirmation."""
+    search = spec.search
+    if search is None or limit_s is None:
+        return limit_s
+    points = max(0, math.ceil(math.log2(search.most / search.start))) + 4
+    return points * search.point_s + (limit_s if search.confirm_s else 0.0)
+
+
 def _load(spec: CellSpec) -> tuple[Hashable, ...]:
     return (spec.output_tokens, spec.load_name, spec.context, spec.workload, spec.tp)
 
@@ -263,7 +272,7 @@ def sweep_eta(state: State, now_s: float, prior: Prior | None = None) -> Eta:
     cells_s = starts_s = 0.0
     for cell in left:
         single = cell.spec.search is None
-        most = limit_s if single else None
+        most = longest_s(cell.spec, limit_s)
         span = times[not single].span(cell.spec, past_cell_s(cell), most)
         spent = 0.0
         if cell.state == "running" and cell.attempts and cell.attempts[-1].started_at_s is not None:
