@@ -303,6 +303,8 @@ def test_an_older_agent_gives_what_it_gives() -> None:
         "pct": 37.5,
     }
     assert progress_fields({"phase": "running", "live": {"phase": "window"}})["phase"] == "window"
+    later = progress_fields({"phase": "running", "done": 112, "live": {"phase": "window", "total": 107}})
+    assert (later["requests_done"], later["requests_total"]) == (112, 112)
 
 
 def test_processes_add_up_and_only_what_all_know() -> None:

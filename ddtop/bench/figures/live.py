@@ -43,6 +43,8 @@ def progress_fields(item: Mapping[str, Any]) -> dict[str, Any]:
         out["burst"] = burst
         if spec is not None and spec[1] > 0:
             out["spec_tokens"], out["spec_steps"] = spec
+    if done is not None and total is not None:
+        total = max(total, done)  # the two are not always of one moment
     out["requests_done"], out["requests_total"] = done, total
     left, span = out.get("left_s"), _number(live.get("s")) if isinstance(live, Mapping) else None
     if left is not None and span:
