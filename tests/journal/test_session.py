@@ -205,3 +205,14 @@ async def test_a_hand_on_the_timeline_is_followed_while_events_still_go_out(tmp_
                 break
     session.close()
     assert state.seq == 100
+
+
+async def test_commands_are_written_apart_from_the_loop_and_in_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "run.ddtop"
+    with JournalWriter.open(path) as journal:
+        journal.extend(sweep()[:5])
+        session = LiveSession(path, viewer="v1")
+        commands = [ev.Pause(id=f"k{n}", viewer="v1", at_s=1.7e9 + n) for n in range(20)]
+        await asyncio.gather(*(session.send(command) for command in commands))
+        assert [command.id for command in journal.pending_commands()] == [f"k{n}" for n in range(20)]
+        session.close()

@@ -74,6 +74,7 @@ class LiveSession:
         self._path = path
         self.viewer = viewer
         self._closed = False
+        self._sending = asyncio.Lock()
         self._live_until = 0.0
         self._live = False
 
@@ -143,7 +144,9 @@ class LiveSession:
 
     async def send(self, command: Command) -> None:
         """See Session.send."""
-        append_command(self._path, command)
+        # Apart from the loop: it may wait for the runner's write, and keys must not. One after the other, as given.
+        async with self._sending:
+            await asyncio.to_thread(append_command, self._path, command)
 
     def close(self) -> None:
         self._closed = True
