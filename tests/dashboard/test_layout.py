@@ -55,10 +55,16 @@ def test_the_matrix_gets_the_columns_it_needs_where_they_are_there(width: int, h
     assert large["moment"].width >= 46
 
 
-def test_a_huge_screen_has_the_log_beside_the_moment() -> None:
-    found = places(HUGE, 36, Wants(gpus=4, moment=14, sweep=11, sweep_width=70))
-    assert found["log-pane"].x == found["sweep"].x > found["moment"].x == 0
-    assert found["moment"].y + found["moment"].height == 36
+def test_on_a_huge_screen_no_column_is_left_empty() -> None:
+    """The log stands beside a moment that fills its column, and below one that would not."""
+    full = places(HUGE, 36, Wants(gpus=4, moment=20, sweep=11, sweep_width=70))
+    assert full["log-pane"].x == full["sweep"].x > full["moment"].x == 0
+    assert full["moment"].y + full["moment"].height == 36
+    evidence = places(200, 56, Wants(gpus=4, moment=20, sweep=11, sweep_width=70, text=True))
+    assert evidence["log-pane"].x > 0
+    short = places(200, 56, Wants(gpus=4, moment=18, sweep=11, sweep_width=70))
+    assert short["log-pane"].width == 200
+    assert short["moment"].height == 18 + 2
 
 
 def test_evidence_has_the_whole_width_where_two_columns_would_cut_it() -> None:

@@ -152,7 +152,10 @@ def _wide(width: int, height: int, wants: Wants) -> Places:
 
 
 def _huge(width: int, height: int, wants: Wants) -> Places:
-    """Two columns: GPUs over the moment, the matrix over the log."""
+    """Two columns: GPUs over the moment, the matrix over the log; where the moment does not fill its column, the log has
+    the whole width below."""
+    if wants.sweep and not wants.text and height - (wants.gpus + wants.moment + 4) >= height // 3:
+        return _wide(width, height, wants)
     left = _columns(width, wants)
     right = width - left
     if not wants.sweep:
