@@ -40,7 +40,8 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     for row in judged:
         for fault in row["faults"]:
             count[fault["kind"]] += 1
-            phases[fault["kind"]][fault.get("phase", "")] += 1
+            if fault.get("phase"):
+                phases[fault["kind"]][fault["phase"]] += 1
     lines = ["| kind | faults | phases | seconds lost |", "|---|---|---|---|"]
     for kind, n in count.most_common():
         where = ", ".join(f"{name} {many}" for name, many in phases[kind].most_common())
