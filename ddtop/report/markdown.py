@@ -21,7 +21,10 @@ from ddtop.report.tables.ladder import ladders
 from ddtop.report.tables.per_gpu import TITLE as PER_GPU
 from ddtop.report.tables.per_gpu import gpu_notes, gpu_rows
 from ddtop.report.tables.server import TITLE, server_rows
-from ddtop.report.text import cells, folded, legend, table
+from ddtop.report.text import cells, folded, legend, pieces_of, table
+
+FOLDED, MOST = 24, 120
+"""Rows of a table: more are folded; still more are left out, because an issue on GitHub holds 65,536 characters."""
 
 
 def report_markdown(recordings: Sequence[Recording], baseline: str | None = None) -> str:
@@ -67,14 +70,18 @@ def _recording(recording: Recording, baseline: str | None) -> list[str]:
     parts.append("\n".join(f"- {name}: {escape(value)}" for name, value in facts(recording)))
     parts += ["## Conclusion", "\n".join(f"{n}. {escape(line)}" for n, line in enumerate(found.sentences, 1))]
     if rows := best_rows(found.best):
-        parts += [f"### {BEST}", _table(rows)]
+        parts += [f"### {BEST}", _long(rows)]
     if gpus := gpu_rows(state, recording.usd_per_gpu_hour):
-        parts += [f"## {PER_GPU}", _table(gpus), _notes(gpu_notes(state, recording.usd_per_gpu_hour))]
+        parts += [f"## {PER_GPU}", _long(gpus), _notes(gpu_notes(state, recording.usd_per_gpu_hour))]
     for tp in tps(state):
         whole = matrix(state, tp, baseline=baseline)
         view, lost = folded(whole)
         parts.append(f"## tp{tp} · {escape(view.metric)}")
-        parts += [_table(table(view, best, whole.columns))] if view.columns else []
+        rows = table(view, best, whole.columns)
+        parts += [
+            _table([[row[0], *(row[i + 1] for i in some)] for row in rows])
+            for some in pieces_of(view.columns)
+        ]
         notes = [*lost, *legend(state, [tp], view.metric, baseline).splitlines()]
         parts += [_notes("\n".join(notes))] if notes else []
     for title, rows in ladders(state):
@@ -84,9 +91,9 @@ def _recording(recording: Recording, baseline: str | None) -> list[str]:
     if starts := start_rows(state, baseline):
         parts += [f"## {STARTS}", _table(starts)]
     if server := server_rows(state):
-        parts += ["## Server", TITLE + ".", _table(server)]
+        parts += ["## Server", TITLE + ".", _long(server)]
     if advice := advice_table(advice_of(state, baseline)):
-        parts += ["## What to run, by concurrency", _table(advice)]
+        parts += ["## What to run, by concurrency", _long(advice)]
     if state.alerts:
         rows = [["when (UTC)", "what", "verdict", "cause", "resolved"]]
         for alert in state.alerts.values():
@@ -118,6 +125,15 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     lines = [" | ".join(_padded(*one) for one in zip(row, widths, right, strict=True)) for row in fields]
     rule = " | ".join("-" * (w - 1) + ":" if r else "-" * w for w, r in zip(widths, right, strict=True))
     return "\n".join(f"| {line} |" for line in (lines[0], rule, *lines[1:]))
+
+
+def _long(rows: Sequence[Sequence[str]]) -> str:
+    """A table that may be long: folded from FOLDED rows on; from MOST on left to the forms that hold it."""
+    if len(rows) > MOST:
+        return f"{len(rows) - 1} rows: they are in the HTML report and the CSV."
+    if len(rows) > FOLDED:
+        return f"<details><summary>{len(rows) - 1} rows</summary>\n\n{_table(rows)}\n\n</details>"
+    return _table(rows)
 
 
 def _padded(text: str, width: int, right: bool) -> str:

@@ -29,6 +29,8 @@ BASIS: dict[Basis, str] = {
 }
 REASON = 24
 """Characters of a reason that a field has room for; a longer one stands below the table."""
+WIDEST = 8
+"""Loads beside each other that a page of 1,280 px and a sheet of paper hold."""
 NAMED = 6
 """Configurations that the legend names for one reason."""
 
@@ -79,6 +81,19 @@ def table(
         for row in view.rows
     ]
     return [head, *rows]
+
+
+def pieces_of(columns: Sequence[Column]) -> list[list[int]]:
+    """The columns in groups of at most WIDEST: all of them, else by workload, else by context too."""
+    groups: list[list[int]] = [list(range(len(columns)))]
+    for keys in (2, 3):
+        if all(len(group) <= WIDEST for group in groups):
+            break
+        by: dict[tuple[object, ...], list[int]] = {}
+        for index, column in enumerate(columns):
+            by.setdefault(column[:keys], []).append(index)
+        groups = list(by.values())
+    return [group[i : i + WIDEST] for group in groups for i in range(0, len(group), WIDEST)]
 
 
 def folded(view: Matrix) -> tuple[Matrix, list[str]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 
 from ddtop import events as ev
 from ddtop.journal.fold.apply import apply, fold
@@ -17,7 +18,7 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.write.writer import JournalWriter
-from ddtop.report import Recording, load, report_html, report_json
+from ddtop.report import Recording, load, report_html, report_json, report_markdown
 from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.page import cells, grid
 from ddtop.report.page.timeline import timeline
@@ -305,3 +306,12 @@ def test_what_to_run_says_each_load_once() -> None:
     rows = advice_table(advice_of(wide(3, 2, 1, 3)))
     assert [bool(row[0]) for row in rows] == [True, True, False, True, False]
     assert [row[2] for row in rows[1:]] == ["c1", "c2", "c1", "c2"]
+
+
+def test_markdown_of_432_cells_fits_in_an_issue() -> None:
+    text = report_markdown([Recording("wide", wide())])
+    assert len(text) < 65_536
+    tables = [part for part in text.split("\n\n") if part.startswith("| tp1")]
+    assert len(tables) == 12 and all(part.splitlines()[0].count("|") == 6 for part in tables)
+    page = MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(text)
+    assert read_html(page).tags["details"] == text.count("<details>") >= 1

@@ -9,11 +9,8 @@ from ddtop.bench.judge.validity import TABLE
 from ddtop.journal.read.matrix import Matrix, MatrixCell
 from ddtop.journal.read.select import Column, short_count
 from ddtop.report.conclusion.words import times
-from ddtop.report.text import BASIS, WORDS, number
+from ddtop.report.text import BASIS, WORDS, number, pieces_of
 from ddtop.words import many
-
-WIDEST = 8
-"""Loads beside each other that a page of 1,280 px and a sheet of paper hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +46,8 @@ def grids(
     *,
     brief: bool = False,
 ) -> list[Grid]:
-    """The matrix as tables of at most WIDEST loads: whole, else by workload, else by context. `brief`: without words for the pointer and links."""
-    groups: list[list[int]] = [list(range(len(view.columns)))]
-    for keys in (2, 3):
-        if all(len(group) <= WIDEST for group in groups):
-            break
-        by: dict[tuple[object, ...], list[int]] = {}
-        for index, column in enumerate(view.columns):
-            by.setdefault(column[:keys], []).append(index)
-        groups = list(by.values())
-    pieces = [group[i : i + WIDEST] for group in groups for i in range(0, len(group), WIDEST)]
+    """The matrix as tables of few loads, as `pieces_of` cuts it. `brief`: without words for the pointer and links."""
+    pieces = pieces_of(view.columns)
     return [_grid(view, piece, best, loads, brief=brief) for piece in pieces if piece]
 
 
