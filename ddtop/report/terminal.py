@@ -14,7 +14,7 @@ from ddtop.report.side_by_side import compared_table
 from ddtop.report.text import aligned, render_table, split, wrapped
 
 COLOURS = (
-    (re.compile(r"([★☆] [^ ]+)"), "1;32"),
+    (re.compile(r"([★☆] \S+)"), "1;32"),
     (re.compile(r"(SUSPECT|SIMULATED)"), "33"),
     (re.compile(r"(✗ \w+|INVALID)"), "31"),
 )

@@ -37,6 +37,7 @@ from ddtop.report.markdown import escape
 from ddtop.report.svg import Bar, bars
 from ddtop.report.text import aligned, field
 from tests.journal.made import NEW, Clock, any_event, measured, restart, spec, sweep
+from tests.report.test_against import made as made_of
 
 HOSTILE = '<script>alert("x")</script> | `=cmd`'
 
@@ -384,6 +385,12 @@ def test_colour_adds_nothing_to_the_words() -> None:
     plain_text = report_text([Recording("one", full())])
     coloured = report_text([Recording("one", full())], colour=True)
     assert "\x1b[" in coloured and re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain_text
+
+
+def test_no_colour_runs_on_into_the_next_line() -> None:
+    state = made_of({"auto": [200.0], "b15": [100.0]})  # the best stands at the end of a line
+    coloured = report_text([Recording("one", state)], colour=True)
+    assert "\x1b[1;32m☆ 200\x1b[0m\n" in coloured
 
 
 def test_hostile_names_reach_no_terminal() -> None:
