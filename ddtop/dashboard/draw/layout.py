@@ -115,7 +115,7 @@ def _columns(width: int, wants: Wants) -> int:
     if not wants.sweep:
         return max(LEAST_LEFT, width * 2 // 5)
     need = wants.sweep_width + 4
-    most = width * 11 // 20
+    most = width // 2
     least = max(LEAST_LEFT, width * 2 // 5)
     return min(most, max(least, width - need))
 
