@@ -17,13 +17,21 @@ Each says what happened (`what`), on which host, what it means and what to do. A
 
 from __future__ import annotations
 
-_CONTROL = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+_RANGES = (
+    (0x61C, 0x61C), (0x200B, 0x200B), (0x200E, 0x200F), (0x2028, 0x202E), (0x2060, 0x2069), (0xFEFF, 0xFEFF),
+    (0xFFF9, 0xFFFB), (0xE0000, 0xE007F),
+)  # fmt: skip
+INVISIBLE = {code: None for first, last in _RANGES for code in range(first, last + 1)}
+"""Characters that show nothing and turn the order of what stands around them, hide it or break its line: marks of
+direction (`U+202E` and its like), separators of lines, blanks of no width, tags. For `str.translate`: all go."""
+
+_CONTROL = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"} | INVISIBLE
 
 
 def plain(text: str) -> str:
-    """Text of a host or a log made safe for a terminal: without control characters.
+    """Text of a host or a log made safe for a terminal: without control characters and `INVISIBLE` ones.
 
-    >>> plain("a" + chr(27) + "[2Jb")
+    >>> plain("a" + chr(27) + "[2Jb" + chr(0x202E))
     'a[2Jb'
     """
     return text.translate(_CONTROL)

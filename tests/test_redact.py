@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ddtop.redact import HIDDEN, hide, names_secret, secrets_in, without_secrets
+from ddtop.redact import HIDDEN, hide, log_line, names_secret, secrets_in, without_secrets
 
 KEY = "s3cr3t-value-1"
 FOUND: list[tuple[str, Any]] = [
@@ -64,3 +64,83 @@ def test_the_longest_goes_first() -> None:
 @pytest.mark.parametrize("name", ["restart_key", "prompt_tokens", "ssl-keyfile", "monkey", "tokens", "key"])
 def test_names_that_are_none(name: str) -> None:
     assert not names_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("non-default args: {'model': 'm', 'api_key': ['abcdef123']}", None),
+        (
+            "server_args=ServerArgs(api_key='abcdef123', port=1)",
+            "server_args=ServerArgs(api_key='[removed]', port=1)",
+        ),
+        ("vllm serve m --api-key abcdef123 --port 1", "vllm serve m --api-key [removed] --port 1"),
+        ("HF_TOKEN=abcdef123", "HF_TOKEN=[removed]"),
+        ("Authorization: Bearer abcdef123", "Authorization: Bearer [removed]"),
+        ("pulling https://me:abcdef123@host/m.git", "pulling https://me:[removed]@host/m.git"),
+        ("using hf_AbcdefghijklmnopqrstABCDEF", "using [removed]"),
+        (
+            "Decode batch. #running-req: 1, #token: 43210, token usage: 0.12, gen throughput (token/s): 12.3",
+            "=",
+        ),
+        ("eos_token='<eos>', pad_token_id=3, max_total_tokens=123456", "="),
+        ("AssertionError: key 'model.layers.0.weight' not found", "="),
+    ],
+)
+def test_a_log_line_is_recorded_without_its_secrets(line: str, shown: str | None) -> None:
+    got = log_line(line)
+    if shown is None:
+        assert "abcdef123" not in got
+    else:
+        assert got == (line if shown == "=" else shown)
+
+
+def test_a_line_without_a_hint_has_no_secret_to_be_found() -> None:
+    """The quick look misses nothing that the long one finds, for every form that it knows."""
+    named = (
+        "api_key",
+        "--api-key",
+        "HF_TOKEN",
+        "password",
+        "secret",
+        "credentials",
+        "auth_token",
+        "private_key",
+        "authorization",
+    )
+    for name in named:
+        for text in (
+            f"{name}=abcdef123xyz",
+            f"{name}='abcdef123xyz'",
+            f'"{name}": "abcdef123xyz"',
+            f"{name}: abcdef123xyz",
+        ):
+            assert bool(secrets_in(text)) == (log_line(text) != text), text
+    for form in (
+        "hf_" + "a1" * 10,
+        "sk-" + "a1" * 10,
+        "ghp_" + "a1" * 12,
+        "glpat-" + "a1" * 9,
+        "AKIA" + "A1" * 7,
+        "nvapi-" + "a1" * 12,
+    ):
+        assert log_line(f"x {form} y") == "x [removed] y"
+
+
+def test_the_agent_leaves_out_every_name_that_is_secret_here() -> None:
+    from ddtop.agent.provenance import SECRET
+
+    for name in (
+        "VLLM_API_KEY",
+        "SGLANG_ADMIN_KEY",
+        "HF_TOKEN",
+        "HF_ACCESS_KEY",
+        "RAY_PASSPHRASE",
+        "RAY_PASSWD",
+        "UCX_SECRET",
+        "HF_AUTHORIZATION",
+        "TRITON_CREDENTIAL",
+        "RAY_PRIVATE_KEY",
+        "VLLM_APIKEY",
+    ):
+        assert names_secret(name) and SECRET.search(name), name

@@ -27,7 +27,9 @@ ENV = re.compile(
     r"(CUDA|NCCL|NVIDIA_(?!REQUIRE)\w+|NVTE|NVSHMEM|VLLM|SGLANG|SGL|LLAMA|GGML|TORCH|PYTORCH|TORCHINDUCTOR|TRITON|FLASHINFER|TRTLLM|OMP|MKL|"
     r"OPENBLAS|HF|TRANSFORMERS|TOKENIZERS|UCX|GLOO|RAY|XLA|HSA|ROCR|HIP|AMD)_|(LD_LIBRARY_PATH|LD_PRELOAD|CUDA_HOME)\Z"
 )
-SECRET = re.compile(r"(?i)(^|_)(token|secret|passw(or)?d|api_?key|private_?key|credentials?|auth)(_|$)")
+SECRET = re.compile(
+    r"(?i)(^|_)(token|secret|passw(or)?d|passphrase|api_?key|admin_?key|access_?key|private_?key|credentials?|authorization|auth)(_|$)"
+)
 PACKAGES = re.compile(
     r"(sglang|sgl[_-]kernel|vllm|torch|triton|flashinfer.*|flash[_-]attn.*|transformers|xformers|tensorrt[_-]llm|"
     r"nvidia[_-](?:nccl|cuda[_-]runtime|cublas|cudnn)(?:[_-]cu\d+)?|llama[_-]cpp[_-]python|deep[_-]?gemm|numpy)-([^-]+)\.dist-info\Z",

@@ -133,8 +133,8 @@ class World:
         self.known_hosts.write_text(f"[127.0.0.1]:{port} {public[0]} {public[1]}\n")
         self.ssh_config.write_text(
             "Host demo\n  HostName 127.0.0.1\n"
-            f"  Port {port}\n  User demo\n  IdentityFile {self.client_key}\n  IdentitiesOnly yes\n"
-            f"  UserKnownHostsFile {self.known_hosts}\n  StrictHostKeyChecking yes\n"
+            f'  Port {port}\n  User demo\n  IdentityFile "{self.client_key}"\n  IdentitiesOnly yes\n'
+            f'  UserKnownHostsFile "{self.known_hosts}"\n  StrictHostKeyChecking yes\n'
         )
 
     def processes(self) -> list[int]:

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ddtop.errors import plain
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import MatrixCell, matrix
 from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
@@ -151,7 +152,10 @@ def _per_gpu(point: GpuPoint | None) -> dict[str, float]:
 
 
 def _plain(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula is made text; None is an empty field."""
+    """Text without control characters (a bare carriage return would break the row), and what a spreadsheet would take for a
+    formula made text; None is an empty field."""
+    if isinstance(value, str):
+        value = plain(value)
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
     if isinstance(value, float) and abs(value) < 1e15 and value == int(value):

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from ddtop.errors import INVISIBLE
+
 TONES = tuple(f"tone-{number}" for number in range(8))
 """Roles of the series of a plot."""
 
@@ -41,11 +43,11 @@ ROLES = (
 ELLIPSIS = "…"
 
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-_])")
-_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ")
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ") | INVISIBLE
 
 
 def clean(text: str) -> str:
-    """`text` without terminal escape sequences, and with a blank for any other control character.
+    """`text` without terminal escape sequences and invisible characters, and with a blank for any other control character.
 
     What hosts, servers and plans say must never reach the terminal as anything but words.
     """

@@ -1,12 +1,15 @@
-"""Log lines of a unit: each recorded once, then handed to the unit's listeners."""
+"""Log lines of a unit: each recorded once, without secrets, then handed to the unit's listeners."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from ddtop.errors import AgentError
 from ddtop.events import LogGap, LogLine, LogRead
 from ddtop.hosts.base import Host
+from ddtop.redact import log_line
 from ddtop.services.log_file import FILE_CURSOR
 from ddtop.sweep.shared.context import SweepContext, UnitFeed
 
@@ -21,7 +24,8 @@ def take_lines(ctx: SweepContext, feed: UnitFeed, lines: Iterable[LogLine]) -> N
             if not line.cursor.startswith(FILE_CURSOR):
                 feed.cursor = line.cursor
         if line.text:
-            fresh.append(line)
+            text = log_line(line.text)
+            fresh.append(line if text is line.text else replace(line, text=text))
     if not fresh:
         return
     ctx.emit(LogRead, unit=feed.unit, lines=tuple(fresh))
