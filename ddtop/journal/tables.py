@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -84,8 +85,7 @@ _select_gpu = (
     "FROM gpu g JOIN devices d ON d.id = g.device WHERE g.seq BETWEEN ? AND ? ORDER BY g.seq, g.pos"
 )
 _select_watts = (
-    "SELECT g.seq, d.gpu, g.power_w, g.power_limit_w FROM gpu g JOIN devices d ON d.id = g.device "
-    "WHERE g.seq BETWEEN ? AND ? ORDER BY g.seq, g.pos"
+    "SELECT seq, device, power_w, power_limit_w FROM gpu WHERE seq BETWEEN ? AND ? ORDER BY seq, pos"
 )
 _select_text = "SELECT seq, text FROM log WHERE seq BETWEEN ? AND ? ORDER BY seq, pos"
 _insert_log = "INSERT INTO log (seq, pos, at_s, text, cursor, invocation, pid, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -186,11 +186,17 @@ def _clean_value(value: Any) -> Any:
 
 
 def read_rows(
-    db: sqlite3.Connection, after: int, limit: int, kinds: Sequence[str] = (), *, brief: bool = False
+    db: sqlite3.Connection,
+    after: int,
+    limit: int,
+    kinds: Sequence[str] = (),
+    *,
+    brief: bool = False,
+    watts_until: int = 0,
 ) -> tuple[list[tuple[int, Event]], list[tuple[int, str]], int]:
     """Up to `limit` events after seq `after`, of these kinds if any are named: (events in order, what could not be read, last
     seq looked at). `brief`: of GPUs their power alone but for the last sample, of log lines their text, which is most of what
-    there is and takes a third of the time.
+    there is and takes a third of the time. `watts_until`: of GPU samples up to this seq their power alone.
 
     An event that this version cannot read (of a newer kind, or damaged) is left out and named in the second
     list, so that the rest of the recording stays readable. Raises sqlite3.Error.
@@ -202,9 +208,12 @@ def read_rows(
         return [], [], after
     first, last = rows[0][0], rows[-1][0]
     sampled = [r[0] for r in rows if r[1] == "gpu"]
-    gpus = _read_gpus(db, sampled[-1] if brief else first, last) if sampled else {}
-    if brief and sampled:
-        gpus |= _read_watts(db, first, sampled[-1] - 1)
+    gpus: dict[int, list[GpuReading]] = {}
+    if sampled:
+        whole = sampled[-1] if brief or watts_until >= last else max(first, watts_until + 1)
+        gpus = _read_gpus(db, whole, last)
+        if whole > first:
+            gpus |= _read_watts(db, first, whole - 1)
     lines = _read_lines(db, first, last, brief=brief) if any(r[1] == "log" for r in rows) else {}
     events: list[tuple[int, Event]] = []
     unread: list[tuple[int, str]] = []
@@ -238,10 +247,21 @@ def _read_gpus(db: sqlite3.Connection, first: int, last: int) -> dict[int, list[
 
 
 def _read_watts(db: sqlite3.Connection, first: int, last: int) -> dict[int, list[GpuReading]]:
+    """Power alone, but for the last sample, and that before one of other GPUs: what is known last of a GPU that is gone is whole."""
     out: dict[int, list[GpuReading]] = {}
-    for seq, index, power_w, limit_w in db.execute(_select_watts, (first, last)):
-        reading = GpuReading(index=index, power_w=power_w, power_limit_w=limit_w)
-        out.setdefault(seq, []).append(reading)
+    devices: dict[int, list[int]] = {}
+    index_of = dict(db.execute("SELECT id, gpu FROM devices"))
+    before, readings, ids = 0, list[GpuReading](), list[int]()
+    for seq, device, power_w, limit_w in db.execute(_select_watts, (first, last)):
+        if seq != before:
+            before, readings, ids = seq, [], []
+            out[seq], devices[seq] = readings, ids
+        ids.append(device)
+        readings.append(GpuReading(index=index_of[device], power_w=power_w, power_limit_w=limit_w))
+    seqs = list(devices)
+    for seq, following in zip_longest(seqs, seqs[1:]):
+        if following is None or devices[seq] != devices[following]:
+            out |= _read_gpus(db, seq, seq)
     return out
 
 
@@ -279,4 +299,13 @@ def read_kinds(db: sqlite3.Connection, kinds: Iterable[str]) -> list[tuple[int, 
 
 def read_times(db: sqlite3.Connection) -> list[tuple[int, float, str]]:
     """(seq, at_s, kind) of every event, in order: what a replay needs to know of the whole."""
-    return [tuple(row) for row in db.execute("SELECT seq, at_s, kind FROM events ORDER BY seq")]
+    return db.execute("SELECT seq, at_s, kind FROM events ORDER BY seq").fetchall()
+
+
+def last_samples(db: sqlite3.Connection, n: int, until: int) -> int:
+    """From which seq on lie the last `n` samples of every GPU that there was up to seq `until`; 0 where one has fewer."""
+    query = "SELECT seq FROM gpu WHERE device = ? AND seq <= ? ORDER BY seq DESC LIMIT 1 OFFSET ?"
+    found = [
+        db.execute(query, (row[0], until, n - 1)).fetchone() for row in db.execute("SELECT id FROM devices")
+    ]
+    return min((int(row[0]) if row is not None else 0 for row in found), default=0)

@@ -10,8 +10,9 @@ import pytest
 
 from ddtop import events as ev
 from ddtop.errors import JournalError, RefusedError
-from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
+from ddtop.journal.read.reader import Follower, JournalReader
 from ddtop.journal.read.replay import ReplaySession
 from ddtop.journal.read.session import Batch, LiveSession, Session, fold_batch
 from ddtop.journal.read.timeline import Timeline
@@ -216,3 +217,62 @@ async def test_commands_are_written_apart_from_the_loop_and_in_their_order(tmp_p
         await asyncio.gather(*(session.send(command) for command in commands))
         assert [command.id for command in journal.pending_commands()] == [f"k{n}" for n in range(20)]
         session.close()
+
+
+def samples(count: int) -> list[ev.Event]:
+    """GPU samples with a line of log between them; GPU 1 is gone for good after a third, GPU 2 comes back after two."""
+
+    def gpus(n: int) -> tuple[ev.GpuReading, ...]:
+        there = [
+            i
+            for i in range(3)
+            if not (i == 1 and n > count / 3) and not (i == 2 and count / 4 < n < count / 2)
+        ]
+        return tuple(
+            ev.GpuReading(
+                index=i, uuid=f"GPU-{i}", power_w=400.0 + n, mem_used_mib=1.0 * n, util_gpu_pct=50.0
+            )
+            for i in there
+        )
+
+    out: list[ev.Event] = []
+    for n in range(count):
+        at = {**T, "at_s": T["at_s"] + n, "mono_s": 500.0 + n}
+        out.append(ev.GpuSampled(**at, gpus=gpus(n)))
+        out.append(ev.LogRead(**at, unit="u", lines=(ev.LogLine(text=f"line {n}"),)))
+    return out
+
+
+@pytest.mark.parametrize("live", [False, True])
+async def test_reading_far_ahead_in_brief_gives_the_state_that_all_events_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: bool
+) -> None:
+    for name in ("journal.fold.views", "journal.read.reader"):
+        monkeypatch.setattr(f"ddtop.{name}.GPU_HISTORY", 7)
+    monkeypatch.setattr("ddtop.journal.read.replay.BATCH", 10)
+    events = samples(60)
+    path = write(tmp_path / "run.ddtop", events)
+    if live:
+        follower, state = Follower(path), State()
+        while batch := follower.poll(limit=10):
+            for seq, event in batch:
+                apply(state, event, seq)
+        assert state == fold(events)
+        with JournalReader(path) as reader:
+            brief = [event for _, event in reader.since(brief=True)]
+        assert {i: g.reading for i, g in fold(brief).gpus.items()} == {
+            i: g.reading for i, g in state.gpus.items()
+        }
+        assert sum(g.uuid is None for e in brief if isinstance(e, ev.GpuSampled) for g in e.gpus) > 100
+        return
+    session = ReplaySession(path)
+    viewer = Viewer(session)
+    task = asyncio.create_task(viewer.run())
+    try:
+        for count in (len(events), 50, 33, 90, 1, 119):
+            session.step(count - session.shown)
+            await viewer.until(count)
+            assert viewer.state == fold(events[:count]), count
+    finally:
+        session.close()
+        await task

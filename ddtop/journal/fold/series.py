@@ -35,10 +35,10 @@ class LiveSeries:
 
     def add(self, at_s: float, bound: str, **numbers: float | None) -> None:
         """One moment, later than all before."""
-        values = {n: UNKNOWN if (v := numbers.get(n)) is None else float(v) for n in NUMBERS}
         if self.step_s and self.at_s and self._slot(at_s) == self._slot(self.at_s[-1]):
             for name, column in self.columns.items():
-                column[-1] = _mean(column[-1], self._weight, values[name])
+                value = numbers.get(name)
+                column[-1] = _mean(column[-1], self._weight, UNKNOWN if value is None else value)
             self.at_s[-1], self.bound[-1] = at_s, bound
             self._weight += 1
             return
@@ -46,7 +46,8 @@ class LiveSeries:
         self.bound.append(bound)
         self._weight = 1
         for name, column in self.columns.items():
-            column.append(values[name])
+            value = numbers.get(name)
+            column.append(UNKNOWN if value is None else value)
         if len(self.at_s) > MOST:
             self.thin(MOST // 2)
 

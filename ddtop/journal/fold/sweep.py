@@ -97,12 +97,19 @@ def _server_figures(state: State, event: ev.ServerFigures) -> None:
 
 def _power_w(state: State, at_s: float) -> float | None:
     """Power of the GPUs that the server holds, together (of all where that is not known); None where one says nothing now."""
-    fresh = state.gpus_at_s is not None and at_s - state.gpus_at_s <= GPU_FRESH_S
+    if state.gpus_at_s is None or at_s - state.gpus_at_s > GPU_FRESH_S:
+        return None
     found = state.restart.provenance if state.restart is not None else None
-    held = found.gpus if found is not None and found.gpus else tuple(state.gpus)
-    watts = [view.reading.power_w for i, view in state.gpus.items() if i in held] if fresh else []
-    known = [w for w in watts if w is not None]
-    return sum(known) if known and len(known) == len(watts) else None
+    held = found.gpus if found is not None else ()
+    total: float | None = None
+    for index, view in state.gpus.items():
+        if held and index not in held:
+            continue
+        power_w = view.reading.power_w
+        if power_w is None:
+            return None
+        total = power_w if total is None else total + power_w
+    return total
 
 
 def _cell_progress(state: State, event: ev.CellProgress) -> None:

@@ -11,7 +11,8 @@ from ddtop.events import Event
 from ddtop.journal.database import fail, open_for_reading, tidy
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
-from ddtop.journal.tables import last_seq, read_kinds, read_rows, read_times
+from ddtop.journal.fold.views import GPU_HISTORY
+from ddtop.journal.tables import last_samples, last_seq, read_kinds, read_rows, read_times
 
 CHUNK = 2000
 
@@ -45,12 +46,22 @@ class JournalReader:
                 left -= len(batch)
             yield from batch
 
-    def batch(self, after: int, limit: int, kinds: Sequence[str] = ()) -> tuple[list[tuple[int, Event]], int]:
+    def batch(
+        self, after: int, limit: int, kinds: Sequence[str] = (), *, watts_until: int = 0
+    ) -> tuple[list[tuple[int, Event]], int]:
         """Up to `limit` events after seq `after` (of these kinds, if any are named), and the seq from which to read on.
 
-        Raises JournalError.
+        `watts_until`: of GPU samples up to this seq their power alone (see `watts_until`). Raises JournalError.
         """
-        return self._read(after, limit, kinds)
+        return self._read(after, limit, kinds, watts_until=watts_until)
+
+    def watts_until(self, seq: int) -> int:
+        """Seq up to which GPU samples matter by their power alone to whoever folds the events up to `seq`: what is older than a
+        GPU's history falls out of it again. Raises JournalError."""
+        try:
+            return max(0, last_samples(self._db, GPU_HISTORY, seq) - 1)
+        except sqlite3.Error as error:
+            fail(self.path, error)
 
     def kinds(self, kinds: Iterable[str]) -> list[tuple[int, Event]]:
         """All events of a few kinds (their tags), in order: quick, for they are few. Raises JournalError."""
@@ -74,10 +85,18 @@ class JournalReader:
             fail(self.path, error)
 
     def _read(
-        self, after: int, limit: int, kinds: Sequence[str] = (), *, brief: bool = False
+        self,
+        after: int,
+        limit: int,
+        kinds: Sequence[str] = (),
+        *,
+        brief: bool = False,
+        watts_until: int = 0,
     ) -> tuple[list[tuple[int, Event]], int]:
         try:
-            events, unread, last = read_rows(self._db, after, limit, kinds, brief=brief)
+            events, unread, last = read_rows(
+                self._db, after, limit, kinds, brief=brief, watts_until=watts_until
+            )
         except sqlite3.Error as error:
             fail(self.path, error)
         self.unreadable += unread
@@ -105,12 +124,14 @@ class Follower:
         self.seq = after
         """Seq up to which events were given out."""
         self._reader: JournalReader | None = None
+        self._watts_until = 0
 
     def poll(self, limit: int = CHUNK) -> list[tuple[int, Event]]:
         """Up to `limit` events that were committed since the last call. Raises JournalError."""
         if self._reader is None:
             self._reader = JournalReader(self.path, check=False)
-        events, self.seq = self._reader.batch(self.seq, limit, self._kinds)
+            self._watts_until = self._reader.watts_until(self._reader.last_seq())
+        events, self.seq = self._reader.batch(self.seq, limit, self._kinds, watts_until=self._watts_until)
         return events
 
     def rest(self) -> None:

@@ -163,13 +163,16 @@ class ReplaySession:
             self._shown = 0
             if count == 0:
                 yield Batch(reset=True)
+        watts_until = (
+            self._reader.watts_until(self.timeline.seqs[count - 1]) if count - self._shown > BATCH else 0
+        )
         while self._shown < count and not self._closed:
             if self._aim() < self._shown:  # a hand on the timeline went further back meanwhile
                 return
             after = self.timeline.seqs[self._shown - 1] if self._shown else 0
             target = min(self._shown + BATCH, count)
             until = self.timeline.seqs[target - 1]
-            events, _last = self._reader.batch(after, target - self._shown)
+            events, _last = self._reader.batch(after, target - self._shown, watts_until=watts_until)
             self._shown = target
             yield Batch(((seq, event) for seq, event in events if seq <= until), reset=reset)
             reset = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 LONG_GAP_S = 10.0
 SHORT_GAP_S = 2.0
@@ -19,19 +20,13 @@ class Timeline:
 
     def __init__(self, times: Sequence[tuple[int, float, str]]) -> None:
         """`times`: (seq, at_s, kind) of every event, in order."""
+        # A day has 400,000 events: each list in one go.
         self.seqs: list[int] = [seq for seq, _at, _kind in times]
         self.alerts: list[int] = [i for i, (_seq, _at, kind) in enumerate(times) if kind == "alert"]
-        self.wall: list[float] = []
-        self.play: list[float] = []
-        for _seq, at_s, _kind in times:
-            if not self.wall:
-                self.wall.append(at_s)
-                self.play.append(0.0)
-                continue
-            now = max(at_s, self.wall[-1])
-            gap = now - self.wall[-1]
-            self.wall.append(now)
-            self.play.append(self.play[-1] + (SHORT_GAP_S if gap > LONG_GAP_S else gap))
+        self.wall: list[float] = list(accumulate((at_s for _seq, at_s, _kind in times), max))
+        gaps = [after - before for before, after in pairwise(self.wall)]
+        played = (SHORT_GAP_S if gap > LONG_GAP_S else gap for gap in gaps)
+        self.play: list[float] = list(accumulate(played, initial=0.0)) if self.wall else []
 
     def __len__(self) -> int:
         return len(self.seqs)
