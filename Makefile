@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -p no:randomly
 PARALLEL := --dist load --maxschedchunk 1
 
-.PHONY: help catalogue campaign demo quick unit test check bed stories shuffle fmt bench shots fuzz soak clean
+.PHONY: help catalogue campaign demo quick unit test check bed stories shuffle fmt bench shots fuzz soak soak-bed clean
 
 help:
 	@echo "make demo     set up, then the dashboard on an embedded SIMULATED host"
@@ -28,6 +28,7 @@ help:
 	@echo "make catalogue  which messages of the engines' start-up code have an entry (PACKAGES=\"vllm=FOLDER sglang=FOLDER\" LIST=100)"
 	@echo "make fuzz     10 minutes of spoilt inputs through every parser (not part of CI)"
 	@echo "make soak     10 minutes under load: memory and CPU of runner and dashboard (not part of CI)"
+	@echo "make soak-bed an hour on the test bed at ten times the usual rate of events: does anything grow? (not part of CI)"
 	@echo "make shots    screenshots in assets/, made anew"
 
 # Installing the program alone (demo) takes seconds; the tools of the tests come on top of it.
@@ -97,6 +98,9 @@ fuzz: $(VENV)/.installed-dev
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.soak
+
+soak-bed: $(VENV)/.installed-dev
+	nice $(BIN)/python -m tests.soak_bed
 
 shots: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.dashboard.shots
