@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import asyncssh
 
@@ -39,6 +39,15 @@ class _Login(asyncssh.SSHServer):
         return True
 
 
+async def _copy(source: asyncio.StreamReader, to: asyncssh.SSHWriter[bytes]) -> None:
+    """Hands on what a command writes, as fast as the client takes it. Not asyncssh's `redirect`: when a slow client
+    stops the channel, that reads standard error twice at once as it goes on, which ends the whole connection."""
+    with contextlib.suppress(OSError, asyncssh.Error):  # the client has closed the channel
+        while data := await source.read(1 << 16):
+            to.write(data)
+            await to.drain()
+
+
 async def _session(process: asyncssh.SSHServerProcess[bytes], world: World) -> None:
     """Runs the client's command as sshd would: by a shell, in the home folder, with the world's environment."""
     if not process.command:
@@ -56,19 +65,24 @@ async def _session(process: asyncssh.SSHServerProcess[bytes], world: World) -> N
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
+    assert child.stdout is not None and child.stderr is not None
     ended = asyncio.create_task(child.wait())
+    copies = asyncio.gather(_copy(child.stdout, process.stdout), _copy(child.stderr, process.stderr))
     try:
-        await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
+        await process.redirect(stdin=child.stdin)
         # Completes once the channel is closed and asyncssh's writers are done; nothing else waits for these.
         closed = asyncio.create_task(process.wait_closed())
         await asyncio.wait({ended, closed}, return_when=asyncio.FIRST_COMPLETED)
         if not closed.done():
             code = ended.result()
-            with contextlib.suppress(OSError, asyncssh.Error):
-                await process.stdout.drain()
-            process.exit(code if code >= 0 else 128 - code)
+            # As sshd does: the channel ends once the command's output has.
+            either: set[asyncio.Future[Any]] = {copies, closed}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not closed.done():
+                process.exit(code if code >= 0 else 128 - code)
             await closed
     finally:
+        copies.cancel()
         if child.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGHUP)

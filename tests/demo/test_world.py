@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -9,12 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+import asyncssh
 import pytest
 
 from ddtop.agent.host.state_folder import filesystem_of
 from ddtop.commands.demo import demo_folder
 from ddtop.demo.machine import World
 from ddtop.errors import UsageError
+from tests.runner.rig import Rig
 from tests.waiting import HANG_S
 
 
@@ -43,6 +46,38 @@ def test_its_host_sees_nothing_of_the_service_manager(tmp_path: Path) -> None:
     )
     assert shown.stdout.count("SIMULATED") == 8
     assert not set(os.listdir(world.home)) & {".ssh", ".config"}
+
+
+@pytest.mark.parametrize("errors", [0, 3_000_000])
+def test_a_client_slower_than_its_command_keeps_the_connection(tmp_path: Path, errors: int) -> None:
+    """The window is the smallest, so that the channel stops and goes on at every piece, on any machine: as it does
+    where a server logs faster than it is read. All bytes come, then the status; the connection is the same."""
+    rig = Rig(tmp_path)
+    rig.world.build()
+
+    async def read() -> None:
+        async with asyncssh.connect(
+            "127.0.0.1",
+            rig.ssh_port,
+            username="demo",
+            client_keys=[str(rig.world.client_key)],
+            known_hosts=str(rig.world.known_hosts),
+            config=None,
+        ) as connection:
+            write = f"sys.stdout.write('x' * 3000000); sys.stdout.flush(); sys.stderr.write('y' * {errors})"
+            command = f'python3 -c "import sys; {write}; sys.exit(3)"'
+            done = await connection.run(command, encoding=None, window=1 << 15, max_pktsize=1 << 12)
+            assert len(bytes(done.stdout or b"")) == 3_000_000
+            assert len(bytes(done.stderr or b"")) == errors
+            assert done.exit_status == 3
+            again = await connection.run("echo here", encoding=None)
+            assert again.stdout == b"here\n"
+
+    try:
+        rig.serve()
+        asyncio.run(asyncio.wait_for(read(), HANG_S))
+    finally:
+        rig.end_server()
 
 
 def test_processes_are_found_by_their_world_and_ended(tmp_path: Path) -> None:
