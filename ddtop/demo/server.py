@@ -86,7 +86,7 @@ async def _session(process: asyncssh.SSHServerProcess[bytes], world: World) -> N
         if child.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGHUP)
-        await ended
+        await asyncio.gather(copies, ended, return_exceptions=True)  # a copy that was cancelled is no error
 
 
 async def serve(world: World, port: int = 0) -> None:
