@@ -180,6 +180,12 @@ def test_a_suspect_result_is_the_best_only_without_a_sound_one() -> None:
     assert "auto, the baseline, is SUSPECT at 1 of 1 load, and so is every ratio to it there" in doubt
 
 
+def test_what_loses_to_a_doubtful_baseline_is_not_the_best() -> None:
+    state = made(("auto", 8, (466.0,), SUSPECT), ("linear", 8, (919.0,), SUSPECT), ("b64", 8, (234.0,)))
+    (one,) = conclude(state).best
+    assert (one.config, one.verdict, one.suspect) == ("linear", "single", ("thermal-cap",))
+
+
 @pytest.mark.parametrize(
     ("base", "why"),
     [

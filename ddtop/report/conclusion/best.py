@@ -1,7 +1,7 @@
 """The best configuration under each load, how sure that is, and what it gains over the baseline. Pure.
 
-Values, comparisons and ranks are the matrix's. A result that is SUSPECT is the best only where
-nothing without a doubt was measured; where it reads better than the best, that is said beside it.
+Values, comparisons and ranks are the matrix's. A result that is SUSPECT is the best only where nothing without a doubt was
+measured, or nothing that reads as good as a SUSPECT baseline; where it reads better than the best, that is said beside it.
 """
 
 from __future__ import annotations
@@ -143,6 +143,9 @@ def _best(state: State, view: Matrix, load: Column) -> Best | None:
     sound = [name for name, cell in mine.items() if cell.validity != "SUSPECT" and not cell.unlike] or list(
         mine
     )
+    best_sound = max(rank[name] for name in sound)
+    if rank.get(view.baseline or "", best_sound) > best_sound:
+        sound = list(mine)  # what loses to a doubtful baseline wins nothing
     config = max(sound, key=lambda name: rank[name])
     field = mine[config]
     return Best(
