@@ -155,7 +155,7 @@ def test_shipped_plans_are_in_order_and_shown(ddtop: Cli, name: str) -> None:
         ("[service]", "[servise]", "servise"),
         ('kind = "process"', 'kind = "slurm"', "slurm"),
         ("port = 31997", 'port = "high"', "port"),
-        ("requests_per_stream = 3", "requests_per_stream = -1", "requests_per_stream"),
+        ("requests_per_stream = 5", "requests_per_stream = -1", "requests_per_stream"),
         ("[matrix]", "[matrix", "TOML"),
         ('baseline = "auto"', 'baseline = "nope"', "nope"),
         ("{model.path}", "{model.pth}", "model.pth"),

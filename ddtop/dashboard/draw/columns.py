@@ -10,6 +10,8 @@ from ddtop.dashboard.draw.grid import ALL, Cursor, Shape, Sight, heads_of, in_si
 from ddtop.journal.read.matrix import Matrix
 
 HEAD_MAX, SWAPPED_HEAD_MAX = 18, 24
+COLUMN_HEAD_MAX = 18
+"""A column is widened for its head up to this: `knee c tpot≤8 80%` is whole."""
 LEAST_HEAD = 10
 
 
@@ -84,7 +86,8 @@ def _head_width(matrix: Matrix, sight: Sight, shape: Shape, width: int) -> int:
 def _sizes(matrix: Matrix, form: Form, shape: Shape, across: Sequence[int]) -> tuple[int, ...]:
     fields = columns_of(matrix, form, shape.swapped)
     return tuple(
-        max(fields[n].width, min(16, max(map(len, column_head(matrix, n, shape))))) + 1 for n in across
+        max(fields[n].width, min(COLUMN_HEAD_MAX, max(map(len, column_head(matrix, n, shape))))) + 1
+        for n in across
     )
 
 

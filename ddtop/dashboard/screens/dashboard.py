@@ -15,7 +15,7 @@ from ddtop.dashboard.draw.grid import moved
 from ddtop.dashboard.draw.paint import Line, plain
 from ddtop.dashboard.draw.text import duration
 from ddtop.dashboard.panels.gpus import gpu_lines, gpu_title, gpu_wants
-from ddtop.dashboard.panels.moment.face import Face, face_of
+from ddtop.dashboard.panels.moment.face import Face, face_of, failure_of
 from ddtop.dashboard.panels.moment.panel import WANTS, moment_lines, moment_title
 from ddtop.dashboard.panels.sweep import height_wanted, matrix_lines, progress_line, sweep_title
 from ddtop.dashboard.panels.timeline.strip import cell_at_column
@@ -27,7 +27,7 @@ from ddtop.dashboard.widgets.places import PlacedContainer
 from ddtop.dashboard.widgets.sweeppanel import SweepPanel
 from ddtop.dashboard.widgets.timelinestrip import TimelineStrip
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.select import KEY_OF, tps
+from ddtop.journal.read.select import KEY_OF, advised_alert, tps
 
 
 def stale_words(state: State, now_s: float) -> str:
@@ -50,13 +50,13 @@ class DashboardScreen(DdScreen):
         "replay-last-alert",
         "replay-faster",
         "pause",
+        "results",
+        "skip",
+        "log",
         "filter",
         "help",
-        "restage",
-        "results",
-        "log",
-        "skip",
         "try-again",
+        "restage",
         "broken",
         "plan",
         "history",
@@ -155,8 +155,18 @@ class DashboardScreen(DdScreen):
         if self.size.height < 24:
             return 3
         if self.size.height >= 30:
+            if self.size.width >= arrange.NARROW and self._in_full():
+                return 2
             return 5 if self.size.width < arrange.SLIM else 6
         return 5 if self.size.width < arrange.SLIM else 4 if self.size.width < arrange.NARROW else 3
+
+    def _in_full(self) -> bool:
+        """Whether the moment shows the bar's alert already: its cause, the advice and what each choice does."""
+        here = self.here
+        if face_of(here.state, here.now_s(), orphaned=here.orphaned) != "failed":
+            return False
+        chosen = here.alert if here.alert is not None and here.alert.open else advised_alert(here.state)
+        return chosen is not None and chosen is failure_of(here.state)
 
     # ------------------------------------------------------------------------------------------- hands
 
