@@ -209,6 +209,21 @@ async def test_the_answer_to_a_command_is_a_toast(
         assert app.pending.sent == {}
 
 
+async def test_a_slice_of_one_key_is_said_to_be_none(open_app: Open) -> None:
+    """`.` must not send people to `c` where `c` answers that there is nothing to slice."""
+    script = story.Script()
+    loads = story.cells()[:1]
+    script.add(ev.RunStarted, run_id="r", name="r", mode="sweep", segment=0)
+    script.add(ev.CellsPlanned, cells=loads, baseline="auto")
+    session, now = session_of(script)
+    async with open_app(session, now=now) as (app, pilot):
+        for key in ("c", "full_stop"):
+            await pilot.press(key)
+            await settle(pilot, 0.2)
+        messages = [note.message for note in app._notifications]
+        assert len(messages) == 2 and len(set(messages)) == 1 and "one key only" in messages[0], messages
+
+
 async def test_a_command_nobody_answers_is_said(open_app: Open) -> None:
     session, now = session_of(story.running())
     async with open_app(session, now=now) as (app, pilot):

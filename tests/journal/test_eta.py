@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
+from pathlib import Path
 
 import pytest
 
 from ddtop import events as ev
+from ddtop.commands.live.status import status_text
+from ddtop.journal.act.now import facts
 from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.read.eta import Eta, Times, cell_limit_s, longest_s, rough, sweep_eta
 from tests.journal.made import Clock, spec
@@ -128,3 +131,23 @@ def test_the_words_of_a_time_to_come() -> None:
     assert Eta(100.0, 1, 0, low_s=99.0, high_s=99.5).words == "about 2m"
     assert Eta(100.0, 1, 0, at_most=True, high_s=7800.0).words == "at most 2h10m"
     assert rough(0.0) == "10s" and rough(36_000) == "10h"
+
+
+@pytest.mark.parametrize("plan", [PLAN, None])
+def test_status_says_what_the_header_says_of_the_time_left(plan: str | None) -> None:
+    """Before anything was measured a limit may be known: `status` said "unknown" beside the dashboard's "at most"."""
+    clock = Clock()
+    cells = tuple(spec(f"c{n}", "b0", concurrency=n, restart_key="b0", baseline=True) for n in LOADS)
+    state = fold(
+        [
+            ev.RunStarted(**clock(), run_id="r", name="r", mode="sweep", segment=0, plan_toml=plan),
+            ev.CellsPlanned(**clock(), cells=cells, baseline="b0"),
+            ev.TimesLearned(**clock(), starts={"b0": 60.0}),
+        ]
+    )
+    left = sweep_eta(state, state.at_s)
+    assert left.total_s is None and (left.high_s is None) == (plan is None)
+    text = status_text(facts(state, state.at_s, path=Path("r.ddtop"), live=True))
+    (line,) = [row for row in text.splitlines() if row.startswith("  ETA: ")]
+    assert left.words in line
+    assert ("no similar cell" in line) == (plan is None)

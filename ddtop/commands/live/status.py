@@ -12,6 +12,7 @@ from ddtop.errors import DdtopError, UsageError, plain
 from ddtop.events import CellState
 from ddtop.journal.act.now import SCHEMA, cell_facts, facts
 from ddtop.journal.locks import live_recordings
+from ddtop.journal.read.eta import Eta
 from ddtop.words import duration, many
 
 
@@ -66,14 +67,22 @@ def status_text(one: dict[str, Any]) -> str:
         parts = [f"{cells[key]} {key}" for key in ("failed", "broken", "skipped") if cells.get(key)]
         lines.append(f"  cells: {cells['done']} of {cells['total']} done" + "".join(f", {p}" for p in parts))
     if eta := one.get("eta"):
-        if "left_s" in eta:
-            most = "at most " if eta.get("at_most") else ""
-            lines.append(
-                f"  ETA: {most}{duration(eta['left_s'])}, at {clock(eta['finish_at_s'], now_s)}"
-                f" ({many(eta['starts'], 'start')} left)"
-            )
-        else:
-            lines.append("  ETA: unknown: no similar cell or start was measured yet")
+        # The words of the dashboard's header: two screens never say different things about the same run.
+        left = Eta(
+            eta.get("left_s"),
+            0,
+            eta["starts"],
+            at_most="at_most" in eta,
+            low_s=eta.get("low_s", 0.0),
+            high_s=eta.get("high_s"),
+        )
+        by_s = left.ends_by(now_s)
+        by = (
+            f", by {clock(by_s, now_s)}"
+            if by_s is not None
+            else ": no similar cell or start was measured yet"
+        )
+        lines.append(f"  ETA: {left.words}{by} ({many(left.restarts, 'start')} left)")
     if paused := one.get("paused"):
         lines.append(f"  paused by {paused['by']}" + (f": {paused['reason']}" if "reason" in paused else ""))
     for alert in one.get("alerts", ()):

@@ -22,6 +22,9 @@ _PLAN_ONLY = {
 }
 """Actions that mean nothing on a host that is only watched."""
 
+ONE_KEY = "The loads of this plan differ in one key only: all of them are shown."
+"""What `c`, `.` and `,` answer where there is nothing to slice."""
+
 
 class ViewActions:
     """The keys on what is seen; the bindings in `keys.py` name it `view`."""
@@ -208,18 +211,19 @@ class ViewActions:
         here = self.app.here
         shown = here.matrix()
         if len(axes_of(shown)) < 2:
-            self.app.say("The loads of this plan differ in one key only: all of them are shown.")
+            self.app.say(ONE_KEY)
         here.put_cursor(here.cursor(shown))  # from now on it is the cursor that says which slice
         here.shape = next_axis(shown, here.shape, step)
         self.app.touch()
 
     def action_slice(self, step: int) -> None:
         """`.` and `,`: the next, or previous, of what a slice holds still."""
-        from ddtop.dashboard.draw.grid import next_slice
+        from ddtop.dashboard.draw.grid import axes_of, next_slice
 
         here = self.app.here
         if here.shape.axis == "all":
-            self.app.say("All loads are shown. Press c for a slice of them.")
+            one_key = len(axes_of(here.matrix())) < 2
+            self.app.say(ONE_KEY if one_key else "All loads are shown. Press c for a slice of them.")
             return
         shown = here.matrix()
         here.put_cursor(next_slice(shown, here.cursor(shown), here.shape, step))

@@ -125,6 +125,8 @@ def facts(state: State, now_s: float, *, path: Path, live: bool) -> dict[str, An
             left_s=left_s,
             finish_at_s=now_s + left_s if left_s is not None else None,
             at_most=eta.at_most or None,
+            low_s=eta.low_s if eta.high_s is not None else None,
+            high_s=eta.high_s,
             starts=eta.restarts,
         )
         if going and tally.remaining
