@@ -176,3 +176,12 @@ def test_a_sender_has_a_name_also_where_its_login_has_none(monkeypatch: pytest.M
     monkeypatch.setattr("getpass.getuser", nameless)
     assert viewer_name("cli").startswith(f"{os.getuid()}@") and viewer_name("cli") == viewer_name("cli")
     assert viewer_name() != viewer_name(), "two dashboards are two senders"
+
+
+def test_a_resumed_simulated_run_stays_simulated() -> None:
+    """A runner that resumes the demo's recording does not know of the stand-ins; what they gave stays SIMULATED."""
+    script = story.running()
+    script.add(ev.RunStarted, run_id="ct200-20261118-1", name="ct200-qwen", mode="sweep", segment=1)
+    state = fold(script.out)
+    assert state.run.simulated
+    assert facts(state, state.at_s, path=Path("r.ddtop"), live=True)["simulated"] is True

@@ -31,7 +31,8 @@ def _run_started(state: State, event: ev.RunStarted) -> None:
     if run.started_at_s is None:
         run.started_at_s = event.at_s
     run.run_id, run.name, run.mode, run.segment = event.run_id, event.name, event.mode, event.segment
-    run.simulated, run.attended, run.pid = event.simulated, event.attended, event.pid
+    run.simulated = run.simulated or event.simulated  # a later runner does not make what was measured real
+    run.attended, run.pid = event.attended, event.pid
     run.schema, run.ddtop_version = event.schema, event.ddtop_version
     if event.plan_toml is not None:
         run.plan_toml = event.plan_toml
