@@ -185,3 +185,17 @@ def test_a_resumed_simulated_run_stays_simulated() -> None:
     state = fold(script.out)
     assert state.run.simulated
     assert facts(state, state.at_s, path=Path("r.ddtop"), live=True)["simulated"] is True
+
+
+def test_a_run_that_is_over_offers_nothing_to_skip_or_to_stage() -> None:
+    """It asked to start a runner, which then found nothing to do."""
+    script = story.finished()
+    over = state_of(script)
+    assert over.run.ended is not None
+    done = next(c for c in over.plan_cells if c.state == "done")
+    left = actions(over)
+    for target in (target_of(over, done.id), target_of(over, done.spec.config)):
+        assert not isinstance(target, NotNow)
+        assert isinstance(left.skip(target), NotNow)
+        asked(left.retry(target))
+    assert isinstance(left.restage(), NotNow)

@@ -14,8 +14,8 @@ import msgspec
 from ddtop import events as ev
 from ddtop.journal.act.pending import from_action, make
 from ddtop.journal.fold.state import State
-from ddtop.journal.fold.views import AlertView
-from ddtop.journal.read.select import advised_alert, asking, busy, key_of_action
+from ddtop.journal.fold.views import AlertView, CellView
+from ddtop.journal.read.select import REMAINING, advised_alert, asking, busy, key_of_action, remaining
 
 AT_ONCE = ("lost-host",)
 """Verdicts whose advised action touches nothing on the host (reconnect now): nothing to look at first."""
@@ -185,6 +185,10 @@ class Actions:
         return self.go_on() if self.state.paused is not None else self.pause()
 
     def skip(self, target: Target) -> Ask | NotNow:
+        """Leave it out. Refused where nothing of it is left to run."""
+        chosen = self._cells(target)
+        if chosen and not any(c.state in REMAINING for c in chosen):
+            return NotNow(f"{target.label} has no cell left to run, so there is nothing to skip.")
         return Ask(self._make(ev.Skip, **target.args), f"skip {target.label}")
 
     def retry(self, target: Target) -> Ask | NotNow:
@@ -198,11 +202,14 @@ class Actions:
 
     def toggle_broken(self, target: Target) -> Ask | NotNow:
         """Mark as broken, or take the mark away where all of it has one."""
-        chosen = [
-            c for c in self.state.plan_cells if target.args in ({"config": c.spec.config}, {"cell_id": c.id})
-        ]
+        chosen = self._cells(target)
         marked = bool(chosen) and all(c.state == "broken" for c in chosen)
         return self.mark_broken(target, broken=not marked)
+
+    def _cells(self, target: Target) -> list[CellView]:
+        return [
+            c for c in self.state.plan_cells if target.args in ({"config": c.spec.config}, {"cell_id": c.id})
+        ]
 
     def restage(self) -> Ask | NotNow:
         """Check the model directory and copy what is missing."""
@@ -212,6 +219,8 @@ class Actions:
             return self.answer(alert, offered)
         if not self.state.plan_cells:
             return NotNow("this run has no plan, so no model to stage is known")
+        if self.state.run.ended is not None and not remaining(self.state):
+            return NotNow("The run has ended and nothing is left to run, so no model is needed.")
         path = stage.progress.target if stage is not None else "the plan's model directory"
         facts = (
             *self._where(),
