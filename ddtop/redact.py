@@ -112,12 +112,16 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 _HINTS = (
-    "api_key", "api-key", "apikey", "admin_key", "admin-key", "access_key", "access-key", "private", "passw", "passphrase", "secret",
-    "hf_", "sk-", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "xox", "akia", "nvapi-", "eyj", "bearer", "basic ",
-    "credential", "authoriz", "_token=", "-token=", "_token:", "-token:", "_token ", "-token ", "_token'", "-token'", "_token\"", " token: ", " token=",
-    "@",
+    "api_key", "api-key", "api.key", "apikey", "admin_key", "admin-key", "admin.key", "adminkey", "access_key", "access-key",
+    "access.key", "accesskey", "private", "passw", "passphrase", "secret", "hf_", "sk-", "ghp_", "gho_", "ghs_", "ghu_", "ghr_",
+    "github_pat_", "glpat-", "xox", "akia", "nvapi-", "eyj", "bearer", "basic", "credential", "authoriz", "@",
 )  # fmt: skip
-"""One of these is in every line that has a secret to be found: looking for them costs a tenth of finding it."""
+_TOKEN_HINT = re.compile(
+    r"(?<![a-z0-9])token(?![a-z0-9])[\w.-]{0,80}\\?['\"]?\s*[=:,](?!\s*[\d.]+(?:[\s,;)}\]]|$))"
+    r"|[-_.]token(?![a-z0-9])[\w.-]{0,80}\\?['\"]?\s"
+)
+"""One of these is in every line that has a secret to be found: looking for them costs a tenth of finding it. The word token
+alone is in most lines of a server, so it counts only where a value may follow."""
 
 
 def log_line(text: str) -> str:
@@ -132,6 +136,8 @@ def log_line(text: str) -> str:
     for hint in _HINTS:
         if hint in low:
             return hide(text, secrets_in(text))
+    if "token" in low and _TOKEN_HINT.search(low) is not None:
+        return hide(text, secrets_in(text))
     return text
 
 

@@ -144,3 +144,33 @@ def test_the_agent_leaves_out_every_name_that_is_secret_here() -> None:
         "VLLM_APIKEY",
     ):
         assert names_secret(name) and SECRET.search(name), name
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["{}=V", "{}: V", "{}:V", "{} = V", "({}='V')", "{{'{}': 'V'}}", '{{"{}": "V"}}', "--{} V", "--{}\tV"],
+)
+@pytest.mark.parametrize(
+    "name", ["token", "TOKEN", "hf_token", "auth.token", "token_value", "api.key", "adminkey", "accesskey", "private_key", "password"]
+)  # fmt: skip
+def test_a_log_line_hides_all_that_is_found_elsewhere(form: str, name: str) -> None:
+    line = form.format(name).replace("V", "Zq8LmN4tRw7XyB2c")
+    assert log_line(line) == hide(line, secrets_in(line))
+    assert "Zq8LmN4tRw7XyB2c" not in log_line(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Decode batch. #running-req: 8, #token: 4096, token usage: 0.93, gen throughput (token/s): 812.11, #queue-req: 0",
+        "max_total_num_tokens=450000, chunked_prefill_size=8192, eos_token_id=151645, pad_token='<|endoftext|>'",
+        "KeyError: 'model.layers.0.weight'",
+    ],
+)
+def test_a_log_line_without_a_secret_stays(line: str) -> None:
+    assert log_line(line) == line
+
+
+def test_a_long_log_line_is_looked_at_once() -> None:
+    for word in ("token", "token_", "-token", "x"):
+        assert log_line(word * 20_000) == word * 20_000
