@@ -30,7 +30,7 @@ from ddtop.journal.act.now import UNDELIVERED
 from ddtop.plan.read.plan import NOTIFY_NAMES
 from ddtop.sweep.tell import notify_ways
 from ddtop.sweep.tell.notify import Notifier
-from ddtop.sweep.tell.notify_queue import Patience, Sent, next_pause
+from ddtop.sweep.tell.notify_queue import Message, Patience, Queue, Sent, next_pause
 from tests.waiting import HANG_S
 
 SECRET = "T0P-53CR37"
@@ -491,4 +491,27 @@ async def test_a_command_that_hangs_does_not_delay_the_webhook(
     await run.until(lambda: receiver.got)
     assert await run.end() == [
         f"{UNDELIVERED}: NOT STARTING? (alert a1): the command gave no answer in 0.2 s; the run has ended"
+    ]
+
+
+async def test_a_message_that_is_dropped_takes_its_tries_along() -> None:
+    tried: list[str] = []
+    said: list[str] = []
+
+    async def send(words: dict[str, str]) -> Sent:
+        tried.append(words["title"])
+        return Sent("it fails", most=3)
+
+    queue = Queue(
+        "the command", send, Patience(pauses_s=(0.0,), most=1), lambda level, what: said.append(what)
+    )
+    queue.put(Message({"title": "old"}, queue.now()))
+    await queue._try(ending=False)
+    await queue._try(ending=False)
+    queue.put(Message({"title": "new"}, queue.now()))  # while `old` waits for its third try
+    await queue.drain(HANG_S)
+    assert tried == ["old", "old", "new", "new", "new"]
+    assert said[1:] == [
+        f"{UNDELIVERED}: old: 1 message wait already after 2 tries",
+        f"{UNDELIVERED}: new: it fails after 3 tries",
     ]

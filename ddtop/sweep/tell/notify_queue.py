@@ -104,7 +104,10 @@ class Queue:
             index = 1 if self._sending is not None else 0
             old = self._waiting[index]
             del self._waiting[index]
-            self._give_up(old, f"{many(self._patience.most, 'message')} wait already")
+            tries = self._tries if index == 0 else 0
+            if index == 0:
+                self._tries = 0  # they were of the message that goes
+            self._give_up(old, f"{many(self._patience.most, 'message')} wait already", tries)
         self._new.set()
 
     async def run(self) -> None:
