@@ -64,7 +64,7 @@ def wrong_key(ddtop: Cli, server: Sshd, tmp_path: Path) -> None:
         (["connect", "a", "a", "--once"], "given twice"),
         (["connect", "a", "b", "--record", "x"], "takes one host"),
         (["connect", "a", "b", "--plan", "x"], "takes one host"),
-        (["connect", "local", "--json"], "--once or --record"),
+        (["connect", "local", "--json"], "needs --once, --record or --detach"),
         (["connect", "local"], "needs a terminal"),
         (["connect", "local", "--plan", "/no/plan.toml", "--record", "/no"], "cannot be read"),
         (["connect", "", "--once"], "is not a host name"),
