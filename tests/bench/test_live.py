@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sys
+from array import array
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from ddtop.agent.loadgen.measure import run_cell
 from ddtop.agent.loadgen.records import served
 from ddtop.agent.loadgen.request_builder import RequestBuilder
+from ddtop.agent.loadgen.response.exchange import Exchange
 from ddtop.agent.loadgen.response.glance import (
     ended_well,
     first_count,
@@ -198,7 +201,7 @@ def test_what_is_plain_at_a_glance_is_what_parsing_says(lying: str, behaviour: s
         first, tokens = found
         assert name == "ok" and tokens == account.tokens, behaviour
         assert (stamps[first] - exchange.start_ns) / 1e6 == pytest.approx(figures["ttft_ms"])
-        last, begun = last_text(datas, tokens), first_count(datas[first])
+        last, begun = last_text(datas, tokens), first_count(datas, first)
         if figures.get("tpot_ms") is not None and tokens and last is not None and begun and behaviour != "n2":
             tpot = (stamps[last] - stamps[first]) / 1e6 / (tokens - begun)
             assert tpot == pytest.approx(figures["tpot_ms"]), behaviour
@@ -206,6 +209,43 @@ def test_what_is_plain_at_a_glance_is_what_parsing_says(lying: str, behaviour: s
         assert not plain
     elif behaviour in ("normal", "llamacpp", "completions", "generate", "reasoning", "tools", "final-usage"):
         assert plain == 2, "the usual forms need no parsing"
+
+
+@pytest.mark.parametrize(
+    "behaviour", ["normal", "utf8", "completions", "generate", "generate-inc", "llamacpp", "crlf"]
+)
+def test_a_glance_says_the_same_wherever_the_reads_were_cut(lying: str, behaviour: str) -> None:
+    """A busy machine joins some writes and not others: 300 random ways of cutting the same bytes."""
+    kinds = {"completions": "/v1/completions", "generate": "/generate"}
+    kind = next((k for k in kinds if behaviour.startswith(k)), "chat")
+    path = f"/b/{behaviour}{kinds.get(kind, '/v1/chat/completions')}"
+    spec = {"url": lying, "endpoint": path, "path_kind": kind, "model": "SIMULATED", "requests": 2}
+    full = load_spec({"gpus": "none", "prompts": ["a"], "output_tokens": 64, **spec})
+    window = Window(full, RequestBuilder(full), [0, 1], 1)
+    window.run()
+    sent, chance, judged = window.exchanges[1], random.Random(behaviour), 0
+    whole, begun_ns = b"".join(sent.datas), sent.start_ns
+    for _ in range(300):
+        exchange = Exchange(1, 64)
+        exchange.start_ns, exchange.ended = begun_ns, sent.ended
+        cuts = sorted(chance.sample(range(1, len(whole)), chance.choice([3, 20, 100, 400])))
+        exchange.datas = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+        exchange.stamps = array("q", [begun_ns + 1_000_000 * (1 + place) for place in range(len(cuts) + 1)])
+        exchange.end_ns = exchange.stamps[-1]
+        found, stamps, datas = ended_well(exchange), list(exchange.stamps), list(exchange.datas)
+        if found is None:
+            continue
+        first, tokens = found
+        assert exchange.finish()[0] == "ok" and tokens == exchange.account.tokens
+        figures = figures_ms(exchange)
+        assert (stamps[first] - begun_ns) / 1e6 == figures["ttft_ms"]
+        last, begun = last_text(datas, tokens), first_count(datas, first)
+        if tokens and last is not None and begun and last > first:
+            judged += 1
+            assert (stamps[last] - stamps[first]) / 1e6 / (tokens - begun) == pytest.approx(
+                figures["tpot_ms"]
+            )
+    assert judged > 20
 
 
 @pytest.mark.parametrize(

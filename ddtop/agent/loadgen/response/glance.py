@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import accumulate
 from typing import Optional, Sequence, Tuple
 
 from .account import Account
@@ -73,40 +74,49 @@ def _parsed(account: Account, at_ns: int) -> int | None:
 
 def first_text(datas: Sequence[bytes]) -> int | None:
     """Place of the read that brought the end of the first event with text."""
+    head = b""
     for place in range(min(NEAR, len(datas))):
-        found = TEXT.search(datas[place])
+        found = TEXT.search(head + datas[place])  # written in pieces, it may begin in the read before
         if found is not None:
-            return _event_end(datas, place, found.end())
+            return _event_end(datas, place, found.end() - len(head))
+        head += datas[place]
     return None
 
 
 def _event_end(datas: Sequence[bytes], place: int, at: int) -> int | None:
-    """Place of the read in which the event ends that stands at byte `at` of a read."""
+    """Place of the read in which the event ends that stands at byte `at` of a read; its two line ends may come in two reads."""
+    before = b""
     while place < len(datas):
-        if EVENT_END.search(datas[place], at):
+        if EVENT_END.search(before + datas[place][at:]):
             return place
+        before = (before + datas[place][at:])[-2:]
         place, at = place + 1, 0
     return None
 
 
-def first_count(data: bytes) -> int | None:
-    """Tokens of the first chunk, from the read with the first text; other chunks may have come with it."""
+def first_count(datas: Sequence[bytes], first: int) -> int | None:
+    """Tokens of the first chunk, from the reads up to that with its end; other chunks may have come with it."""
+    data = b"".join(datas[: first + 1])
     found = TEXT.search(data)
     end = EVENT_END.search(data, found.end()) if found else None
     return last_count(data[: end.end()] if end else data)
 
 
 def last_text(datas: Sequence[bytes], tokens: int | None) -> int | None:
-    """Place of the read with the last text, or with the last tokens after it."""
-    for place in range(len(datas) - 1, max(-1, len(datas) - 1 - NEAR), -1):
-        if not TEXT.search(datas[place]):
-            continue
-        if tokens is not None and last_count(datas[place]) not in (None, tokens):
-            for later in range(place + 1, len(datas)):
-                if last_count(datas[later]) == tokens:
-                    return later
-        return place
-    return None
+    """Place of the read that brought the end of the last event with text, or of the event with the last tokens after it."""
+    from_place = max(0, len(datas) - NEAR)
+    tail = b"".join(datas[from_place:])
+    found = list(TEXT.finditer(tail))
+    end = EVENT_END.search(tail, found[-1].end()) if found else None
+    if end is None:
+        return None
+    if tokens is not None and last_count(tail[: end.end()]) not in (None, tokens):
+        while end is not None and last_count(tail[: end.end()]) != tokens:
+            end = EVENT_END.search(tail, end.end())
+        if end is None:
+            return None
+    ends = accumulate(map(len, datas[from_place:]))
+    return from_place + next(place for place, upto in enumerate(ends) if upto >= end.end())
 
 
 def ended_well(exchange: Exchange) -> tuple[int, int | None] | None:
@@ -120,6 +130,8 @@ def ended_well(exchange: Exchange) -> tuple[int, int | None] | None:
     if first is None or b"data:" not in tail or not FINISH.search(tail) or BAD.search(tail):
         return None
     tokens = last_count(tail)
+    if tokens is None:  # not said, or said before the last few pieces
+        tokens = last_count(b"".join(datas[-FAR:]))
     if exchange.asked is not None and tokens is not None and tokens < exchange.asked:
         return None
     return first, tokens

@@ -154,7 +154,7 @@ class Live:
         last = last_text(datas, tokens)
         if tokens is None or last is None or stamps[last] <= stamps[first]:
             return
-        begun = first_count(datas[first])
+        begun = first_count(datas, first)
         if begun is None:  # one token a chunk is plain too
             begun = 1 if last - first + 1 in (tokens, tokens - 1) else None
         if begun is not None and tokens > begun:
