@@ -17,6 +17,7 @@ import typer
 
 from ddtop import __version__
 from ddtop.commands import completion
+from ddtop.commands.datasets import cli as datasets
 from ddtop.commands.live import cli as live
 from ddtop.commands.measure import cli as measure
 from ddtop.commands.options import JsonFlag, SshConfig
@@ -35,6 +36,7 @@ config_app = typer.Typer(no_args_is_help=True, help="Show the settings.", rich_m
 app.add_typer(live.app)
 app.add_typer(measure.app)
 app.add_typer(plans.app, name="plan")
+app.add_typer(datasets.app, name="dataset")
 app.add_typer(config_app, name="config")
 
 

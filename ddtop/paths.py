@@ -36,6 +36,11 @@ def runs_dir() -> Path:
     return data_dir() / "runs"
 
 
+def cache_dir() -> Path:
+    """What can be fetched again, such as datasets: `$XDG_CACHE_HOME/ddtop`."""
+    return _base("cache", platformdirs.user_cache_path("ddtop"))
+
+
 def state_dir() -> Path:
     """Logs of ddtop itself and locks: `$XDG_STATE_HOME/ddtop`."""
     return _base("state", platformdirs.user_state_path("ddtop"))
@@ -54,6 +59,7 @@ def all_paths() -> dict[str, Path]:
         "user themes": config_dir() / "themes",
         "recordings": runs_dir(),
         "history": data_dir() / "history.db",
+        "datasets": cache_dir() / "datasets",
         "own log": state_dir() / "ddtop.log",
         "shipped plans": shipped("plans"),
         "shipped themes": shipped("themes"),
