@@ -45,9 +45,10 @@ from ddtop.hosts.base import Connector, Host
 from ddtop.journal.fold.state import State
 from ddtop.journal.locks import live_recording
 from ddtop.journal.read.reader import JournalReader, read_state
-from ddtop.journal.read.runs import check_continues, find_run, new_path
-from ddtop.journal.write.writer import JournalWriter
+from ddtop.journal.read.runs import check_continues, find_run, live_run, new_path
+from ddtop.journal.write.writer import FLUSH_S, JournalWriter
 from ddtop.plan import Plan, as_begun, parse_plan, recorded_plan
+from ddtop.sweep.commands import CommandHandler
 from ddtop.sweep.configuration.refine import planned_now
 from ddtop.sweep.controller import Controller
 from ddtop.sweep.crash import crashed
@@ -139,7 +140,8 @@ async def _run(options: RunOptions) -> int:
 
 
 def _choose(options: RunOptions) -> tuple[Path, Plan | None]:
-    """The recording to write and the plan to follow."""
+    """The recording to write and the plan to follow. A run that has ended is waited for until it lets go of its recording."""
+    live_run(options.host)
     plan, path = options.plan, options.record
     if path is None and plan is not None:
         found = find_run(options.host, plan.name)
@@ -234,12 +236,21 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         outcome, code = replace(outcome, word="crashed", reason=lost.what), lost.exit_code
     word = cast(Any, outcome.word)
     ctx.emit(RunEnded, outcome=word, exit_code=code, reason=outcome.reason, left_behind=outcome.left_behind)
-    await notifier.drain()  # before the recording is closed: what is not delivered is noted there
+    if lost is None:
+        learn_from(state)  # now: a second signal ends what follows at once
+    # Before the recording is closed: what is not delivered is noted there, and what is asked meanwhile is refused in words.
+    await alongside(notifier.drain(), _refuse(main.command_handler, recorder))
     recorder.close()
     if lost is not None:
         raise lost
-    learn_from(state)
     return code
+
+
+async def _refuse(handler: CommandHandler, recorder: Recorder) -> None:
+    """Tells everyone who still asks something of the run that it has ended."""
+    while True:
+        handler.take(recorder.pending_commands())
+        await asyncio.sleep(FLUSH_S)
 
 
 def exit_code(outcome: Outcome) -> int:
@@ -281,7 +292,7 @@ def _pause_while_full(ctx: SweepContext, recorder: Recorder, requests: Requests,
         requests.no_room = False
         if is_open(ctx, ident):
             ctx.emit(AlertResolved, alert_id=ident, how="there is room again", by="recorder")
-        if requests.paused_by is None:
+        if requests.paused_by is None and ctx.state.paused is not None:
             ctx.emit(SweepResumed, by="recorder")
         if dropped:
             ctx.note(
@@ -403,7 +414,7 @@ def spawn_runner(options: RunOptions) -> Spawned:
 
     Raises RefusedError where one runs for this host already, DdtopError with its output where it ended at once.
     """
-    alive = live_recording(options.host)
+    alive = live_run(options.host)
     if alive is not None:
         raise RefusedError(
             f"a runner for {options.host} is alive already",

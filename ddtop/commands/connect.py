@@ -206,11 +206,10 @@ def _recording(host: str, options: Options, settings: Settings) -> Path:
 
     Without --plan, an unfinished sweep of this host is resumed.
     """
-    from ddtop.journal.locks import live_recording
-    from ddtop.journal.read.runs import run_info
+    from ddtop.journal.read.runs import live_run, run_info
     from ddtop.runner import spawn_runner
 
-    alive = live_recording(host)
+    alive = live_run(host)
     if alive is not None:
         if options.plan is not None:
             wanted, running = _plan(host, options, settings), run_info(alive)

@@ -51,10 +51,11 @@ def await_end(path: Path, command_id: str) -> None:
     too late, for example): the run would otherwise go on for hours."""
     import time
 
-    from ddtop.events import CommandSeen
+    from ddtop.events import CommandSeen, RunEnded
     from ddtop.journal.locks import is_live
     from ddtop.journal.read.reader import Follower, JournalReader
 
+    ended = False
     with JournalReader(path, check=False) as reader:
         since = max(0, reader.last_seq() - ANSWERED_WITHIN)
     live = True
@@ -62,9 +63,10 @@ def await_end(path: Path, command_id: str) -> None:
         while live:
             live = is_live(path)  # asked first, so that everything it wrote before its end is read below
             for _, event in follower.poll():
+                ended = ended or isinstance(event, RunEnded)
                 if not isinstance(event, CommandSeen) or event.command_id != command_id:
                     continue
-                if event.outcome != "obeyed":
+                if event.outcome != "obeyed" and not ended:  # one that has ended is stopped already
                     raise RefusedError(f"the runner did not stop: {event.reason}")
             if live:
                 time.sleep(0.2)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ddtop.events import AlertRaised, Note
+from ddtop.events import AlertRaised, Note, Pause
 from ddtop.journal.act.now import UNDELIVERED, facts
+from ddtop.journal.history.store import History
 from tests.runner.rig import Rig
 from tests.waiting import HANG_S
 
@@ -147,7 +150,38 @@ def test_a_webhook_that_hangs_delays_nothing_and_loses_nothing(rig: Rig, hook: H
     runner.until(lambda state: state.run.ended, "the end")
     assert runner.states() == ["done", "done"] and [m["title"] for m in hook.got] == ["NOT STARTING?"]
     assert runner.process.poll() is None, "it waits for what is not delivered"
+    runner.refused(Pause, "the run has ended")
+    assert learned(rig), "what the run taught is kept before anything is waited for"
     hook.answers.set()
     assert runner.wait() == 0
     assert [m["title"] for m in hook.got] == ["NOT STARTING?", "RUN ENDED"]
     assert not [n for n in runner.of(Note) if n.text.startswith(UNDELIVERED)]
+
+
+def learned(rig: Rig) -> bool:
+    """Whether the history of the rig's runners knows how long a start of `a` takes."""
+    with History(rig.home / "data" / "history.db") as history:
+        return history.prior(host="demo", model="Sim-27B", engine="sglang").restart_s("a", 1) is not None
+
+
+def test_a_run_that_only_delivers_its_end_is_waited_for_and_may_be_ended_at_once(
+    rig: Rig, hook: Hook
+) -> None:
+    """Another runner for the host begins once the recording is let go; a second signal then loses nothing."""
+    hook.answers.clear()
+    plan = rig.plan("a = {}", tail='[notify]\nwebhook_env = "DDTOP_TEST_HOOK"\n')
+    patient = {"ddtop.sweep.tell.notify_ways.LIMIT_S": HANG_S, "ddtop.sweep.tell.notify.DRAIN_S": HANG_S}
+    runner = rig.start(plan, env={"DDTOP_TEST_HOOK": hook.url}, patch=patient)
+    runner.until(lambda state: state.run.ended, "the end")
+    other = rig.start(
+        rig.plan("a = {}", name="other"),
+        recording=rig.recording.with_name("other.ddtop"),
+        patch={"ddtop.journal.read.runs.LETS_GO_S": HANG_S},
+    )
+    os.kill(runner.process.pid, signal.SIGTERM)  # the first one: it is ending already
+    runner.refused(Pause, "the run has ended")
+    os.kill(runner.process.pid, signal.SIGTERM)
+    assert runner.wait() == -signal.SIGTERM
+    assert learned(rig)
+    assert other.wait() == 0, other.said()
+    assert other.states() == ["done"]

@@ -533,6 +533,38 @@ def test_a_cell_whose_result_comes_while_its_job_is_stopped_is_not_measured_agai
     assert sorted(rig.world.served) == sorted(c.id for c in rig.sweep.cells)
 
 
+@pytest.mark.parametrize("fails", ["op_job_collect", "op_unit_show"])
+def test_an_end_that_was_found_outlives_an_agent_that_fails(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server dies under a cell, and the agent fails as what its job left is collected, or as the unit is read again:
+    the death is told and counted, and what was measured is taken later, not measured again."""
+    rig, failed = Rig(), []
+    rig.world.faults = {"--context-length 8192": "exit-mid"}
+    real_stop, real = FakeHost.op_job_stop, getattr(FakeHost, fails)
+
+    def stop(self: FakeHost, job: str) -> object:
+        found = self.world.jobs[job]
+        if self.world.serving is None and not failed:
+            failed.append(1)
+            for cell in [c["id"] for c in found.spec["cells"]][1:]:
+                found.results[cell] = self.world.measured(found, cell, 32)
+        return real_stop(self, job)
+
+    def fail(self: FakeHost, **args: object) -> object:
+        if failed == [1]:
+            failed.append(2)
+            raise AgentError("the agent could not do it", code="internal")
+        return real(self, **args)
+
+    monkeypatch.setattr(FakeHost, "op_job_stop", stop)
+    monkeypatch.setattr(FakeHost, fails, fail)
+    assert rig.run().word == "done" and failed == [1, 2]
+    assert [e.verdict for e in rig.events if isinstance(e, ev.AlertRaised)].count("failed") >= 1
+    once_each(rig.events)
+    assert "b1" not in rig.world.served, "it was measured before the server died"
+
+
 def test_a_second_result_of_a_finished_cell_changes_nothing() -> None:
     rig, taken = Rig(), []
 

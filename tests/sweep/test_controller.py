@@ -417,6 +417,29 @@ def test_the_run_ends_when_nobody_undoes_it_or_a_person_goes_on() -> None:
         assert sum(isinstance(e, ev.SweepResumed) for e in rig.events) == 1
 
 
+def test_a_stop_ends_a_pause_before_the_host_is_put_back() -> None:
+    """Right after the time to undo was offered, and in a pause that a person asked for."""
+
+    def pausing() -> Rig:
+        rig = Rig()
+
+        def see(event: ev.Event, controller: Controller) -> None:
+            if isinstance(event, ev.CellStarted) and event.cell_id == "a0":
+                rig.give(ev.Pause)
+            if isinstance(event, ev.SweepPaused):
+                asyncio.get_running_loop().call_later(60.0, lambda: rig.give(ev.StopRun))
+
+        rig.on_event = see
+        return rig
+
+    for rig in (skipping_the_last(lambda rig: rig.give(ev.StopRun)), pausing()):
+        assert rig.run(attended=True).word == "stopped"
+        kinds = [type(e) for e in rig.events if isinstance(e, ev.SweepPaused | ev.SweepResumed | ev.StepTaken)]
+        last = len(kinds) - 1 - kinds[::-1].index(ev.SweepPaused)
+        assert kinds[last + 1] is ev.SweepResumed and ev.StepTaken in kinds[last + 2 :]
+        assert rig.state.paused is None
+
+
 def test_a_run_that_nobody_watches_ends_at_once_after_its_last_skip() -> None:
     rig = Rig()
     rig.on_event = at_cell("c0", lambda _: rig.give(ev.Skip, config="c"))

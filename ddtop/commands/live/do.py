@@ -17,6 +17,7 @@ from ddtop.journal.act.actions import Actions, Ask, NotNow, Target, target_of
 from ddtop.journal.act.now import SCHEMA, known
 from ddtop.journal.act.pending import GRACE_S, viewer_name
 from ddtop.journal.commands import append_command
+from ddtop.journal.locks import is_live
 from ddtop.journal.read.reader import Follower
 
 POLL_S = 0.1
@@ -165,11 +166,11 @@ def do(words: Sequence[str], *, yes: bool, json_out: bool, **more: Any) -> int:
 
 
 def answer_of(now: Now, ask: Ask) -> CommandSeen | None:
-    """The runner's answer to a command that was sent; None where none came within its deadline."""
+    """The runner's answer to a command that was sent; None where none came within its deadline, or before its runner ended."""
     until = time.monotonic() + ask.command.deadline_s + GRACE_S
     with closing(Follower(now.path, now.state.seq)) as follower:
         while True:
-            late = time.monotonic() > until
+            late = time.monotonic() > until or not is_live(now.path)  # asked first: all it wrote is read below
             while batch := follower.poll():
                 for seq, event in batch:
                     now.state.seq = seq

@@ -57,7 +57,7 @@ def _selftest(state: State, event: ev.SelftestDone) -> None:
 
 def _run_ended(state: State, event: ev.RunEnded) -> None:
     state.run.ended = event
-    state.proposed = None
+    state.proposed = state.paused = None
 
 
 def _connecting(state: State, event: ev.HostConnecting) -> None:

@@ -24,6 +24,9 @@ _KINDS = (
     *("restart-started", "restart-ready", "restart-failed"),
 )
 
+LETS_GO_S = 15.0
+"""How long the runner of an ended run is waited for: longer than it waits for its last messages (`sweep/tell/notify.py`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
@@ -113,6 +116,17 @@ def find_run(host: str, name: str, folder: Path | None = None) -> RunInfo | None
             return info
     fitting = [r for r in list_runs(folder) if r.problem is None and (r.host, r.name) == (host, name)]
     return next(iter(sorted(fitting, key=lambda r: not r.live)), None)
+
+
+def live_run(host: str) -> Path | None:
+    """The recording that a runner writes for `host` now. One whose run has ended is waited for: its runner delivers its
+    last messages, obeys nothing any more, and lets go of the recording within seconds."""
+    until = time.monotonic() + LETS_GO_S
+    while (alive := live_recording(host)) is not None and time.monotonic() < until:
+        if run_info(alive).ended is None:
+            break
+        time.sleep(0.2)
+    return alive
 
 
 def resolve_run(text: str, folder: Path | None = None) -> RunInfo:

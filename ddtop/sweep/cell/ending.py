@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -81,7 +82,8 @@ async def why_failed(
     """
     feed, unit = ctx.feed(subject.launch.unit), subject.launch.unit
     await drain_log(ctx, host, feed)
-    ctx.take_reading(await feed.service.read(host))
+    with contextlib.suppress(AgentError):  # then by the last reading: an end that was found is never lost
+        ctx.take_reading(await feed.service.read(host))
     u = feed.reading
     logged = log.cause()
     if logged is None or not logged.fatal:  # it may have died before its log was followed for the cell

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddtop.bench.search import next_point, point_load
+from ddtop.errors import AgentError
 from ddtop.events import CellSpec, CellStateSet, SearchStep
 from ddtop.hosts.base import Host
 from ddtop.journal.fold.views import CellView
@@ -47,10 +48,14 @@ class Measurer:
         self.requests = requests
         self._silences: dict[str, Silences] = {}
         """By restart key: how long the server was seen to be silent by itself."""
+        self._left: dict[str, Subject | None] = {}
+        """Stopped jobs whose results could not be collected yet, with the server that each measured."""
 
     async def run(self, host: Host, subject: Subject, cells: Sequence[CellSpec]) -> MeasureEnd:
         """Measures the first of `cells` on the running server by one job: all up to the next search, or one load of a
-        search."""
+        search. Raises AgentError."""
+        if (late := await self._late(host)) is not None:
+            return late
         bench, job = self._bench, job_id(self.ctx.run_id, subject.launch)
         search = cells[0].search
         if search is not None:
@@ -85,9 +90,28 @@ class Measurer:
             self.ctx, self.requests, host, job, cell_ids, subject, silences=silences, size=self._prompt_tokens
         ).run()
         if end.kind != "ended":
-            end = replace(end, results=end.results + await self._rest(host, job, subject))
+            try:
+                end = replace(end, results=end.results + await self._rest(host, job, subject))
+            except AgentError as error:  # the end that was found counts; the results wait on the host
+                self._left[job] = subject
+                self.ctx.note("warn", f"the results of {job} could not be collected yet: {error.what}")
         self._pause_searches()
         return end
+
+    async def _late(self, host: Host) -> MeasureEnd | None:
+        """Before another job is started: what those before had measured. None where nothing is new.
+
+        Raises AgentError; the host is looked at anew then, and every job on it with it.
+        """
+        results = 0
+        while self._left:
+            job, subject = self._left.popitem()
+            try:
+                results += await self._rest(host, job, subject)
+            except AgentError as error:
+                if error.code != "not-found":  # gone with a reboot, say: there is nothing to collect any more
+                    raise
+        return MeasureEnd(kind="replan", results=results) if results else None
 
     async def _rest(self, host: Host, job: str, subject: Subject | None) -> int:
         """Takes what a stopped job had measured whole and not reported yet: a finished cell is not measured again."""
