@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ddtop.agent.host.processes import signal_name
 from ddtop.errors import HostUnreachableError
 from ddtop.hosts.agent_zip import BOOT_BY_PATH, AgentZip, agent_zip, start_argv
 from ddtop.hosts.base import Host
@@ -71,7 +72,7 @@ class ChildPipe:
             return "its output was closed"
         await asyncio.wait([self._drainer], timeout=0.5)
         if rc < 0:
-            return f"the agent was killed by {signal.Signals(-rc).name}"
+            return f"the agent was killed by {signal_name(-rc)}"
         return f"the agent's process ended with exit status {rc}"
 
     async def close(self) -> None:

@@ -257,8 +257,8 @@ def _changed(item: Mapping[str, Any], running: bool) -> float | None:
 def exit_code(raw: Any) -> str | None:
     """The supervisor's `exit` in systemd's words, or its own words where it did not see the exit.
 
-    >>> exit_code({"code": 1}), exit_code({"signal": "SIGKILL"}), exit_code(None)
-    ('exited/1', 'killed/9', None)
+    >>> exit_code({"code": 1}), exit_code({"signal": "SIGKILL"}), exit_code({"signal": "signal 40"}), exit_code(None)
+    ('exited/1', 'killed/9', 'killed/40', None)
     >>> exit_code({"error": "the host was rebooted"})
     'the host was rebooted'
     """
@@ -268,7 +268,6 @@ def exit_code(raw: Any) -> str | None:
         return f"exited/{raw['code']}"
     if isinstance(raw.get("signal"), str):
         name = raw["signal"]
-        return (
-            f"killed/{int(signal.Signals[name])}" if name in signal.Signals.__members__ else f"killed/{name}"
-        )
+        number = signal.Signals.__members__.get(name)
+        return f"killed/{int(number) if number is not None else name.rpartition(' ')[2]}"
     return str(raw["error"]) if raw.get("error") else None

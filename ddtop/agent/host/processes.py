@@ -31,6 +31,18 @@ def start_ticks(pid: int) -> Optional[int]:
     return start_ticks_of(stat) if stat else None
 
 
+def signal_name(number: int) -> str:
+    """A signal's name; a real-time signal has none but its number.
+
+    >>> signal_name(9), signal_name(40)
+    ('SIGKILL', 'signal 40')
+    """
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return "signal %d" % number
+
+
 def all_pids() -> List[int]:
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -18,7 +18,7 @@ import traceback
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from ..errors import JobFailedError
-from ..host.processes import start_ticks
+from ..host.processes import signal_name, start_ticks
 from ..host.state_folder import own_as_folder, read_json, write_json
 
 KILL_AFTER_S = 8.0
@@ -47,11 +47,7 @@ def describe_wait_status(status: int) -> Dict[str, Any]:
     """
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        try:
-            name = signal.Signals(number).name
-        except ValueError:
-            name = "signal %d" % number
-        return end_state("killed", "killed by " + name, -number)
+        return end_state("killed", "killed by " + signal_name(number), -number)
     code = os.WEXITSTATUS(status)
     return end_state("done" if code == 0 else "failed", "" if code == 0 else "exit status %d" % code, code)
 

@@ -14,7 +14,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from ..host.facts import boot_identity
-from ..host.processes import descendants, start_ticks
+from ..host.processes import descendants, signal_name, start_ticks
 from ..host.state_folder import read_json, write_json
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -56,11 +56,11 @@ class RotatingLog:
 
 def exit_words(status: int) -> Dict[str, Any]:
     """
-    >>> exit_words(256), exit_words(9)
-    ({'code': 1}, {'signal': 'SIGKILL'})
+    >>> exit_words(256), exit_words(9), exit_words(40)
+    ({'code': 1}, {'signal': 'SIGKILL'}, {'signal': 'signal 40'})
     """
     if os.WIFSIGNALED(status):
-        return {"signal": signal.Signals(os.WTERMSIG(status)).name}
+        return {"signal": signal_name(os.WTERMSIG(status))}
     return {"code": os.WEXITSTATUS(status)}
 
 
