@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import os
+from typing import Deque, Optional, Tuple
+
+from .wire import STREAM_CREDIT, WINDOW_LEAST_B
 
 
 class LineTooLongError(Exception):
@@ -74,6 +78,63 @@ def after_cr(text: str) -> str:
         return text
     pieces = [piece for piece in text.split("\r") if piece.strip()]
     return pieces[-1] if pieces else ""
+
+
+class Window:
+    """How much of a stream may be on its way: what the way and the reader take in WAIT_S. Pure: time is an argument.
+
+    All streams and answers share one way, in order, so an answer waits behind what is on it. How long that is shows in the
+    time until a batch is acknowledged, beyond the least that this took.
+    """
+
+    FIRST_B, MOST_B = 16 << 10, 2 << 20
+    WAIT_S = 0.15
+
+    def __init__(self) -> None:
+        self.size_b = self.FIRST_B
+        self._open: Deque[Tuple[int, float, int]] = collections.deque()
+        """(bytes, when it was sent, the size that was used up by then) of each batch that is not acknowledged."""
+        self._open_b = 0
+        self._least_s: Optional[float] = None
+        """Until a batch is acknowledged that nothing of ours is ahead of."""
+        self._sizes = 0
+        """Sizes so far: a batch speaks of the present one only if it was used up when the batch was sent."""
+        self._used_up = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next batch has to wait."""
+        return self._open_b >= self.size_b or len(self._open) >= STREAM_CREDIT
+
+    def sent(self, size_b: int, now: float) -> None:
+        """A batch goes out."""
+        self._open_b += size_b
+        self._open.append((size_b, now, self._sizes if self._used_up or self._open_b >= self.size_b else -1))
+        self._used_up = self._used_up or self._open_b >= self.size_b
+
+    def acked(self, batches: int, now: float) -> None:
+        """The client has taken so many batches."""
+        took_s, of = None, -1
+        for _ in range(min(batches, len(self._open))):
+            size_b, at, of = self._open.popleft()
+            self._open_b -= size_b
+            took_s = now - at
+        if took_s is None:
+            return
+        if self._least_s is None or took_s < self._least_s:
+            self._least_s = took_s
+        if of != self._sizes:
+            return
+        if self.size_b <= WINDOW_LEAST_B:
+            self._least_s = took_s  # the way itself has become longer: nothing of ours is ahead
+        late_s = took_s - self._least_s
+        if late_s > self.WAIT_S:
+            self.size_b = max(WINDOW_LEAST_B, int(self.size_b * max(0.1, self.WAIT_S / late_s / 2)))
+        elif late_s < self.WAIT_S / 2:
+            self.size_b = min(self.MOST_B, self.size_b * 3 // 2)
+        else:
+            return
+        self._sizes, self._used_up = self._sizes + 1, False
 
 
 class PipeWriter:

@@ -14,13 +14,13 @@ from typing import Any, Awaitable, Callable, Deque, Dict, List, Optional
 
 from .context import Context
 from .errors import OpError, from_os_error
-from .lines import LineSplitter, LineTooLongError, PipeWriter
+from .lines import LineSplitter, LineTooLongError, PipeWriter, Window
 from .registry import HANDLERS
-from .wire import BATCH_S, DEADLINE_S, MAX_LINE, OPS, STREAM_CREDIT
+from .wire import BATCH_S, DEADLINE_S, MAX_LINE, OPS
 
 Message = Dict[str, Any]
 
-BATCH_B = 256 << 10
+BATCH_B = 64 << 10
 QUEUE_B = 1 << 20
 
 
@@ -54,7 +54,7 @@ class Emitter:
         self._room.set()
         self._credit = asyncio.Event()
         self._credit.set()
-        self._unacked = 0
+        self._window = Window()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -72,8 +72,8 @@ class Emitter:
 
     def ack(self, batches: int) -> None:
         """The client has taken so many batches."""
-        self._unacked = max(0, self._unacked - batches)
-        if self._unacked < STREAM_CREDIT:
+        self._window.acked(batches, time.monotonic())
+        if not self._window.is_full:
             self._credit.set()
 
     async def pump(self) -> None:
@@ -83,7 +83,8 @@ class Emitter:
             await self._credit.wait()
             batch: List[str] = []
             size = 0
-            while self._items and (not batch or size + len(self._items[0]) < BATCH_B):
+            most = min(BATCH_B, self._window.size_b // 8)
+            while self._items and (not batch or size + len(self._items[0]) < most):
                 text = self._items.popleft()
                 size += len(text) + 1
                 batch.append(text)
@@ -92,8 +93,8 @@ class Emitter:
                 self._room.set()
             line = '{"id":%s,"items":[%s]}\n' % (json.dumps(self._id), ",".join(batch))
             self._writer.write(line.encode())
-            self._unacked += 1
-            if self._unacked >= STREAM_CREDIT:
+            self._window.sent(len(line), time.monotonic())
+            if self._window.is_full:
                 self._credit.clear()
             if not self._items:
                 self._ready.clear()

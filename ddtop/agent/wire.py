@@ -10,8 +10,9 @@
                      {"id": 7, "end": {...}}                        the stream is over, and why
 
 Every line is at most MAX_LINE bytes (a longer answer is cut by its op, never by the wire; a partial line is a
-protocol error). A stream waits once STREAM_CREDIT of its batches were not acknowledged, so that a slow reader
-slows its own source and nothing else. Requests run side by side: a blocking one must not silence the others.
+protocol error). A stream waits once STREAM_CREDIT of its batches were not acknowledged, or more of its bytes than the way and
+the reader take in a moment (agent/lines.py: Window), so that a slow reader slows its own source and nothing else, and no
+answer waits long behind a stream. The client acknowledges what holds WINDOW_LEAST_B / 2 bytes, or a quarter of the batches. Requests run side by side: a blocking one must not silence the others.
 The agent ends itself when it has heard nothing for DEADLINE_S seconds (the client pings every PING_S). Its detached jobs do not end.
 
 Times named `mono_s` are the agent's CLOCK_MONOTONIC in seconds; `at_s` is its wall clock. The client never
@@ -27,6 +28,7 @@ PING_S = 3.0
 DEADLINE_S = 30.0
 BATCH_S = 0.1
 STREAM_CREDIT = 32
+WINDOW_LEAST_B = 4 << 10
 
 ERROR_CODES = (
     "bad-request",  # unknown op, wrong arguments

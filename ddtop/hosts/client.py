@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ddtop.agent.lines import LineSplitter, LineTooLongError
-from ddtop.agent.wire import MAX_LINE, PING_S, STREAM_CREDIT
+from ddtop.agent.wire import MAX_LINE, PING_S, STREAM_CREDIT, WINDOW_LEAST_B
 from ddtop.errors import AgentError, HostLostError
 from ddtop.hosts.handshake import Handshake
 from ddtop.hosts.pipe import Pipe
@@ -38,10 +38,10 @@ def _decoded(line: bytes) -> Any:
 
 
 class _Stream:
-    """The client's side of one stream: batches not yet taken, and how it ended."""
+    """The client's side of one stream: batches not yet taken with their bytes, and how it ended."""
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[list[Item] | None] = asyncio.Queue()
+        self.queue: asyncio.Queue[tuple[list[Item], int] | None] = asyncio.Queue()
         self.end: Item | None = None
         self.error: AgentError | HostLostError | None = None
 
@@ -131,17 +131,18 @@ class AgentHost:
                 self._send({"id": request_id, "op": "cancel"})
 
     async def _batches(self, request_id: int, stream: _Stream) -> AsyncIterator[list[Item]]:
-        taken = 0
+        taken = taken_b = 0
         while True:
-            batch = await stream.queue.get()
-            if batch is None:
+            found = await stream.queue.get()
+            if found is None:
                 if stream.error is not None:
                     raise stream.error
                 return
-            taken += 1
-            if taken >= STREAM_CREDIT // 4:
+            batch, size_b = found
+            taken, taken_b = taken + 1, taken_b + size_b
+            if taken >= STREAM_CREDIT // 4 or taken_b >= WINDOW_LEAST_B // 2:
                 self._send({"id": request_id, "op": "ack", "args": {"n": taken}})
-                taken = 0
+                taken = taken_b = 0
             yield batch
 
     # -------------------------------------------------------------------------------------- life
@@ -251,7 +252,7 @@ class AgentHost:
             if future is not None and not future.done():
                 future.set_result(message["ok"])
         elif stream is not None and "items" in message:
-            stream.queue.put_nowait(message["items"])
+            stream.queue.put_nowait((message["items"], len(line)))
         elif stream is not None and "end" in message:
             stream.end = message["end"]
             stream.queue.put_nowait(None)

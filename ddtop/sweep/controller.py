@@ -119,7 +119,9 @@ class Controller:
                 raise
             outcome = Outcome(word="some-failed", reason=str(error))
         resolve_stale_alerts(self.ctx)
-        if self.ctx.state.paused is not None:  # what ends a run ends its pause: it is not paused while it leaves
+        if (
+            self.ctx.state.paused is not None
+        ):  # what ends a run ends its pause: it is not paused while it leaves
             self.requests.paused_by = None
             self.ctx.emit(ev.SweepResumed, by="sweep")
         return await self.leaving.leave(outcome)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ddtop.agent.lines import Window
 from ddtop.agent.wire import MAX_LINE
 from ddtop.errors import AgentError, HostLostError
 from ddtop.hosts import client
@@ -113,14 +114,14 @@ async def test_a_slow_reader_slows_its_own_source_only(state_dir: Path, tmp_path
                 await asyncio.sleep(0.1)
                 await host.ping()
             held = sum(len(batch) for stream in host._streams.values() for batch in _queued(stream))
-            assert held * 1000 < 33 * (256 << 10), "more than its credit lies here"
+            assert held * 1000 < 8 * Window.FIRST_B, "more than its credit lies here"
             while got < 40_000:
                 got += len(await anext(iterator))
         assert got == 40_000, "nothing is lost or doubled"
 
 
 def _queued(stream: object) -> list[list[dict[str, object]]]:
-    return [batch for batch in stream.queue._queue if batch is not None]  # type: ignore[attr-defined]
+    return [found[0] for found in stream.queue._queue if found is not None]  # type: ignore[attr-defined]
 
 
 async def test_lines_of_almost_a_mebibyte_pass_and_longer_answers_are_refused(

@@ -434,7 +434,9 @@ def test_a_stop_ends_a_pause_before_the_host_is_put_back() -> None:
 
     for rig in (skipping_the_last(lambda rig: rig.give(ev.StopRun)), pausing()):
         assert rig.run(attended=True).word == "stopped"
-        kinds = [type(e) for e in rig.events if isinstance(e, ev.SweepPaused | ev.SweepResumed | ev.StepTaken)]
+        kinds = [
+            type(e) for e in rig.events if isinstance(e, ev.SweepPaused | ev.SweepResumed | ev.StepTaken)
+        ]
         last = len(kinds) - 1 - kinds[::-1].index(ev.SweepPaused)
         assert kinds[last + 1] is ev.SweepResumed and ev.StepTaken in kinds[last + 2 :]
         assert rig.state.paused is None

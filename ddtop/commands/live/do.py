@@ -170,7 +170,9 @@ def answer_of(now: Now, ask: Ask) -> CommandSeen | None:
     until = time.monotonic() + ask.command.deadline_s + GRACE_S
     with closing(Follower(now.path, now.state.seq)) as follower:
         while True:
-            late = time.monotonic() > until or not is_live(now.path)  # asked first: all it wrote is read below
+            late = time.monotonic() > until or not is_live(
+                now.path
+            )  # asked first: all it wrote is read below
             while batch := follower.poll():
                 for seq, event in batch:
                     now.state.seq = seq
