@@ -28,7 +28,7 @@ ENV = re.compile(
     r"OPENBLAS|HF|TRANSFORMERS|TOKENIZERS|UCX|GLOO|RAY|XLA|HSA|ROCR|HIP|AMD)_|(LD_LIBRARY_PATH|LD_PRELOAD|CUDA_HOME)\Z"
 )
 SECRET = re.compile(
-    r"(?i)(^|_)(token|secret|passw(or)?d|passphrase|api_?key|admin_?key|access_?key|private_?key|credentials?|authorization|auth)(_|$)"
+    r"(?i)(^|_)(token|secret|passw(or)?d|passphrase|(\w+_)?pass|pwd|\w*key|credentials?|authorization|auth)(_|$)"
 )
 PACKAGES = re.compile(
     r"(sglang|sgl[_-]kernel|vllm|torch|triton|flashinfer.*|flash[_-]attn.*|transformers|xformers|tensorrt[_-]llm|"

@@ -53,7 +53,9 @@ KINDS: Mapping[str, Kind] = {
     "one-session": Kind(1, (2.0, 20.0), LINK),
     "kill-journald": Kind(2),
     "restart-journald": Kind(1),
-    "stop-journald": Kind(1, (2.0, 20.0), ENDED | {"no-tokens"}),  # a server that prints may fail
+    "stop-journald": Kind(
+        1, (2.0, 20.0), ENDED | HUNG
+    ),  # a server that prints may fail, or leave a request open
     "rotate-journal": Kind(1),
     "client-disk-full": Kind(2, (5.0, 25.0), frozenset({"unknown", "interrupted"})),
     "host-disk-full": Kind(2, (5.0, 20.0), ENDED | {"unknown", "interrupted"}),

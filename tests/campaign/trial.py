@@ -74,8 +74,10 @@ OTHERS_MAY_STAY = (
     "/dev/shm/Qwen3.6-27B",
     "/dev/shm/Kimi-K2.6",
     "systemd-journald.service",
+    "/run/systemd/transient/session-",
 )
-"""What a fault itself leaves: a journald that was killed beside a jump of the clock runs into systemd's start limit."""
+"""What a fault itself leaves: a journald that was killed beside a jump of the clock runs into systemd's start limit; sshd holds
+the login of a connection that was cut for minutes, until TCP gives it up."""
 
 
 @dataclass
