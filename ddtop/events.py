@@ -160,6 +160,8 @@ class CellSpec(Value, frozen=True, kw_only=True):
     """Requests per second of an open loop; None in a closed one."""
     search: Search | None = None
     """The knee that is searched for, in place of one load."""
+    shape: str = ""
+    """How its requests differ from single prompts of one length, in words: `4 turns, 500 ms apart`."""
 
     @property
     def load_name(self) -> str:

@@ -74,6 +74,35 @@ def burst_words(burst: Mapping[str, Any]) -> str:
     return f"{many(burst['requests'], 'request')} in {burst['seconds']:.1f} s{times}; {ends.get(burst['by'], 'cut')}"
 
 
+def cache_words(cache: Mapping[str, Any]) -> str:
+    """What the prefix cache gave, by the server's counters and by its responses."""
+    parts = []
+    if "rate" in cache:
+        parts.append(f"{cache['rate']:.1%} of {cache['prompt_tokens']:,} prompt tokens ({cache['source']})")
+    if "responses_rate" in cache:
+        parts.append(f"{cache['responses_rate']:.1%} by its responses")
+    return "; ".join(parts)
+
+
+def turn_rows(metrics: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """(turn, requests, prompt tokens, cached, TTFT p50, TTFT p90, TPOT p50) of each turn of a conversation, as text."""
+    return [
+        (
+            f"turn {turn}",
+            f"{one['n']:,}",
+            figure(round(prompt["mean"]) if (prompt := one.get("prompt_tokens")) else None),
+            f"{one['cached_share']:.0%}" if "cached_share" in one else "–",
+            percentile_text(one.get("ttft_ms") or {}, "p50"),
+            percentile_text(one.get("ttft_ms") or {}, "p90"),
+            percentile_text(one.get("tpot_ms") or {}, "p50"),
+        )
+        for turn, one in (metrics.get("by_turn") or {}).items()
+    ]
+
+
+TURN_COLUMNS = ("n", "prompt", "cached", "TTFT p50", "TTFT p90", "TPOT p50")
+
+
 def bench_text(result: Mapping[str, Any]) -> str:
     """The report of `ddtop bench`."""
     metrics, client = result["metrics"], result.get("client") or {}
@@ -119,6 +148,11 @@ def bench_text(result: Mapping[str, Any]) -> str:
             + f"{stats['n']:>9,.0f}"
             for name, stats in table
         ]
+    if turns := turn_rows(metrics):
+        lines.append(" " * 16 + "".join(f"{name:>10}" for name in TURN_COLUMNS))
+        lines += [f"{row[0]:<16}" + "".join(f"{text:>10}" for text in row[1:]) for row in turns]
+    if words := cache_words(metrics.get("prefix_cache") or {}):
+        lines.append(f"prefix cache    {words}")
     if (metrics.get("burst") or {}).get("requests"):
         lines.append(f"burst           {burst_words(metrics['burst'])}")
     if client:

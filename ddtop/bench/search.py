@@ -148,8 +148,11 @@ def growth(steps: Sequence[Tried], load: float, output_tok_s: float | None, sear
     return "met" if output_tok_s >= wanted else "flat"
 
 
-def point_load(search: Search, point: Point, steps: Sequence[Tried], nonce: str = "") -> dict[str, Any]:
-    """The LoadSpec fields of one load, over those that hold for all.
+def point_load(
+    search: Search, point: Point, steps: Sequence[Tried], nonce: str = "", turns: int = 1
+) -> dict[str, Any]:
+    """The LoadSpec fields of one load, over those that hold for all. `turns`: requests of a conversation; a stream, and an
+    arrival of a rate, is a conversation.
 
     A confirmation has as many requests as the load takes in `confirm_s`, and lasts that long; any other ends by itself, at the latest
     after `point_s` (what an open loop sent may be answered as long again).
@@ -159,12 +162,12 @@ def point_load(search: Search, point: Point, steps: Sequence[Tried], nonce: str 
         load: dict[str, Any] = {
             "mode": "open",
             "rate": point.load,
-            "requests": math.ceil(point.load * seconds),
+            "requests": math.ceil(point.load * seconds) * turns,
         }
     else:
         streams = int(point.load)
         pace = next((t.requests_s for t in reversed(steps) if t.load == point.load and t.requests_s), 0.0)
-        requests = max(streams, math.ceil(pace * seconds)) if point.confirm else MOST_REQUESTS
+        requests = max(streams * turns, math.ceil(pace * seconds)) if point.confirm else MOST_REQUESTS
         load = {"mode": "closed", "concurrency": streams, "requests": requests}
     load["min_window_s"] = search.confirm_s if point.confirm else 0.0
     if not point.confirm and search.slo:

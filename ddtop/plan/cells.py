@@ -15,6 +15,8 @@ from ddtop.plan.model import AA, MIN_WINDOW_S, Config, LoadPoint, Plan, Scalar, 
 from ddtop.plan.placeholders import fill
 
 ID_LENGTH = 12
+LEAST_CONVERSATIONS = 2
+"""Of each stream of a closed loop, where conversations have several turns."""
 NO_LIMIT_STREAMS = 4096
 """`{concurrency}` for a benchmark of the user's own at a rate, which limits no streams."""
 
@@ -192,7 +194,9 @@ class Load(NamedTuple):
     @property
     def content(self) -> tuple[Any, ...]:
         """What is asked, as values that can be hashed."""
-        return (self.prompts, self.tokens, self.context, _which(self.point), self.repeat)
+        shared = self.workload.sharing
+        more = (sorted(shared.items()),) if shared else ()
+        return (self.prompts, self.tokens, self.context, _which(self.point), self.repeat, *more)
 
 
 def _loads(plan: Plan) -> list[Load]:
@@ -242,6 +246,7 @@ def _cell(
         sentinel=sentinel,
         aa=aa,
         baseline=config.name == plan.matrix.baseline,
+        shape=load.workload.shape,
     )
     reason = next((rule.reason for rule in plan.matrix.skip if matches(rule, spec)), None)
     if reason is not None:
@@ -286,6 +291,7 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
         "endpoint": plan.sampling.endpoint,
         "context": load.context,
         "output_tokens": load.tokens,
+        **load.workload.sharing,
         "exact_tokens": plan.sampling.ignore_eos,
         "temperature": plan.sampling.temperature,
         "extra_body": plan.sampling.extra_body,
@@ -341,10 +347,12 @@ def _how_much(plan: Plan, load: Load) -> dict[str, Any]:
         )
     if point.rate is not None:
         # The same arrivals for every configuration, others in each repeat.
-        requests = math.ceil(point.rate * point.duration_s)
+        requests = math.ceil(point.rate * point.duration_s) * load.workload.turns
         return {"mode": "open", "rate": point.rate, "seed": load.repeat, "requests": requests}
-    requests = plan.bench.requests_per_stream * point.concurrency
-    return {"mode": "closed", "concurrency": point.concurrency, "requests": requests}
+    each, turns = plan.bench.requests_per_stream, load.workload.turns
+    if turns > 1:  # whole conversations; of one alone most turns would be cut off at the window's close
+        each = max(LEAST_CONVERSATIONS, -(-each // turns)) * turns
+    return {"mode": "closed", "concurrency": point.concurrency, "requests": each * point.concurrency}
 
 
 def _at_most_s(plan: Plan, point: LoadPoint) -> float:

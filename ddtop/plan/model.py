@@ -148,8 +148,30 @@ class Workload(Part, frozen=True, kw_only=True):
     """Strings, or {"prompt": …} / {"messages": […]} with an optional output_tokens."""
     output_tokens: tuple[int, ...] = (0,)
     """0: the user's own benchmark decides."""
+    turns: int = 1
+    """Requests of a conversation: its own answers are sent back."""
+    think_ms: float = 0.0
+    """Between an answer and the turn that follows."""
+    shared_prefix_tokens: int = 0
+    """Of text that all prompts of a cell begin with."""
     license: str | None = None
     """Under which the prompts may be given away; for the record alone."""
+
+    @property
+    def sharing(self) -> dict[str, Any]:
+        """What prompts have in common, as the load generator takes it; empty where nothing is."""
+        usual = (("turns", 1), ("think_ms", 0.0), ("shared_prefix_tokens", 0))
+        return {name: value for name, none in usual if (value := getattr(self, name)) != none}
+
+    @property
+    def shape(self) -> str:
+        """The same in words; empty where requests are single prompts."""
+        words = []
+        if self.turns > 1:
+            words.append(f"{self.turns} turns" + (f", {self.think_ms:g} ms apart" if self.think_ms else ""))
+        if self.shared_prefix_tokens:
+            words.append(f"{self.shared_prefix_tokens:,} tokens shared by all prompts")
+        return "; ".join(words)
 
 
 class Sampling(Part, frozen=True, kw_only=True):

@@ -79,6 +79,7 @@ def _group(number: int, group: Sequence[PlannedCell]) -> list[str]:
         name = f"{spec.workload}@{spec.output_tokens}" if spec.output_tokens else spec.workload
         repeat = f" · repeat {spec.repeat + 1}" if spec.repeat else ""
         repeat += " · sentinel: the first load again" if spec.sentinel else ""
+        repeat += f" · {spec.shape}" if spec.shape else ""
         skip = f" · skipped: {spec.skip_reason}" if spec.skip_reason is not None else ""
         out.append(f"     {spec.id}  {name} · context {spec.context} · {load_words(spec)}{repeat}{skip}")
     return out

@@ -158,11 +158,12 @@ def test_doubtful_responses_are_parsed_in_slices(lying: str, monkeypatch: pytest
     full = load_spec({"gpus": "none", "prompts": ["a"], "output_tokens": 64, **spec, "requests": 2})
     window = Window(full, RequestBuilder(full), [0, 1], 1)
     window.run()
+    slices = sum((len(one.datas) - 1) // 5 for one in window.live.ended)  # a busy machine joins reads
     looks = 0
     while window.live.ended:
         window.live.look(window.end_ns)
         looks += 1
-    assert looks > 2 and window.live.ok == 2 and window.live.tokens == 128
+    assert looks > slices and window.live.ok == 2 and window.live.tokens == 128
 
 
 # ---- at a glance, as when it is parsed

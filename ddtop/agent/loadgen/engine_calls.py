@@ -139,6 +139,23 @@ def flush_cache(
         time.sleep(0.5)
 
 
+def context_limit(base: str, engine: str, headers: dict[str, str], verify: bool) -> int | None:
+    """Tokens that a request and its answer may have together, by the server's own word; None where it does not say.
+    (SGLang and vLLM: `max_model_len` of /v1/models; llama.cpp: `n_ctx` of a slot in /props.)"""
+    path = "/props" if engine == "llamacpp" else "/v1/models"
+    try:
+        status, raw = ask(base + path, headers=headers, verify=verify)
+        answer = json.loads(raw.decode("utf-8", "replace"))
+        if engine == "llamacpp":
+            found = answer["default_generation_settings"]["n_ctx"]
+        else:
+            found = answer["data"][0]["max_model_len"]
+    except (AskError, ValueError, LookupError, TypeError):
+        return None
+    good = status == 200 and isinstance(found, int) and not isinstance(found, bool) and found > 0
+    return found if good else None
+
+
 def count_tokens(
     base: str, engine: str, model: str, text: str, headers: dict[str, str], verify: bool
 ) -> int | None:

@@ -11,6 +11,7 @@ import json
 import random
 from typing import Any
 
+from .conversation import Conversations, flat, place
 from .spec import LoadSpec
 
 _MARK = "@@ddtop-nonce@@"  # stands where the nonce goes while the JSON is built; plain ASCII, so JSON keeps it as it is
@@ -24,36 +25,43 @@ def nonce_for(seed: str, index: int) -> str:
 
 
 class RequestBuilder:
-    """Builds the two buffers of request `index`; `usage` is how much of the token count is asked for."""
+    """Builds the two buffers of request `index`; `usage` is how much of the token count is asked for. `shared`: what every
+    prompt of the cell begins with, before the nonce."""
 
-    def __init__(self, spec: LoadSpec, context_text: str = "", api_key: str = "", usage: str = "") -> None:
+    def __init__(
+        self, spec: LoadSpec, context_text: str = "", api_key: str = "", usage: str = "", shared: str = ""
+    ) -> None:
         self.spec = spec
         self.context = context_text
+        self.shared = shared
         self.usage = usage or spec.usage
+        self.conversations = Conversations(spec)
         self._api_key = api_key
         self._cache: dict[int, tuple[bytes, bytes]] = {}
+
+    @property
+    def turns(self) -> int:
+        """Requests of a conversation, at most."""
+        return self.conversations.turns
 
     def body(self, index: int) -> dict[str, Any]:
         """The JSON body of request `index`, with the mark in place of the nonce."""
         spec = self.spec
-        prompt = spec.prompts[index % len(spec.prompts)]
-        tokens = spec.output_tokens
-        lead = (_MARK if spec.nonce else "") + self.context
+        lead = self.shared + (_MARK if spec.nonce else "") + self.context
         body: dict[str, Any] = {}
-        if isinstance(prompt, dict):
-            tokens = int(prompt.get("output_tokens") or tokens)
+        tokens = self.asked(index)
         if spec.kind == "generate":
             sampling: dict[str, Any] = {"max_new_tokens": tokens, "temperature": spec.temperature}
             if spec.exact_tokens:
                 sampling["ignore_eos"] = True
-            body = {"text": lead + self._flat(prompt), "sampling_params": sampling, "stream": True}
+            body = {"text": lead + self._text(index), "sampling_params": sampling, "stream": True}
         else:
             if spec.model:
                 body["model"] = spec.model
             if spec.kind == "chat":
-                body["messages"] = self._messages(prompt, lead)
+                body["messages"] = self._dialogue(index, lead)
             else:
-                body["prompt"] = lead + self._flat(prompt)
+                body["prompt"] = lead + self._text(index)
             body[spec.max_tokens_key] = tokens
             body.update(temperature=spec.temperature, stream=True)
             if spec.exact_tokens:
@@ -66,7 +74,7 @@ class RequestBuilder:
             if spec.engine == "sglang":
                 body["return_spec_tokens_details"] = True
             if spec.engine == "llamacpp":
-                body.update(timings_per_token=True, cache_prompt=not spec.nonce)
+                body.update(timings_per_token=True, cache_prompt=spec.shares or not spec.nonce)
         for key, value in spec.extra_body.items():
             if isinstance(value, dict) and isinstance(body.get(key), dict):
                 body[key] = {**body[key], **value}
@@ -76,23 +84,31 @@ class RequestBuilder:
 
     def asked(self, index: int) -> int:
         """Output tokens asked for by request `index`."""
-        prompt = self.spec.prompts[index % len(self.spec.prompts)]
+        prompt = self.prompt(index)
         if isinstance(prompt, dict) and prompt.get("output_tokens"):
             return int(prompt["output_tokens"])
         return self.spec.output_tokens
 
+    def prompt(self, index: int) -> Any:
+        """The prompt of request `index` alone, without what its conversation said before."""
+        return self.conversations.prompt(*place(index, self.turns))
+
     def build(self, index: int) -> tuple[bytes, bytes]:
         """(head, tail) of request `index`; sent one after the other they are the whole request."""
-        place = index % len(self.spec.prompts)
-        parts = self._cache.get(place)
+        conversation, turn = place(index, self.turns)
+        key = conversation * self.turns % len(self.spec.prompts)
+        parts = None if turn or self.conversations.scripts else self._cache.get(key)
         if parts is None:
             text = json.dumps(self.body(index)).encode()
             before, mark, after = text.partition(_MARK.encode())
             parts = (before, after) if mark else (b"", text)
-            self._cache[place] = parts
+            if not turn:
+                self._cache[key] = parts
         before, after = parts
         # json.dumps wrote the newline of the nonce nowhere yet: encode it the same way here
-        nonce = json.dumps(nonce_for(self.spec.nonce, index))[1:-1].encode() if self.spec.nonce else b""
+        nonce = (
+            json.dumps(nonce_for(self.spec.nonce, conversation))[1:-1].encode() if self.spec.nonce else b""
+        )
         head = self._header(len(before) + len(nonce) + len(after), index)
         return head + before + nonce, after
 
@@ -116,21 +132,28 @@ class RequestBuilder:
         lines += ["%s: %s" % item for item in spec.headers.items()]
         return "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n"
 
+    def _dialogue(self, index: int, lead: str) -> list[Any]:
+        """The messages of a request: the conversation so far, its own answers in it, and the prompt."""
+        out: list[Any] = []
+        for prompt, answer in self.conversations.before(index):
+            out += self._messages(prompt, "" if out else lead)
+            out.append({"role": "assistant", "content": answer})
+        return out + self._messages(self.prompt(index), "" if out else lead)
+
+    def _text(self, index: int) -> str:
+        """The same as plain text, for endpoints that know no messages."""
+        said = [
+            text for prompt, answer in self.conversations.before(index) for text in (flat(prompt), answer)
+        ]
+        return "\n\n".join([*said, flat(self.prompt(index))])
+
     def _messages(self, prompt: Any, lead: str) -> list[Any]:
         if isinstance(prompt, dict) and isinstance(prompt.get("messages"), list):
             messages = [dict(message) for message in prompt["messages"]]
             if lead and messages and isinstance(messages[0].get("content"), str):
                 messages[0]["content"] = lead + messages[0]["content"]
             return messages
-        return [{"role": "user", "content": lead + self._flat(prompt)}]
-
-    @staticmethod
-    def _flat(prompt: Any) -> str:
-        if isinstance(prompt, str):
-            return prompt
-        if isinstance(prompt.get("prompt"), str):
-            return str(prompt["prompt"])
-        return "\n\n".join(str(message.get("content", "")) for message in prompt.get("messages", []))
+        return [{"role": "user", "content": lead + flat(prompt)}]
 
 
 def arrival_times(count: int, rate: float, arrival: str, seed: int) -> list[int]:

@@ -22,11 +22,14 @@ class LoadSpec:
     Where it goes: `url` (base, http or https), `endpoint` (chat, completions, generate, or a path beginning
     with /), `path_kind` (which of the three a path speaks), `api_key_env` (NAME of an environment variable),
     `headers`. What is asked: `prompts` (the ordered set; request i uses prompt i mod n; a string, or
-    {"prompt"|"messages", "output_tokens"}), `output_tokens`, `exact_tokens` (ignore_eos: fewer tokens is class
+    {"prompt"|"messages"|"turns", "output_tokens"}, "turns" being a whole conversation), `output_tokens`, `exact_tokens` (ignore_eos: fewer tokens is class
     "short"), `temperature`, `extra_body`, `nonce` (seed of a leading nonce, equal for the same request index;
     "" = none), `context` (tokens of text before each prompt), `context_kind` natural (shipped prose) or random
-    (words in random order: they destroy what speculative decoding accepts). How: `mode` closed (`concurrency`
-    streams, `requests` in all) or open (`rate` per second, `arrival` poisson or constant, `seed`);
+    (words in random order: they destroy what speculative decoding accepts), `shared_prefix_tokens` of text that every
+    prompt of the cell begins with, before the nonce. `turns`: requests of a conversation (0 = as many as the prompts say,
+    else 1); its own answers are sent back, the nonce is the conversation's, and each turn but the first is sent `think_ms`
+    after the answer before it. How: `mode` closed (`concurrency`
+    streams, `requests` in all, rounded up to whole conversations) or open (`rate` conversations per second, `arrival` poisson or constant, `seed`);
     `connections` keep-alive, fresh (a new one each, opened before the clock), cold (a new one each, connect
     inside TTFT) or cold-start (so for the first request of a stream, then keep-alive); `request_timeout_s`,
     `time_limit_s` of the window and its warm-up, `give_up_after` requests that all gave 0 tokens (0 = `concurrency`),
@@ -53,6 +56,9 @@ class LoadSpec:
     nonce: str = ""
     context: int = 0
     context_kind: str = "natural"
+    shared_prefix_tokens: int = 0
+    turns: int = 0
+    think_ms: float = 0.0
     output_tokens: int = 128
     exact_tokens: bool = True
     temperature: float = 0.0
@@ -124,11 +130,21 @@ class LoadSpec:
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
     @property
+    def shares(self) -> bool:
+        """True if prompts have a beginning in common by design: then hits of the prefix cache are a result."""
+        return self.turns > 1 or self.shared_prefix_tokens > 0
+
+    @property
+    def conversations(self) -> int:
+        """Conversations of the window; with one turn a request is one."""
+        return -(-self.requests // max(1, self.turns))
+
+    @property
     def streams(self) -> int:
         """Connections to open before the clock starts."""
         if self.mode == "open":
             return max(1, min(self.requests, 16, self.max_in_flight))
-        return max(1, min(self.concurrency, self.requests))
+        return max(1, min(self.concurrency, self.conversations))
 
 
 LIMITS = ("ttft_ms", "tpot_ms", "e2e_ms", "icl_ms")
@@ -145,6 +161,9 @@ _AT_LEAST = {
     "requests": 1,
     "output_tokens": 1,
     "context": 0,
+    "shared_prefix_tokens": 0,
+    "turns": 0,
+    "think_ms": 0,
     "min_window_s": 0,
     "processes": 0,
     "give_up_after": 0,
@@ -199,11 +218,23 @@ def load_spec(data: dict[str, Any]) -> LoadSpec:
     if not spec.prompts:
         spec.prompts = ["Write a Python program that prints the first 50 Fibonacci numbers."]
     for place, prompt in enumerate(spec.prompts):
-        if not isinstance(prompt, str) and not (
-            isinstance(prompt, dict) and ("prompt" in prompt or "messages" in prompt)
-        ):
-            raise SpecError('prompts[%d]: wanted text, or an object with "prompt" or "messages"' % place)
+        good = isinstance(prompt, dict) and ("prompt" in prompt or "messages" in prompt or script_of(prompt))
+        if not isinstance(prompt, str) and not good:
+            raise SpecError(
+                'prompts[%d]: wanted text, or an object with "prompt", "messages" or "turns"' % place
+            )
+    spec.turns = spec.turns or max([1, *(len(script_of(prompt)) for prompt in spec.prompts)])
     return spec
+
+
+def script_of(prompt: Any) -> list[Any]:
+    """What the user says, turn by turn, of a prompt that is a whole conversation: its "prompt" or "messages" if it has one,
+    then each of its "turns"; empty where it has none."""
+    turns = prompt.get("turns") if isinstance(prompt, dict) else None
+    if not isinstance(turns, list) or not all(isinstance(one, str) and one for one in turns):
+        return []
+    opening = {key: prompt[key] for key in ("prompt", "messages") if key in prompt}
+    return [opening, *turns] if opening else turns
 
 
 def _slo(spec: LoadSpec) -> None:

@@ -21,8 +21,9 @@ def small_spec(spec: LoadSpec, **changes: Any) -> LoadSpec:
         share=0.0,
         warmup=0,
         min_window_s=0.0,
-        **changes,
+        think_ms=0.0,
     )
+    fields.update(changes)
     return LoadSpec(**fields)
 
 
@@ -40,6 +41,7 @@ def warm_up(
     text: str,
     key: str,
     tell: Callable[[dict[str, Any]], None] | None = None,
+    shared: str = "",
 ) -> tuple[dict[str, Any], RequestBuilder]:
     """Warm-up requests, apart from the result. A server that refuses a field of the request (400, 422) is asked without
     it: stream_options, ignore_eos, max_tokens. What was given up is said."""
@@ -47,12 +49,13 @@ def warm_up(
     usage = builder.usage
     count = 1 if spec.warmup == "handover" else spec.warmup
     while True:
-        small = small_spec(spec, requests=count, concurrency=min(spec.concurrency, count), usage=usage)
+        streams = min(spec.concurrency, count)
+        small = small_spec(spec, requests=count, concurrency=streams, usage=usage, turns=1)
         if spec.nonce:
             small.nonce = spec.nonce + "/warm-up"
         out = run_shards(
             small,
-            RequestBuilder(small, text, key, usage),
+            RequestBuilder(small, text, key, usage, shared),
             list(range(count)),
             on_progress=open_only(tell),
         )
@@ -80,7 +83,7 @@ def warm_up(
         about["why"] = why[0]
     if out["error"]:
         about["error"] = out["error"]
-    return about, RequestBuilder(spec, text, key, usage)
+    return about, RequestBuilder(spec, text, key, usage, shared)
 
 
 def _give_up(why: str, usage: str, spec: LoadSpec) -> str:

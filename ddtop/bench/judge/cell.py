@@ -12,6 +12,7 @@ from ddtop.bench.figures.energy import CAP_SHARE, CellEnergy, cell_energy
 from ddtop.bench.figures.metrics import Slo, burst_metrics, cell_metrics
 from ddtop.bench.figures.requests import Request, read_request
 from ddtop.bench.figures.stats import percentile
+from ddtop.bench.figures.turns import by_turn, early_hits, prefix_cache
 from ddtop.bench.judge.accuracy import garbage_share
 from ddtop.bench.judge.foreign import foreign_load, whole_run
 from ddtop.bench.judge.sanity import Figures, acceptance_problems, found
@@ -68,7 +69,15 @@ def _judge(raw: Mapping[str, Any], slo: Slo | None, spec: Mapping[str, Any] | No
         window=window if handed else None,
     )
     if handed:
-        metrics["burst"] = burst_metrics(burst, handed)
+        # a conversation that the burst began goes on after the window's zero
+        metrics["burst"] = burst_metrics([one for one in burst if one.start_s <= 0], handed)
+    turns, shared = _shared(result)
+    if turns > 1:
+        metrics["by_turn"] = by_turn(requests, turns)
+    if turns > 1 or shared:
+        records = [*(result.get("burst") or ()), *(result.get("requests") or ())]
+        if cache := prefix_cache(whole_run(result), str(asked.get("engine") or ""), records):
+            metrics["prefix_cache"] = cache
     accepted = acceptance(result, log=known.get("acceptance_log") or ())
     if accepted is not None:
         accepted = replace(accepted, problems=acceptance_problems(accepted.length, known.get("draft_tokens")))
@@ -85,7 +94,7 @@ def _judge(raw: Mapping[str, Any], slo: Slo | None, spec: Mapping[str, Any] | No
     _outside(result, known, details)
     _requests(result, requests, metrics, details)
     _client(result, metrics, asked, details)
-    _server(result, metrics, known, accepted, details)
+    _server(result, requests, metrics, known, accepted, details)
     _possible(result, metrics, details)
     still = stood_still(requests, result.get("bins"), window.get("wall_s") or 0.0)
     if still is not None:
@@ -209,12 +218,14 @@ def _client(
     elif client["clock"] not in ("kernel", "none") and itl and lag.get("p50", 0.0) > 0.05 * itl:
         # With kernel stamps a late read moves no time; without them its lag is in every gap.
         details["client-bound"] = f"reads lag {lag['p50']:.2f} ms, chunks come every {itl:.2f} ms"
-    wanted = min(int(asked.get("concurrency") or 1), len(result["requests"]))
+    turns = _shared(result)[0]
+    wanted = min(int(asked.get("concurrency") or 1), -(-len(result["requests"]) // turns))
     mean = metrics.get("in_flight_mean")
-    if mean is not None and not asked.get("rate") and mean < 0.95 * wanted:
+    if mean is not None and not asked.get("rate") and not asked.get("think_ms") and mean < 0.95 * wanted:
         details["under-delivery"] = f"{mean:.1f} of {wanted} streams were under way"
     late = metrics.get("start_lag_ms")
-    if late and asked.get("rate") and late.get("p90", late["max"]) > max(5.0, 50.0 / asked["rate"]):
+    timed = asked.get("rate") or asked.get("think_ms")
+    if late and timed and late.get("p90", late["max"]) > max(5.0, 50.0 / (asked.get("rate") or 10.0)):
         details["under-delivery"] = f"requests started {late.get('p90', late['max']):.1f} ms after their time"
     paused = max((one.get("suspended_ns", 0) for one in result["clients"]), default=0)
     if paused > 50_000_000:
@@ -228,8 +239,17 @@ def _client(
         details["generator-waited"] = f"{client['wait_share']:.1%} of the time"
 
 
+def _shared(result: Mapping[str, Any]) -> tuple[int, int]:
+    """(turns of a conversation, tokens of a prefix that all prompts share): what the cache may find by design."""
+    spec = result.get("spec") or {}
+    return max(1, int(result.get("turns") or spec.get("turns") or 1)), int(
+        spec.get("shared_prefix_tokens") or 0
+    )
+
+
 def _server(
     result: Mapping[str, Any],
+    requests: list[Request],
     metrics: dict[str, Any],
     known: Mapping[str, Any],
     accepted: Acceptance | None,
@@ -248,10 +268,16 @@ def _server(
     flush = result.get("flush")
     # where an engine knows no flush, the nonce before each prompt does its work, and `cache-hits` watches it
     defeated = flush and flush.get("asked") is False and (result.get("spec") or {}).get("nonce")
+    turns, shared = _shared(result)
+    early = early_hits(requests, turns, shared)
+    if turns > 1 or shared:  # hits are a result; what the cell did not cause is none
+        defeated = defeated or bool(flush and (result.get("spec") or {}).get("nonce") and not early)
+        if early:
+            details["cache-hits"] = early
     if flush and not flush.get("ok") and not defeated and not _nothing_cached(result, metrics):
         details["cache-not-flushed"] = str(flush.get("text", ""))
-    requests = max(1, metrics["requests_ok"])
-    if metrics.get("cached_share", 0.0) > CACHED_SHARE and metrics.get("cached_tokens", 0) / requests > 16:
+    each = metrics.get("cached_tokens", 0) / max(1, metrics["requests_ok"])
+    if turns == 1 and not shared and metrics.get("cached_share", 0.0) > CACHED_SHARE and each > 16:
         details["cache-hits"] = f"{metrics['cached_share']:.1%} of the prompt tokens"
     context = result.get("context")
     if context and not context.get("ok"):

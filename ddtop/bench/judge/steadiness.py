@@ -35,7 +35,9 @@ def not_settled(result: Mapping[str, Any], requests: Sequence[Request]) -> str:
     if about["by"] == "time":
         return f"a quarter of the time limit ({about['seconds']:.0f} s) was over before the load had settled"
     pct = float(spec.get("settle_pct") or 5.0)
-    prompts = max(1, int(spec.get("prompts_n") or 1))
+    # later turns of a conversation find its beginning in the cache: like is compared with like
+    turns = max(1, int(result.get("turns") or spec.get("turns") or 1))
+    prompts = math.lcm(max(1, int(spec.get("prompts_n") or 1)), turns)
     close_s = float(window.get("wall_s") or 0.0)
     ok = [r for r in sorted(requests, key=lambda r: r.start_s) if r.ok]
     ttft = [(r.index % prompts, r.ttft_s * 1e3) for r in ok if r.ttft_s]

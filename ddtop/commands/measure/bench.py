@@ -37,7 +37,7 @@ def parse_slo(text: str | None) -> Slo | None:
 
 
 def read_prompts(path: Path) -> tuple[Any, ...]:
-    """Prompts of a file: one per line, or JSON lines with `prompt` or `messages`. Raises UsageError."""
+    """Prompts of a file: one per line, or JSON lines with `prompt`, `messages` or `turns`. Raises UsageError."""
     try:
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
@@ -55,11 +55,11 @@ def read_prompts(path: Path) -> tuple[Any, ...]:
                 f"--prompt-file {path}:{number}: not JSON: {error}", do="write one JSON value per line"
             ) from error
         if not isinstance(value, str | dict) or (
-            isinstance(value, dict) and not value.keys() & {"prompt", "messages"}
+            isinstance(value, dict) and not value.keys() & {"prompt", "messages", "turns"}
         ):
             raise UsageError(
-                f"--prompt-file {path}:{number}: neither a string nor an object with `prompt` or `messages`",
-                do='write a string, {"prompt": "…"} or {"messages": […]} on each line',
+                f"--prompt-file {path}:{number}: neither a string nor an object with `prompt`, `messages` or `turns`",
+                do='write a string, {"prompt": "…"}, {"messages": […]} or {"turns": ["…", "…"]} on each line',
             )
         prompts.append(value)
     return tuple(prompts)

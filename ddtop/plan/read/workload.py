@@ -27,8 +27,9 @@ from ddtop.plan.read.fields import Fields
 from ddtop.plan.read.load import MAX_CONCURRENCY, MAX_RATE, MIN_RATE, read_loads
 from ddtop.plan.read.refine import read_refine
 from ddtop.plan.read.starts import read_starts
+from ddtop.words import many
 
-MAX_TP, MAX_TOKENS, MAX_REPEATS = 1024, 10_000_000, 1000
+MAX_TP, MAX_TOKENS, MAX_REPEATS, MAX_TURNS = 1024, 10_000_000, 1000, 1000
 
 
 def read_matrix(
@@ -137,10 +138,50 @@ def read_workloads(
         default = (256,) if bench.kind == "builtin" else (0,)
         tokens = table.wholes("output_tokens", default, 1, MAX_TOKENS)
         prompts = _prompts(table, bench, folder)
+        turns, think_ms, shared = _conversation(table, bench, prompts)
         license_ = table.text("license")
         table.done()
-        out.append(Workload(name=name, prompts=prompts, output_tokens=tokens, license=license_))
+        out.append(
+            Workload(
+                name=name,
+                prompts=prompts,
+                output_tokens=tokens,
+                turns=turns,
+                think_ms=think_ms,
+                shared_prefix_tokens=shared,
+                license=license_,
+            )
+        )
     return tuple(out)
+
+
+def _conversation(fields: Fields, bench: Bench, prompts: tuple[Any, ...]) -> tuple[int, float, int]:
+    """turns, think_ms and shared_prefix_tokens. Prompts that are whole conversations say the turns by themselves."""
+    scripts = [one for one in prompts if isinstance(one, dict) and "turns" in one]
+    said = [len(one["turns"]) + ("prompt" in one or "messages" in one) for one in scripts]
+    turns = fields.whole("turns", max([1, *said]), 1, MAX_TURNS)
+    think_ms = fields.number("think_ms", 0.0, 0, 3_600_000, "ms")
+    shared = fields.whole("shared_prefix_tokens", 0, 0, MAX_TOKENS)
+    given = [key for key in ("turns", "think_ms", "shared_prefix_tokens") if fields.has(key)]
+    if given and bench.kind == "command":
+        fields.problems.fault(
+            (*fields.path, given[0]),
+            'needs ddtop\'s own load generator, but bench.kind is "command"',
+            "leave it out, or leave out bench.kind",
+        )
+    if think_ms and turns == 1:
+        fields.problems.fault(
+            (*fields.path, "think_ms"),
+            "is the time between two turns, and there is one turn",
+            "add turns = 2 or more",
+        )
+    if turns > 1 and prompts and not scripts and len(prompts) < turns:
+        fields.problems.warn(
+            (*fields.path, "turns"),
+            f"asks {many(len(prompts), 'prompt')} in {turns} turns, so a conversation asks the same thing again",
+            "give a prompt for each turn; repeated answers flatter speculative decoding",
+        )
+    return turns, think_ms, shared
 
 
 def _prompts(fields: Fields, bench: Bench, folder: FilePath | None) -> tuple[Any, ...]:
@@ -194,7 +235,7 @@ def _read_prompts_file(fields: Fields, file: str, folder: FilePath | None) -> tu
             fields.problems.fault(
                 where,
                 f"{path.name} line {number} holds no prompt",
-                'a string, {"prompt": "…"} or {"messages": [{"role": …, "content": …}]}',
+                'a string, {"prompt": "…"}, {"messages": [{"role": …, "content": …}]} or {"turns": ["…", "…"]}',
             )
             return tuple(out)
         out.append(prompt)
@@ -218,10 +259,15 @@ def _prompt(item: Any) -> Any:
     for key in ("prompt", "text"):
         if isinstance(item.get(key), str) and item[key].strip():
             return {"prompt": item[key], **extra} if extra else item[key]
+    turns = item.get("turns")
+    if turns is not None:
+        if not isinstance(turns, list) or not all(isinstance(one, str) and one.strip() for one in turns):
+            return None
+        extra["turns"] = turns
     messages = item.get("messages")
     if isinstance(messages, list) and messages and all(isinstance(m, dict) and "role" in m for m in messages):
         return {"messages": messages, **extra}
-    return None
+    return extra if extra.get("turns") else None
 
 
 def read_sampling(fields: Fields) -> Sampling:

@@ -40,6 +40,7 @@ FIGURES = (
     ("requests_unfinished", "requests unfinished", ""),
     ("in_flight_mean", "in flight, mean", ""),
     ("cached_share", "prompt tokens cached, share", ""),
+    ("prefix_cache.rate", "prefix cache hits by the server's counters, share", ""),
     ("j_per_token", "energy", "J/token"),
     ("power_mean_w", "power, mean", "W"),
     ("power_max_w", "power, largest", "W"),

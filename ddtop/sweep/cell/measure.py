@@ -160,7 +160,9 @@ class Measurer:
             return 0.0
         load = {**self._bench.defaults, **self._bench.cells.get(cell_id, {})}
         texts = [len(str(prompt)) for prompt in load.get("prompts") or ()]
-        return float(load.get("context") or 0) + max(texts, default=0) / CHARS_PER_TOKEN
+        said = (int(load.get("turns") or 1) - 1) * int(load.get("output_tokens") or 0)
+        given = float(load.get("context") or 0) + float(load.get("shared_prefix_tokens") or 0)
+        return given + said + max(texts, default=0) * int(load.get("turns") or 1) / CHARS_PER_TOKEN
 
     @property
     def _bench(self) -> Bench:
@@ -190,7 +192,8 @@ class Measurer:
         steps = [tried(step) for step in steps_on(self.ctx.state.cells[cell.id], subject.generation)]
         point = next_point(steps, cell.search)
         assert point is not None
-        return point_load(cell.search, point, steps, str(asked.get("nonce") or ""))
+        turns = int(asked.get("turns") or 1)
+        return point_load(cell.search, point, steps, str(asked.get("nonce") or ""), turns)
 
     async def collect(self, host: Host, job: str, *, alive: bool) -> int:
         """Takes the results of an ended job that are not recorded yet. Returns how many there were.

@@ -89,6 +89,11 @@ class Account:
             out.append("".join(choice.reasoning) + content + "".join(choice.tools))
         return out
 
+    def answer(self) -> str:
+        """The first choice's text without its reasoning: what a conversation sends back."""
+        choice = self.choices.get(0)
+        return ("".join(choice.text) or choice.native_text) if choice is not None else ""
+
     # ---- feeding
 
     def plain_chunk(self, text: str, at_ns: int, prompt: int | None, count: int | None) -> bool:

@@ -10,6 +10,7 @@ import random
 import struct
 from typing import Any, Callable, Iterator
 
+from ..conversation import first_of, place
 from ..response.exchange import Exchange
 from ..spec import LoadSpec
 from .settling import LIMIT_SHARE, ClosedLoop, OpenLoop
@@ -22,13 +23,16 @@ class HandOver:
 
     Its requests have the indices -1, -2, …: prompts and nonces of their own, so that the window's requests are the same
     for every configuration, however long the burst was. `by` says what ended it: settled, requests or time.
+    The first conversation of stream s has 1 + s mod `turns` turns, so that streams are at different turns at the window's
+    zero, as they are later on; a conversation that has begun is the burst's to its end.
     """
 
     def __init__(
         self, spec: LoadSpec, streams: int, processes: int, control: int, ready: Callable[[], None]
     ) -> None:
         self.streams = streams
-        self.closed = ClosedLoop(streams, spec.settle_pct)
+        self.turns = max(1, spec.turns)
+        self.closed = ClosedLoop(streams, spec.settle_pct, self.turns)
         self.open = OpenLoop(spec.requests, spec.settle_pct)
         self.open_loop = spec.mode == "open"
         self.limit_ns = int(spec.time_limit_s * LIMIT_SHARE * 1e9)
@@ -38,12 +42,18 @@ class HandOver:
         self.control = control  # the parent's end says the common zero; -1: one process decides alone
         self._ready = ready
         self._gaps = _gaps(spec, processes)
-        self._index = 0
+        self._conversation = 0
 
     def index(self) -> int:
-        """Index of the next request."""
-        self._index -= 1
-        return self._index
+        """Index of the next conversation's first request."""
+        self._conversation -= 1
+        return first_of(self._conversation, self.turns)
+
+    def ends_with(self, index: int) -> bool:
+        """Whether a conversation of the burst ends with this request, though it could go on."""
+        conversation, turn = place(index, self.turns)
+        staggered = -self.streams <= conversation < 0 and not self.open_loop
+        return staggered and turn >= (-1 - conversation) % self.turns
 
     def gap_ns(self) -> int:
         """Open loop: time from one arrival to the next."""
@@ -54,7 +64,8 @@ class HandOver:
         self.open.ended += 1
         if self.open_loop or self.by:
             return
-        if self.closed.add(exchange.index >= -self.streams, good, exchange):
+        conversation, turn = place(exchange.index, self.turns)
+        if self.closed.add(conversation >= -self.streams and not turn, good, exchange):
             self._over("settled" if self.closed.settled else "requests")
 
     def arrived(self, in_flight: int) -> None:
@@ -80,7 +91,8 @@ class HandOver:
 
     def about(self, zero_ns: int) -> dict[str, Any]:
         """{by, requests, seconds}: what the result says of it."""
-        return {"by": self.by, "requests": len(self.burst), "seconds": (zero_ns - self.begun_ns) / 1e9}
+        before = sum(1 for exchange in self.burst if exchange.start_ns <= zero_ns)
+        return {"by": self.by, "requests": before, "seconds": (zero_ns - self.begun_ns) / 1e9}
 
 
 def _gaps(spec: LoadSpec, processes: int) -> Iterator[int]:

@@ -15,7 +15,6 @@ from ..response.exchange import Exchange
 from ..response.glance import ended_well, first_count, last_text, spec_counts, spec_said, tokens_until
 from ..spec import LoadSpec
 from .handover import HandOver
-from .settling import LIMIT_ROUNDS
 from .slo import SloWatch, figures_ms
 from .traffic import Traffic
 
@@ -254,7 +253,7 @@ class Live:
         if window.before is not None:
             out["by"] = window.before.by
             if not window.open_loop:
-                out["burst"] = [window.before.closed.ended, LIMIT_ROUNDS * window.before.streams]
+                out["burst"] = [window.before.closed.ended, window.before.closed.limit]
         return out
 
     def _left_s(self, moment: int, tokens: int | None) -> float | None:

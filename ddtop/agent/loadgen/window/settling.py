@@ -55,10 +55,14 @@ def figures(exchange: Exchange) -> tuple[float, float]:
 class ClosedLoop:
     """`streams` streams have settled when each has finished a request and TTFT and tok/s agree between the last two blocks
     of as many requests (a queue that forms anew in every round is steady), or between the last two half-blocks of the
-    requests after each stream's first. At the latest after LIMIT_ROUNDS requests a stream."""
+    requests after each stream's first. At the latest after LIMIT_ROUNDS requests a stream.
 
-    def __init__(self, streams: int, pct: float) -> None:
-        self.streams, self.pct = streams, pct
+    With several `turns` to a conversation a block holds all of them, the first ones do not count (all streams begin at the
+    first turn), half-blocks say nothing, and there are as many more rounds."""
+
+    def __init__(self, streams: int, pct: float, turns: int = 1) -> None:
+        self.streams, self.pct, self.turns = streams, pct, turns
+        self.limit = (LIMIT_ROUNDS + turns - 1) * streams
         self.first_open = streams
         self.ended = 0
         self.ttft: list[float] = []
@@ -74,12 +78,12 @@ class ClosedLoop:
             self.ttft.append(ttft)
             self.rate.append(rate)
         self.settled = not self.first_open and self._steady()
-        return self.settled or self.ended >= LIMIT_ROUNDS * self.streams
+        return self.settled or self.ended >= self.limit
 
     def _steady(self) -> bool:
-        n = self.streams
-        half = n // 2
-        if len(self.ttft) < 2 * n:
+        n = max(self.streams, self.turns)
+        half = n // 2 if self.turns == 1 else 0
+        if len(self.ttft) < (self.turns - 1) * self.streams + 2 * n:
             return False
         return all(
             agree(one[-2 * n : -n], one[-n:], self.pct, noise=False)

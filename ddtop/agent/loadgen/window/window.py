@@ -1,9 +1,10 @@
 """The timed window: one event loop that opens connections, sends prebuilt requests and stamps what comes back.
 
 Nothing is parsed while the clock runs beyond finding the end of a response, unless more bytes pile up than may be
-held. Connections stand before the clock starts. Closed loop: `concurrency` streams, each sends its next request the
+held, or a conversation goes on: then its answer is parsed as it ends, because it is sent back. Connections stand before the clock starts. Closed loop: `concurrency` streams, each sends its next request the
 moment its last ended. Open loop: requests go out at their scheduled times whether or not earlier ones came back; the
-scheduled time is kept, so that a client that falls behind shows it. With the hand-over warm-up all of that runs before
+scheduled time is kept, so that a client that falls behind shows it. A stream is a conversation's at a time, and an open
+loop's times are those of conversations. With the hand-over warm-up all of that runs before
 the clock starts: the window's zero is set under way (`handover`), and its end is the moment at which the first stream finds
 nothing more to send.
 """
@@ -14,8 +15,9 @@ import gc
 import heapq
 import time
 from collections import deque
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterable, Optional
 
+from ..conversation import first_of, place
 from ..request_builder import RequestBuilder, arrival_times
 from ..response.exchange import Exchange
 from ..spec import LoadSpec
@@ -44,7 +46,7 @@ def nobody_listens() -> None:
 
 
 class Window:
-    """Runs requests `indices` of a spec once; then `exchanges` and `quality()` say what happened.
+    """Runs conversations `indices` of a spec once; then `exchanges` and `quality()` say what happened.
 
     It decides what is sent when; its `traffic` holds the connections and reads from them.
     """
@@ -61,15 +63,17 @@ class Window:
         control: int = -1,
     ) -> None:
         self.spec, self.builder = spec, builder
+        self.turns = builder.turns
         self.queue = deque(indices)
-        self.total = len(indices)
+        self.total = self._requests_of(indices)
         self.concurrency = concurrency
         self.open_loop = spec.mode == "open"
         self.progress = progress
         self.start_at_ns = start_at_ns
         self.processes = processes
         self.next_index = indices[-1] + processes
-        self.more = MOST_MORE // processes if spec.min_window_s else 0
+        self.more = MOST_MORE // processes // self.turns if spec.min_window_s else 0
+        self.to_arrive = 0  # open loop: conversations of the window that are not due yet
         self.on_start = self.on_ready = self.on_close = nobody_listens
         self.traffic = Traffic(spec, self)
         self.exchanges: list[Exchange] = []
@@ -85,7 +89,8 @@ class Window:
         self.live = Live(self, int(spec.extra_body.get("n") or 1))
         self.before: HandOver | None = None
         if spec.warmup == "handover":
-            self.before = HandOver(spec, min(concurrency, self.total), processes, control, self._may_begin)
+            streams = min(concurrency, len(indices))
+            self.before = HandOver(spec, streams, processes, control, self._may_begin)
         self.opening = self.before is not None
         self.zero_at_ns = 0
 
@@ -128,7 +133,7 @@ class Window:
             return
         begun = now()
         for attempt in range(len(traffic.address.choices)):
-            want = min(self.concurrency, self.total) if not self.open_loop else self.spec.streams
+            want = min(self.concurrency, len(self.queue)) if not self.open_loop else self.spec.streams
             for _ in range(want):
                 if traffic.open() is None:
                     break
@@ -154,7 +159,7 @@ class Window:
             else:
                 self.schedule = [(self.begun_ns, self.before.index())]
         else:
-            for _ in range(min(self.concurrency, self.total)):
+            for _ in range(min(self.concurrency, len(self.queue))):
                 self._next()
         tick = self.begun_ns + TICK_NS
         poll, conns, event = traffic.poller.poll, traffic.conns, traffic.event
@@ -252,29 +257,33 @@ class Window:
     def _arrivals(self, zero_ns: int) -> None:
         """Open loop: all requests of the window with their times. One that is handed over ends with its last arrival, so it
         begins a gap before its first: as many gaps as requests, and never a window of no length."""
-        spec, count, skip = self.spec, self.spec.requests, int(self.before is not None)
+        spec, count, skip = self.spec, self.spec.conversations, int(self.before is not None)
         most = count + self.more * self.processes + skip
         times = arrival_times(most, spec.rate, spec.arrival, spec.seed)[skip:]
         while count < len(times) and times[count] < spec.min_window_s * 1e9:
             count += 1
-        first = self.queue[0] % self.processes
-        self.schedule = [(zero_ns + times[i], i) for i in range(first, count, self.processes)]
-        self.total = len(self.schedule)
-        self.last_due_ns = self.schedule[-1][0]
+        own = range(self.queue[0] % self.processes, count, self.processes)
+        arrivals = [(zero_ns + times[number], first_of(number, self.turns)) for number in own]
+        self.total, self.to_arrive, self.last_due_ns = self._requests_of(own), len(arrivals), arrivals[-1][0]
+        # what the burst has begun goes on
+        self.schedule = arrivals + [one for one in self.schedule if place(one[1], self.turns)[1]]
         heapq.heapify(self.schedule)
         self.queue.clear()
 
     def _take(self) -> int | None:
-        """Closed loop: index of the next request; None if there is no more work."""
+        """Closed loop: index of the next conversation's first request; None if there is no more work."""
         if self.queue:
-            return self.queue.popleft()
+            return first_of(self.queue.popleft(), self.turns)
         if self.more and not self.close_ns and now() < self.until_ns:
             self.more -= 1
             self.next_index += self.processes
-            return self.next_index - self.processes
+            return first_of(self.next_index - self.processes, self.turns)
         if self.before is not None and not self.close_ns and not self.stopping:
             self._close()
         return None
+
+    def _requests_of(self, conversations: Iterable[int]) -> int:
+        return sum(self.builder.conversations.length(one) for one in conversations)
 
     def _close(self) -> None:
         self.close_ns = self.live.close_ns = now()
@@ -283,8 +292,8 @@ class Window:
     def _never_began(self, before: HandOver) -> None:
         """The burst was cut (no request gave a token, or none ended in time): it is all there is to judge."""
         self.exchanges, before.burst = before.burst, []
-        for place, exchange in enumerate(self.exchanges):
-            exchange.index = place
+        for exchange in self.exchanges:
+            exchange.index = -1 - exchange.index
         self.zero_ns = self.begun_ns
 
     def _send_no_more(self, why: str) -> None:
@@ -317,8 +326,10 @@ class Window:
     def _due(self, moment: int) -> None:
         while self.schedule and self.schedule[0][0] <= moment:
             due, index = heapq.heappop(self.schedule)
-            if self.opening and self.before is not None and self.open_loop:
-                heapq.heappush(self.schedule, (due + self.before.gap_ns(), index - 1))
+            if self.open_loop and not place(index, self.turns)[1]:
+                self.to_arrive -= index >= 0
+                if self.opening and self.before is not None:
+                    heapq.heappush(self.schedule, (due + self.before.gap_ns(), self.before.index()))
             if self.in_flight >= self.spec.max_in_flight:
                 self.waiting.append((due, index))
             else:
@@ -326,7 +337,7 @@ class Window:
 
     def _begin(self, index: int, sched_ns: int) -> None:
         asked = self.builder.asked(index) if self.spec.exact_tokens else None
-        exchange = Exchange(index, asked, sched_ns, self.spec.keep_texts)
+        exchange = Exchange(index, asked, sched_ns, self.spec.keep_texts or self.turns > 1)
         self.in_flight += 1
         if index < 0 and self.before is not None:
             self.before.burst.append(exchange)
@@ -341,7 +352,7 @@ class Window:
             self.watch.started(self.in_flight)
         if index < 0 and self.before is not None:
             self.before.arrived(self.in_flight)
-        elif self.before is not None and not self.schedule and not self.close_ns:
+        elif self.before is not None and not self.to_arrive and not self.close_ns:
             self._close()
 
     def carry(self, exchange: Exchange, *, anew: bool = False) -> None:
@@ -397,16 +408,21 @@ class Window:
         if self.opening and self.before is not None:
             self.before.ended(exchange, self.parse(exchange) == "ok")
         if not self.stopping:
-            self._follow(how)
+            self._follow(exchange, how)
         if self.watch is not None:
             self._judge(exchange)
 
-    def _follow(self, how: str) -> None:
-        """The request that takes the place of one that ended."""
+    def _follow(self, exchange: Exchange, how: str) -> None:
+        """The request that takes the place of one that ended: its conversation's next turn, or another one's first."""
+        onward = self._next_turn(exchange) if self.turns > 1 else None
+        if onward is not None:
+            heapq.heappush(self.schedule, (exchange.end_ns + int(self.spec.think_ms * 1e6), onward))
         if self.open_loop:
             if self.waiting:
                 due, index = self.waiting.popleft()
                 self._begin(index, due)
+        elif onward is not None:
+            pass
         elif how == "refused":
             # no hot loop against a dead server: the stream's next try waits a moment
             again = self.before.index() if self.opening and self.before is not None else self._take()
@@ -414,6 +430,15 @@ class Window:
                 heapq.heappush(self.schedule, (now() + 50_000_000, again))
         else:
             self._next()
+
+    def _next_turn(self, exchange: Exchange) -> int | None:
+        """Index of the turn that follows; None where the conversation is over: it was said to its end, no answer came that
+        could be sent back, or the window has closed."""
+        index, answer = exchange.index, None
+        cut = self.close_ns or (self.before is not None and self.before.ends_with(index))
+        if not cut and self.parse(exchange) == "ok":
+            answer = exchange.account.answer()
+        return self.builder.conversations.goes_on(index, answer)
 
     def _judge(self, exchange: Exchange) -> None:
         """With service levels: parse the response at once (the next request is out already) and see whether the point is

@@ -16,6 +16,7 @@ from ddtop.dashboard.panels.cell.result import (
     quality_lines,
     response_lines,
     result_lines,
+    turn_lines,
 )
 from ddtop.dashboard.panels.cell.title import cell_title, load_fact
 from ddtop.journal.fold.state import State
@@ -56,6 +57,7 @@ def cell_lines(
         out.extend(over_time_lines(state, cell, width))
     if cell.metrics:
         out.extend(distribution_lines(cell.metrics, width))
+        out.extend(turn_lines(cell.metrics))
         out.extend(quality_lines(cell.metrics, width))
         out.extend(response_lines(state, cell, width))
     out.extend(power_lines(state, cell, width))
@@ -83,6 +85,8 @@ def _workload_lines(state: State, cell: CellView) -> list[Line]:
         ("context", f"{many(spec.context, 'token')} before the prompt" if spec.context else "none"),
         load_fact(spec),
     ]
+    if spec.shape:
+        facts.insert(1, ("shape", spec.shape))
     if cell.state in ("planned", "interrupted"):
         left = [c.id for c in remaining(state)]
         before = left.index(cell.id) if cell.id in left else 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddtop.bench.figures.stats import shown_percentile
-from ddtop.bench.render import burst_words
+from ddtop.bench.render import TURN_COLUMNS, burst_words, cache_words, turn_rows
 from ddtop.dashboard.draw.metrics import COLUMNS, metric_of
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.draw.text import bar, whole
@@ -150,7 +150,24 @@ def quality_lines(metrics: dict[str, Any], width: int) -> list[Line]:
                 words = burst_words(table)
             for at, row in enumerate(wrap_text(words, max(20, width - 16), 3)):
                 out.append(line((f"  {label:<12}" if at == 0 else " " * 14, "label"), (row, "text")))
+    if words := cache_words(metrics.get("prefix_cache") or {}):
+        for at, row in enumerate(wrap_text(words, max(20, width - 16), 3)):
+            out.append(line((f"  {'prefix cache' if at == 0 else '':<12}", "label"), (f" {row}", "text")))
     return [(), line(("How it was measured", "title")), *out] if out else []
+
+
+def turn_lines(metrics: dict[str, Any]) -> list[Line]:
+    """The turns of the cell's conversations, one a line; times in ms."""
+    rows = turn_rows(metrics)
+    if not rows:
+        return []
+    head = "".join(f"{name:>10}" for name in TURN_COLUMNS)
+    out: list[Line] = [(), line(("Turns of a conversation", "title"), (" · ms", "dim"))]
+    out.append(line((f"{'':<12}{head}", "label")))
+    return out + [
+        line((f"  {row[0]:<10}", "label"), ("".join(f"{text:>10}" for text in row[1:]), "value"))
+        for row in rows
+    ]
 
 
 def response_lines(state: State, cell: CellView, width: int) -> list[Line]:
