@@ -42,6 +42,16 @@ def test_a_decision_counts_though_the_dashboard_is_closed_right_after_it() -> No
     assert sum("8192" in " ".join(argv) for argv in rig.world.starts) == 1, "it was not started once more"
 
 
+def test_the_words_of_a_failed_command_are_waited_for_behind_systemds_own() -> None:
+    """A program's output reaches the journal by another way than systemd's lines, and later on a busy host."""
+    rig = Rig()
+    rig.world.faults = {"--context-length 8192": "start-pre"}
+    rig.run()
+    alert = next(e for e in rig.events if isinstance(e, ev.AlertRaised))
+    assert alert.cause == "start-pre-failed", alert
+    assert "mount /models is not there" in " ".join(e.text for e in alert.evidence), alert.evidence
+
+
 def test_consent_counts_though_the_dashboard_is_closed_right_after_it() -> None:
     rig = Rig()
     reboot = at_cell("b0", lambda _: rig.world.reboot())

@@ -73,7 +73,7 @@ NEVER_BEGAN_S = 5.0
 HOLDER_SETTLE_S = 3.0
 """nvidia-smi may list a process that has just died, and its memory, for a moment: a foreign holder is still there then."""
 LATE_LINES_S = 1.5
-"""For the first line of a start that has failed already, where its journal can be read."""
+"""For the first line of a start that has failed already, its program's own, where its journal can be read."""
 SETTLE_S = 0.3
 """A unit that systemd will restart passes through `failed` for a moment: one sample is not final."""
 STOP_SHARE = 0.75

@@ -17,6 +17,7 @@ from ddtop.sweep.start.evidence.log import StartLog
 from ddtop.sweep.start.evidence.phases import Phases, enter, leave, rank
 from ddtop.sweep.start.evidence.progress import ActivityReading, advance, begin, evidence, reset_gap
 from ddtop.sweep.start.evidence.weights import Baseline, before_loading, came
+from ddtop.sweep.start.exits import own_words_expected
 from ddtop.sweep.start.gate import (
     ArgsReading,
     Gate,
@@ -210,15 +211,13 @@ class Attempt:
         return None
 
     def expects_lines(self) -> bool:
-        """Whether not one line of this start has come, though its manager at least has written some."""
+        """Whether lines of this start are still to come: not one is here, or none of the program that failed. systemd's own
+        lines reach the journal another way than a program's output, and may be there first."""
         u = self.unit
-        new = u is not None and bool(u.generation) and u.generation != self.before_id
-        return (
-            new
-            and not self.log.lines
-            and self.feed.service.kind not in OUTSIDE_SYSTEMD
-            and not self.log_is_blind()
-        )
+        if u is None or not u.generation or u.generation == self.before_id:
+            return False
+        missing = not self.log.lines or (own_words_expected(u) and not self.log.own_lines)
+        return missing and self.feed.service.kind not in OUTSIDE_SYSTEMD and not self.log_is_blind()
 
     def mark_unknown(self) -> str | None:
         """Why no ready mark of this start can be expected in the log, though the server may be ready; else None."""

@@ -102,6 +102,11 @@ def refused_step(u: UnitReading) -> tuple[str, str] | None:
     return (ending.slug, ending.words) if ending is not None else None
 
 
+def own_words_expected(u: UnitReading) -> bool:
+    """Whether a program of the unit ran and failed, and so may have said why: not where systemd could not even run it."""
+    return u.result in ("exit-code", "signal", "core-dump") and refused_step(u) is None
+
+
 def container_refusal(said: str) -> tuple[str, CauseKind, str]:
     """(cause, kind, the line that tells) of a `docker run` or `podman run` that failed with these words."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]

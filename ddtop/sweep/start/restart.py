@@ -200,7 +200,7 @@ class Restarter:
         await drain_log(ctx, host, a.feed)
         if a.expects_lines():
             # A busy journald is late: what a failed command said of itself is worth a moment.
-            await ctx.wait_until(lambda: a.log.lines > 0, LATE_LINES_S)
+            await ctx.wait_until(lambda: not a.expects_lines(), LATE_LINES_S)
             await drain_log(ctx, host, a.feed)
         ctx.take_reading(await a.feed.service.read(host))
         found = judge(a.tick(self._waited_from(a)), ctx.mono())
