@@ -17,6 +17,7 @@ from ddtop.dashboard import keys, themes
 from ddtop.dashboard.actions.replay import ReplayActions
 from ddtop.dashboard.actions.sweep import SweepActions
 from ddtop.dashboard.actions.view import ViewActions
+from ddtop.dashboard.actions.why import why_not
 from ddtop.dashboard.draw.paint import clean
 from ddtop.dashboard.faults import FaultLog
 from ddtop.dashboard.interface import Dashboard
@@ -45,6 +46,8 @@ LOG_TICKS = 2
 """Ticks between two refreshes of a log alone: lines that come all the time are drawn five times a second."""
 
 ATTEND_S = 5.0
+WHY_S = 4.0
+"""How long it stands why a key does nothing, and how long it is not said again."""
 
 
 class DashboardApp(Dashboard):
@@ -81,7 +84,10 @@ class DashboardApp(Dashboard):
         self._action_targets |= {"sweep", "view", "replay"}
         self._sweep, self._view, self._replay = SweepActions(self), ViewActions(self), ReplayActions(self)
         many = len(sessions) > 1
-        self.watched = [Watched(s, n if many else None) for n, s in enumerate(sessions, 1)]
+        self.watched = [
+            Watched(s, n if many else None, starts=start_runner is not None)
+            for n, s in enumerate(sessions, 1)
+        ]
         self.current = 0
         self.faults = FaultLog(fault_log)
         self.pending = Pending()
@@ -89,7 +95,9 @@ class DashboardApp(Dashboard):
         self.viewer = viewer or getattr(sessions[0], "viewer", None) or viewer_name()
         self.start_runner = start_runner
         self.words: str | None = None
-        self.key_queue = KeyQueue(self, super().on_event)
+        self.key_queue = KeyQueue(self, self._hand_on)
+        self._said_why = ("", 0.0)
+        """The last sentence on a key that does nothing, and when it was said (monotonic)."""
         self._wanted_theme = theme
         self._wanted_keys = dict(keymap or {})
         self._rings = bell
@@ -280,11 +288,27 @@ class DashboardApp(Dashboard):
         else:
             await super().on_event(event)
 
+    async def _hand_on(self, key: events.Key) -> None:
+        """Give a key to the focused widget; one that does nothing there is answered in a sentence."""
+        if (why := why_not(self, key.key, key.character)) is not None:
+            self.say_why(why)
+        await super().on_event(key)
+
+    def say_why(self, why: str) -> None:
+        """Say why a key does nothing; a key that is held down says it once."""
+        now = time.monotonic()
+        if self._said_why[0] != why or now - self._said_why[1] > WHY_S:
+            self._said_why = (why, now)
+            self.say(why, timeout=WHY_S)
+
     def press(self, key: str) -> None:
         for name, active in self.screen.active_bindings.items():
             if key in (name, keys.shown_key(name)) and active.enabled:
                 self.call_later(self.run_action, active.binding.action, active.node)
                 return
+        named = next((name for name, shown in keys.GLYPHS.items() if shown == key), key)
+        if (why := why_not(self, named, key)) is not None:
+            self.say_why(why)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Never Textual's own `suspend_process`: under `make` or a script the shell never comes back."""

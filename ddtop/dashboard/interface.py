@@ -11,7 +11,7 @@ from ddtop.dashboard.guard import Guarded
 from ddtop.dashboard.sessions import Replay
 from ddtop.dashboard.watched import Watched
 from ddtop.events import Command, Evidence
-from ddtop.journal.act.pending import Said, Severity
+from ddtop.journal.act.pending import Pending, Said, Severity
 
 
 class SweepKeys(Protocol):
@@ -60,6 +60,8 @@ class Dashboard(Guarded, App[int]):
     """Index of the host on the screen."""
     viewer: str
     """Name under which commands are given."""
+    pending: Pending
+    """This viewer's commands that were not answered yet."""
     answers: dict[str, Said]
     """What became of this viewer's commands, by id."""
     words: str | None

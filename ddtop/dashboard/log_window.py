@@ -281,7 +281,7 @@ class LogIndex:
     def next_error(self, row: int, step: Literal[1, -1]) -> int | None:
         """The nearest row after (or before) `row` whose line is an error, or None."""
         stop = len(self.rows) if step == 1 else -1
-        for at in range(row + step, stop, step):
+        for at in range(min(row, len(self.rows)) + step, stop, step):  # a filter may have left fewer
             if level_of(self.buffer[self.rows[at]].line) == "error":
                 return at
         return None

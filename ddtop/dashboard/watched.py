@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ddtop.dashboard.draw.grid import Cursor, Shape, cell_at, clamp, find
+from ddtop.dashboard.draw.grid import Cursor, Shape, cell_at, clamp, find, in_sight
 from ddtop.dashboard.draw.metrics import TOK_S, Metric, metric_of
 from ddtop.dashboard.log_window import LogBuffer
 from ddtop.dashboard.panels.header import Recording
@@ -22,6 +22,7 @@ from ddtop.events import (
     StartProvenance,
     StepsPlanned,
 )
+from ddtop.journal.act.seat import Seat, orphaned
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, CellView
@@ -54,9 +55,11 @@ RESULT_EVENTS = (CellsPlanned, SearchStep, CellMeasured, CellStateSet, RunStarte
 class Watched:
     """What is known of one session. Changed by `take` and by the person's cursor alone."""
 
-    def __init__(self, session: Session, number: int | None = None) -> None:
+    def __init__(self, session: Session, number: int | None = None, *, starts: bool = False) -> None:
+        """`starts`: a runner can be started from here for a recording that has none."""
         self.session = session
         self.number = number
+        self.starts = starts
         self.state = State()
         self.log = LogBuffer()
         self.metric: Metric = TOK_S
@@ -92,11 +95,14 @@ class Watched:
         return is_replay(self.session)
 
     @property
+    def seat(self) -> Seat:
+        """Whether a runner hears what is asked here."""
+        return Seat(held=self.session.live, replay=self.replay, starts=self.starts)
+
+    @property
     def orphaned(self) -> bool:
         """True for a sweep that was begun and not ended, and whose runner is gone: nothing goes on."""
-        run = self.state.run
-        begun = run.mode == "sweep" and run.started_at_s is not None and run.ended is None
-        return begun and not self.replay and not self.session.live
+        return orphaned(self.state, self.seat)
 
     @property
     def alert(self) -> AlertView | None:
@@ -307,6 +313,12 @@ class Watched:
             ),
             Cursor(0, 0),
         )
+
+    @property
+    def folded(self) -> int:
+        """Rows and columns of the matrix that are folded away."""
+        sight = in_sight(shown := self.matrix(), self.cursor(shown), self.shape)
+        return sight.folded_rows + sight.folded_columns
 
     def put_cursor(self, cursor: Cursor) -> None:
         """The person moved the cursor."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ddtop import events as ev
+from ddtop.journal.act.targets import APPLIES
 from ddtop.journal.fold.views import CellView
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.requests import ATTEND_S, Requests
@@ -231,13 +232,12 @@ def _change(
 ) -> tuple[str, tuple[ev.CellState, ...], ev.CellState, str]:
     """(name of the change, states it applies to, new state, reason)."""
     if isinstance(c, ev.Retry):
-        return "retry", ("failed", "broken", "skipped", "interrupted"), "planned", "to be tried again"
+        return "retry", APPLIES["retry"], "planned", "to be tried again"
     if isinstance(c, ev.Skip):
-        return "skip", ("planned", "running", "interrupted", "failed"), "skipped", f"skipped by {c.viewer}"
+        return "skip", APPLIES["skip"], "skipped", f"skipped by {c.viewer}"
     if not c.broken:
-        return "unmark", ("broken",), "planned", "no longer marked broken"
-    open_or_given_up: tuple[ev.CellState, ...] = ("planned", "running", "interrupted", "failed", "skipped")
-    return "mark", open_or_given_up, "broken", f"marked broken by {c.viewer}"
+        return "unmark", APPLIES["unmark"], "planned", "no longer marked broken"
+    return "mark", APPLIES["mark-broken"], "broken", f"marked broken by {c.viewer}"
 
 
 def _why_not(cells: list[CellView]) -> str:

@@ -84,7 +84,7 @@ async def test_a_journal_whose_runner_is_gone_says_so(open_app: Open, tmp_path: 
         assert "✗ no runner" in screen_text(app)
         await pilot.press("space")
         async with asyncio.timeout(HANG_S):
-            while not any("nothing is running dead.ddtop" in note.message for note in app._notifications):
+            while not any("Nothing can be paused" in note.message for note in app._notifications):
                 await settle(pilot, 0.05)
 
 
@@ -124,16 +124,34 @@ async def test_a_replay_offers_no_key_that_would_act(open_app: Open, recording: 
     session = ReplaySession(recording, speed=4096)
     async with open_app(session) as (app, pilot):
         await settle(pilot, 0.6)
-        await pilot.press("r", "x", "S", "R", "s", "u")
-        await settle(pilot, 0.1)
+        for key in ("r", "x", "S", "R", "s", "u", "t", "b", "w"):
+            app.clear_notifications()
+            await pilot.press(key)
+            await settle(pilot)
+            (note,) = app._notifications
+            assert note.message.startswith("Nothing can be ") and "in a replay" in note.message, key
         assert len(app.screen_stack) == 1
+        await pilot.press("right_parenthesis")
+        await settle(pilot)
+        shown = screen_text(app)
+        assert "NOT STARTING?" in shown and "offered retry b16, skip b16" in shown
+        assert "r retry" not in shown and "x skip" not in shown and "a evidence" in shown
         active = {b.binding.id for b in app.screen.active_bindings.values() if b.enabled}
-        assert "replay-step" in active
-        assert not active & {"skip", "stop-run", "restart-service", "restage", "undo"}
+        assert "replay-step" in active and "replay-next-alert" not in active, "it stands at the last one"
+        assert not active & {
+            "skip",
+            "stop-run",
+            "restart-service",
+            "restage",
+            "undo",
+            "try-again",
+            "broken",
+            "wait",
+        }
 
 
 async def test_live_and_replayed_show_the_same(open_app: Open, writer: JournalWriter, tmp_path: Path) -> None:
-    script = story.failed()
+    script = story.loading()
     writer.extend(script.out)
     async with open_app(LiveSession(writer.path, "test"), now=script.now) as (app, pilot):
         await settle(pilot, 0.8)

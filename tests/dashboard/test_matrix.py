@@ -409,7 +409,8 @@ async def test_each_key_of_the_matrix(open_app: Open) -> None:
         assert re.search(r"auto +linear +b8 +b12 +.*b15", shown)
         await after("C")
         await after("z")
-        assert app.here.shape.unfolded
+        assert not app.here.shape.unfolded
+        assert any("Nothing is folded away" in note.message for note in app._notifications)
 
 
 async def test_whether_a_configuration_is_better_is_four_keys_away(open_app: Open) -> None:

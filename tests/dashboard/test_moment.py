@@ -11,6 +11,7 @@ from ddtop.dashboard.draw.paint import plain, width_of
 from ddtop.dashboard.panels.moment.face import Face, face_of
 from ddtop.dashboard.panels.moment.moving import move_parts
 from ddtop.dashboard.panels.moment.panel import WANTS, moment_lines, moment_title
+from ddtop.journal.act.seat import Seat
 from ddtop.journal.fold.apply import fold
 from tests.dashboard import story
 from tests.dashboard.story import Script
@@ -357,8 +358,14 @@ def test_a_connection_that_failed_says_what_it_means_and_what_to_do() -> None:
     script.add(ev.RunEnded, outcome="host-lost", exit_code=11, reason=why)
     state = fold(script.out)
     assert face_of(state, script.now) == "ended"
-    rows = [plain(row).strip() for row in moment_lines("ended", state, script.now, 70, 16)]
+    rows = [
+        plain(row).strip()
+        for row in moment_lines("ended", state, script.now, 70, 16, Seat(held=False, starts=True))
+    ]
     assert "why    nosuchhost: the name nosuchhost does not resolve" in rows
     assert "means  DNS does not know it" in rows
     assert "do     correct the name" in rows
     assert rows[-1] == "r connects again"
+    for seat in (Seat(), Seat(replay=True), Seat(held=False)):
+        shown = [plain(row).strip() for row in moment_lines("ended", state, script.now, 70, 16, seat)]
+        assert "r connects again" not in shown, "nobody would do it"

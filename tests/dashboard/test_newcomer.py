@@ -117,7 +117,7 @@ async def test_there_is_nothing_to_stop_after_the_end(open_app: Open) -> None:
         await settle(pilot)
         shown = screen_text(app)
         assert "Stop the run?" not in shown
-        assert any("nothing to stop" in note.message for note in app._notifications)
+        assert any("Nothing can be stopped: the run has ended" in note.message for note in app._notifications)
 
 
 def test_one_of_a_thing_is_not_many() -> None:

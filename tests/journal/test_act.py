@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from ddtop import events as ev
-from ddtop.journal.act.actions import Actions, Ask, NotNow, target_of
+from ddtop.journal.act.actions import Actions, Ask, choices
 from ddtop.journal.act.now import UNDELIVERED, doing, facts
 from ddtop.journal.act.pending import viewer_name
+from ddtop.journal.act.seat import Seat
+from ddtop.journal.act.targets import APPLIES, NotNow, cell_target, target_of
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from tests.dashboard import story
@@ -85,7 +87,9 @@ def test_what_is_looked_at_first() -> None:
     for one in looked:
         lines = dict(asked(one).facts)
         assert lines["host"] == story.HOST and lines["unit"] == story.UNIT and lines["command"]
-    at_once = [a.skip(target), a.retry(target), a.undo(), a.pause(), a.wait_longer()]
+    broken = target_of(state, "b8")
+    assert not isinstance(broken, NotNow)
+    at_once = [a.skip(target), a.retry(broken), a.undo(sent=True), a.pause()]
     assert not any(asked(one).confirmed_first(state) for one in at_once)
 
 
@@ -197,5 +201,103 @@ def test_a_run_that_is_over_offers_nothing_to_skip_or_to_stage() -> None:
     for target in (target_of(over, done.id), target_of(over, done.spec.config)):
         assert not isinstance(target, NotNow)
         assert isinstance(left.skip(target), NotNow)
-        asked(left.retry(target))
+        assert isinstance(left.retry(target), NotNow)
     assert isinstance(left.restage(), NotNow)
+
+
+STALLED = {
+    "verdict": "stalled",
+    "actions": (
+        ev.Action(key="r", label="retry b16", command="retry", args={"config": "b16"}),
+        ev.Action(key="w", label="wait longer", command="wait"),
+        ev.Action(key="x", label="skip b16", command="skip", args={"config": "b16"}),
+        ev.Action(key="?", label="from a later version", command="no-such-command"),
+    ),
+}
+REPLAY, OVER, GONE = Seat(replay=True, held=False), Seat(held=False), Seat(held=False, starts=True)
+
+
+def stalled(*, decided: bool = False) -> State:
+    script = story.failed()
+    script.add(ev.AlertRaised, **story.alert_fields(script.now) | STALLED)
+    if decided:
+        script.add(ev.AlertDecided, alert_id=story.ALERT, what="skip b16", by="ann")
+        for cell in story.cells():
+            if cell.config == "b16":
+                script.add(ev.CellStateSet, cell_id=cell.id, state="skipped", reason="asked", by="ann")
+    return state_of(script)
+
+
+@pytest.mark.parametrize(
+    ("state", "seat", "offered"),
+    [
+        (stalled(), Seat(), ["retry", "wait", "skip"]),
+        (stalled(), REPLAY, []),
+        (stalled(), OVER, []),
+        (stalled(), GONE, []),
+        (stalled(decided=True), Seat(), ["retry"]),
+    ],
+)
+def test_an_alert_offers_what_can_be_carried_out(state: State, seat: Seat, offered: list[str]) -> None:
+    (alert,) = state.open_alerts
+    assert [action.command for action in choices(state, alert, seat)] == offered
+
+
+@pytest.mark.parametrize("seat", [REPLAY, OVER, GONE])
+@pytest.mark.parametrize("make", [story.running, story.finished])
+def test_where_no_runner_is_every_action_says_why(seat: Seat, make: Any) -> None:
+    state = state_of(make())
+    target = target_of(state, "b15")
+    assert not isinstance(target, NotNow)
+    a = Actions(state, "anna@laptop-cli", NOW, seat)
+    asks = [
+        a.skip(target),
+        a.retry(target),
+        a.mark_broken(target, broken=True),
+        a.undo(sent=True),
+        a.restage(),
+    ]
+    asks += [a.restart_service(), a.pause(), a.go_on(), a.stop(), a.wait_longer(), a.resume()]
+    for ask in asks:
+        assert isinstance(ask, NotNow) and ask.nobody and not ask.unknown
+        assert ask.why.startswith("Nothing can be ") and ask.why.endswith(".")
+        word = "replay" if seat.replay else "has ended" if state.run.ended is not None else "is gone"
+        assert word in ask.why
+        assert ("r starts a runner" in ask.why) == (seat is GONE and state.run.ended is None)
+
+
+def test_what_a_key_changes_is_what_the_runner_changes() -> None:
+    """One table for both: what is refused there is not offered here."""
+    state = state_of(story.failed())
+    a = actions(state)
+    for cell in state.plan_cells:
+        target = cell_target(cell.spec)
+        assert isinstance(a.retry(target), Ask) == (cell.state in APPLIES["retry"])
+        assert isinstance(a.skip(target), Ask) == (cell.state in APPLIES["skip"])
+        assert isinstance(a.mark_broken(target, broken=False), Ask) == (cell.state == "broken")
+    done = next(c for c in state.plan_cells if c.state == "done")
+    why = a.skip(cell_target(done.spec))
+    assert (
+        isinstance(why, NotNow)
+        and why.why == f"There is nothing to skip: {cell_target(done.spec).label} is done."
+    )
+
+
+def test_only_what_this_sender_changed_in_this_segment_is_undone() -> None:
+    script = story.running()
+
+    def seen(command: str, outcome: str = "obeyed", viewer: str = "anna@laptop-cli") -> bool:
+        script.add(
+            ev.CommandSeen, command_id=f"c{len(script.out)}", viewer=viewer, command=command, outcome=outcome
+        )
+        return isinstance(actions(state_of(script)).undo(), Ask)
+
+    assert not seen("pause")
+    assert not seen("skip", "refused")
+    assert not seen("skip", viewer="bob@desk-1")
+    assert seen("skip")
+    assert not seen("undo")
+    assert seen("retry")
+    script.wait(5)
+    script.add(ev.RunStarted, run_id="r", name="n", mode="sweep", segment=1)
+    assert not isinstance(actions(state_of(script)).undo(), Ask), "the runner that knew it is gone"

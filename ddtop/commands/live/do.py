@@ -13,9 +13,11 @@ from ddtop.commands.live.codes import Code
 from ddtop.commands.live.read import Now, as_json, read_now, which
 from ddtop.errors import NobodyError, UsageError, plain
 from ddtop.events import CommandSeen
-from ddtop.journal.act.actions import Actions, Ask, NotNow, Target, target_of
+from ddtop.journal.act.actions import Actions, Ask
 from ddtop.journal.act.now import SCHEMA, known
 from ddtop.journal.act.pending import GRACE_S, viewer_name
+from ddtop.journal.act.seat import Seat
+from ddtop.journal.act.targets import NotNow, Target, target_of
 from ddtop.journal.commands import append_command
 from ddtop.journal.locks import is_live
 from ddtop.journal.read.reader import Follower
@@ -141,11 +143,9 @@ def do(words: Sequence[str], *, yes: bool, json_out: bool, **more: Any) -> int:
     wish = Wish(action, target, **more)
     now = read_now(which(run, live=True))
     viewer = viewer_name("cli")
-    ask = ACTIONS[action][1](Actions(now.state, viewer, time.time()), wish)
-    if not now.live and not (isinstance(ask, NotNow) and ask.unknown):
-        ended = now.state.run.ended
-        why = f"the run has ended ({ended.outcome})" if ended is not None else "its runner is gone"
-        return _say(now, wish, None, Code.NOBODY, "nobody", why, json_out)
+    ask = ACTIONS[action][1](Actions(now.state, viewer, time.time(), Seat(held=now.live)), wish)
+    if isinstance(ask, NotNow) and ask.nobody:
+        return _say(now, wish, None, Code.NOBODY, "nobody", ask.why, json_out)
     if isinstance(ask, NotNow):
         code = Code.UNKNOWN_TARGET if ask.unknown else Code.REFUSED
         return _say(now, wish, None, code, "unknown-target" if ask.unknown else "refused", ask.why, json_out)

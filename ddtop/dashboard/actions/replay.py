@@ -15,8 +15,27 @@ class ReplayActions:
         self.app = app
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Valid in a replay only."""
-        return self.app.here.replay
+        """Which of the keys do something now: these are shown."""
+        return self.why_not(action, parameters) is None
+
+    def why_not(self, action: str, parameters: tuple[object, ...] = ()) -> str | None:
+        """Why the key of `action` does nothing now, in a sentence; None where it acts."""
+        replay = self.playback
+        if replay is None:
+            return "This is a key of a replay, and this is no replay: ddtop replay RUN plays a recording."
+        step = next((p for p in parameters if isinstance(p, int)), 0)
+        if action in ("alert", "to_alert") and not replay.alerts[1]:
+            return "This recording has no alert."
+        if action == "to_alert" and replay.at_alert == (1 if step == 0 else replay.alerts[1]):
+            return f"The {'first' if step == 0 else 'last'} alert is shown already."
+        if action == "alert" and not replay.can("alert", step):
+            when = "comes after" if step > 0 else "came before"
+            return f"No alert {when} this moment: ( goes to the first, ) to the last."
+        if action == "step" and not replay.can("step", step):
+            return f"The recording {'ends' if step > 0 else 'begins'} here."
+        if action == "speed" and not replay.can("speed", step):
+            return f"It goes no {'faster' if step > 0 else 'slower'} than {replay.speed:g}×."
+        return None
 
     @property
     def playback(self) -> Replay | None:

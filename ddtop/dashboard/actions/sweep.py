@@ -11,14 +11,13 @@ from collections.abc import Callable
 from ddtop.dashboard.interface import Dashboard
 from ddtop.dashboard.screens.modals import ConfirmScreen
 from ddtop.dashboard.screens.steps import StepsScreen
-from ddtop.events import Action, Command, Resume, Step
-from ddtop.journal.act.actions import AT_ONCE, Actions, Ask, NotNow, Target, cell_target, config_target
+from ddtop.events import Action, Command, MarkBroken, Resume, Retry, Skip, Step
+from ddtop.journal.act.actions import AT_ONCE, Actions, Ask, choices
 from ddtop.journal.act.pending import make
+from ddtop.journal.act.seat import nobody, startable
+from ddtop.journal.act.targets import NotNow, Target, cell_target, config_target, no_cells
 from ddtop.journal.fold.views import AlertView
-from ddtop.journal.read.select import action_on, key_of_action, remaining
-
-_PLAN_ONLY = {"skip", "try_again", "broken", "restage"}
-"""Actions that mean nothing on a host that is only watched."""
+from ddtop.journal.read.select import action_on, key_of_action
 
 PROPOSING = (Resume,)
 """Commands that the run answers with steps to be looked at."""
@@ -39,27 +38,77 @@ class SweepActions:
         self.app = app
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Which of the keys are valid now: in a replay only `space`, which stops its time."""
-        here, state, alert = self.app.here, self.app.here.state, self.alert
-        if here.replay:
-            return action == "pause"
-        if action in _PLAN_ONLY:
-            return bool(state.plan_cells)
-        if action == "pause":
-            return state.run.ended is None
-        if action == "wait":
-            raised = alert.raised if alert is not None else None
-            slow = raised is not None and raised.verdict in ("stalled", "slow", "hung-gpu")
-            return slow or (raised is not None and any(a.command == "wait" for a in raised.actions))
+        """Which of the keys do something now: these are shown."""
+        return self.why_not(action) is None
+
+    def why_not(self, action: str, parameters: tuple[object, ...] = ()) -> str | None:
+        """Why the key of `action` does nothing now, in a sentence; None where it acts."""
+        if action == "pause" and self.app.here.replay:
+            return None  # there it stops the replay's time
         if action == "again":
-            offered = alert is not None and self._alert_action("r") is not None
-            # What failed is not run again by itself: without open cells there is nothing to go on with.
-            left = not state.host.agent or bool(remaining(state))
-            waiting = state.run.ended is not None and state.run.ended.outcome != "done" and left
-            return (
-                offered or here.proposed is not None or state.paused is not None or waiting or here.orphaned
-            )
-        return True
+            return self._why_not_again()
+        ask = self._wish(action)
+        return ask.why if isinstance(ask, NotNow) else None
+
+    def _why_not_again(self) -> str | None:
+        here, state, asks = self.app.here, self.app.here.state, self._asks()
+        if startable(state, here.seat):
+            return None
+        if (why := nobody(state, here.seat, "resume")) is not None:
+            return why
+        if here.proposed is not None or state.paused is not None:
+            return None
+        alert, action = self.alert, self._alert_action("r")
+        if alert is None:
+            return "Nothing waits to be retried or resumed."
+        if action is not None:
+            ask = asks.answer(alert, action)
+            return ask.why if isinstance(ask, NotNow) else None
+        offered = ", ".join(f"{key_of_action(a)} {a.label}" for a in choices(state, alert, here.seat))
+        return f"{alert.raised.title} cannot be retried. " + (
+            f"Choices: {offered}" if offered else alert.raised.advice
+        )
+
+    def _wish(self, action: str) -> Ask | NotNow | None:
+        """What a key asks of the run now, or why it asks nothing."""
+        asks = self._asks()
+        match action:
+            case "skip" | "broken":
+                alert, offered = self.alert, self._alert_action("x" if action == "skip" else "b")
+                if alert is not None and offered is not None:
+                    answer = asks.answer(alert, offered)
+                    if isinstance(answer, Ask):
+                        return answer
+                return self._on_target(asks.skip if action == "skip" else asks.toggle_broken)
+            case "try_again":
+                return self._on_target(asks.retry)
+            case "restage":
+                return asks.restage()
+            case "wait":
+                return asks.wait_longer()
+            case "undo":
+                return asks.undo(sent=self._changing())
+            case "pause":
+                return asks.toggle_pause()
+            case "stop_run":
+                return asks.stop()
+            case "restart_service":
+                return asks.restart_service()
+        return None
+
+    def _on_target(self, make: Callable[[Target], Ask | NotNow]) -> Ask | NotNow:
+        """An action on the cell or configuration under the cursor."""
+        config, _ = self.app.here.selected()
+        if config is None:
+            return NotNow(no_cells(self.app.here.state))
+        cell = self.app.here.selected_cell()
+        return make(config_target(config) if cell is None else cell_target(cell.spec))
+
+    def _changing(self) -> bool:
+        """Whether a change of cells is on its way to the runner: `u` may follow `x` at once."""
+        return any(
+            isinstance(one.command, Skip | Retry | MarkBroken) for one in self.app.pending.sent.values()
+        )
 
     @property
     def alert(self) -> AlertView | None:
@@ -74,34 +123,33 @@ class SweepActions:
     # ------------------------------------------------------------------------------------ the question
 
     def action_again(self) -> None:
-        """`r`: start a runner where it died, look at proposed steps, else retry or resume what the alert names."""
+        """`r`: start a runner where none is, look at proposed steps, else retry or resume what the alert names."""
         here, state = self.app.here, self.app.here.state
-        if here.orphaned:
-            self.app.no_runner(here, "Nothing is running this sweep. Start a runner to go on.")
+        if startable(state, here.seat):
+            ended = state.run.ended is not None
+            text = (
+                "The run has ended." if ended else "Nothing is running this sweep. Start a runner to go on."
+            )
+            self.app.no_runner(here, text, again=ended and not state.host.agent)
             return
-        if self.app.here.proposed is not None:
+        if here.proposed is not None:
             self.app.push_screen(StepsScreen())
             return
         alert = self.alert
         action = self._alert_action("r")
         if alert is not None and action is not None:
             self._act(alert, action)
-        elif state.run.ended is not None and not here.session.live:
-            self.app.no_runner(here, "The run has ended.", again=not state.host.agent)
-        elif state.run.ended is not None or state.paused is not None:
+        elif state.paused is not None:
             self._propose(make(Resume, self.app.viewer, time.time()), "resume")
-        elif alert is not None and alert.raised.actions:
-            offered = ", ".join(f"{key_of_action(a)} {a.label}" for a in alert.raised.actions)
-            self.app.say(f"{alert.raised.title} cannot be retried. Choices: {offered}")
-        else:
-            self.app.say("Nothing needs an answer now.")
 
     def _asks(self) -> Actions:
         """What can be asked of the run on the screen now."""
-        return Actions(self.app.here.state, self.app.viewer, time.time())
+        return Actions(self.app.here.state, self.app.viewer, time.time(), self.app.here.seat)
 
-    def _send(self, ask: Ask | NotNow, more: str = "") -> None:
+    def _send(self, ask: Ask | NotNow | None, more: str = "") -> None:
         """Send it, or say why there is nothing to send."""
+        if ask is None:
+            return
         if isinstance(ask, NotNow):
             self.app.say(ask.why, "warning" if ask.unknown else "information")
         else:
@@ -171,7 +219,7 @@ class SweepActions:
 
     def action_wait(self) -> None:
         """`w`: give a stalled start more time."""
-        self._send(self._asks().wait_longer())
+        self._send(self._wish("wait"))
 
     # ----------------------------------------------------------------------------------- pause and stop
 
@@ -180,7 +228,7 @@ class SweepActions:
         if self.app.here.replay:
             self.app.replay.toggle()
         else:
-            self._send(self._asks().toggle_pause())
+            self._send(self._wish("pause"))
 
     def action_stop_run(self) -> None:
         """`S`: stop the run, after a question that names what will be touched."""
@@ -201,29 +249,17 @@ class SweepActions:
 
     # --------------------------------------------------------------------------------------- one cell
 
-    def _target(self) -> Target | None:
-        """The cell or configuration under the cursor."""
-        config, _ = self.app.here.selected()
-        if config is None:
-            self.app.say("This host has no sweep: no plan was given.", "warning")
-            return None
-        cell = self.app.here.selected_cell()
-        return config_target(config) if cell is None else cell_target(cell.spec)
-
     def action_skip(self) -> None:
         """`x`: skip what the alert is about, else what is under the cursor; `u` undoes it."""
-        if not self.offered("x") and (target := self._target()) is not None:
-            self._send(self._asks().skip(target), " (u undoes it)")
+        self._send(self._wish("skip"), " (u undoes it)")
 
     def action_try_again(self) -> None:
-        """`t`: run what is under the cursor again, whatever its state is."""
-        if (target := self._target()) is not None:
-            self._send(self._asks().retry(target))
+        """`t`: run again what is under the cursor: failed, broken, skipped or interrupted."""
+        self._send(self._wish("try_again"))
 
     def action_broken(self) -> None:
         """`b`: mark as broken, or remove the mark."""
-        if not self.offered("b") and (target := self._target()) is not None:
-            self._send(self._asks().toggle_broken(target))
+        self._send(self._wish("broken"))
 
     def offered(self, key: str) -> bool:
         """Do what the alert offers on this key, if it does; that is what the bar names."""
@@ -235,4 +271,4 @@ class SweepActions:
 
     def action_undo(self) -> None:
         """`u`: undo this viewer's last skip, mark or retry."""
-        self._send(self._asks().undo())
+        self._send(self._wish("undo"))

@@ -13,7 +13,8 @@ from ddtop.dashboard.screens.base import DdScreen
 from ddtop.dashboard.screens.dashboard import DashboardScreen
 from ddtop.dashboard.widgets.logpane import LogPane
 from ddtop.events import Evidence
-from ddtop.journal.read.select import action_on
+from ddtop.journal.act.targets import no_cells
+from ddtop.journal.read.select import action_on, tps
 from ddtop.words import many
 
 _PLAN_ONLY = {
@@ -21,6 +22,9 @@ _PLAN_ONLY = {
     *("second", "axis", "swap", "slice", "unfold"),
 }
 """Actions that mean nothing on a host that is only watched."""
+
+_OF_MATRIX = {"metric", "second", "axis", "swap", "slice", "unfold"}
+"""Actions on the matrix, which only the first screen shows."""
 
 ONE_KEY = "The loads of this plan differ in one key only: all of them are shown."
 """What `c`, `.` and `,` answer where there is nothing to slice."""
@@ -33,14 +37,33 @@ class ViewActions:
         self.app = app
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Which of the keys are valid now."""
-        if action in _PLAN_ONLY:
-            return bool(self.app.here.state.plan_cells)
-        if action == "alert":
-            return self.app.here.alert is not None
-        if action in ("filter", "hit", "previous_log"):
-            return self.log_pane is not None
-        return True
+        """Which of the keys do something now: these are shown."""
+        return self.why_not(action) is None
+
+    def why_not(self, action: str, parameters: tuple[object, ...] = ()) -> str | None:
+        """Why the key of `action` does nothing now, in a sentence; None where it acts."""
+        here = self.app.here
+        if action in _PLAN_ONLY and not here.state.plan_cells:
+            return no_cells(here.state)
+        if action in _OF_MATRIX and not isinstance(self.top, DashboardScreen):
+            return "This is a key of the matrix: esc goes back to it."
+        if action == "turn_tp" and len(known := tps(here.state)) < 2:
+            return f"All cells have TP {known[0]}." if known else "There are no cells."
+        if action == "unfold" and not here.shape.unfolded and not here.folded:
+            return "Nothing is folded away: no configuration or load is skipped throughout."
+        if action == "alert" and here.alert is None:
+            replay = self.app.replay.playback
+            there = (
+                "; } goes to the next one"
+                if replay is not None and replay.alerts[0] < replay.alerts[1]
+                else ""
+            )
+            raised = len(here.state.alerts)
+            before = f" H shows the {many(raised, 'earlier alert')}." if raised else ""
+            return f"No alert is open{' at this moment' if replay is not None else ''}{there}.{before}"
+        if action in ("filter", "hit", "previous_log") and self.log_pane is None:
+            return "There is no log on this screen: l opens it."
+        return None
 
     @property
     def top(self) -> DdScreen | None:
@@ -119,7 +142,11 @@ class ViewActions:
         """`1`-`9`: the host with this number, or with one host alone the pane."""
         if len(self.app.watched) > 1:
             self.look_at(number - 1)
-        elif isinstance(self.app.screen, DashboardScreen):
+        elif not isinstance(self.app.screen, DashboardScreen):
+            self.app.say("1 to 4 are the panes of the first screen: esc goes back to it.")
+        elif number > len(DashboardScreen.PANES):
+            self.app.say(f"There are {len(DashboardScreen.PANES)} panes, and one host.")
+        else:
             self.app.screen.focus_pane(number)
 
     def look_at(self, index: int) -> None:
@@ -128,7 +155,7 @@ class ViewActions:
             self.app.current = index
             self.app.refresh_screens()
         else:
-            self.app.say(f"There are {len(self.app.watched)} hosts.")
+            self.app.say(f"There are {many(len(self.app.watched), 'host')}.")
 
     # --------------------------------------------------------------------------------------------- log
 
@@ -163,6 +190,8 @@ class ViewActions:
         pane = self.log_pane
         if pane is not None:
             pane.turn_start()
+            if pane.filter.start == "previous" and not pane.view.index.rows:
+                self.app.say("No line of an earlier start is here; p again shows all starts.")
             self.app.touch()
 
     def action_filter(self) -> None:
@@ -295,10 +324,10 @@ class ViewActions:
             action = action_on(alert, "r") if alert is not None else None
             if self.app.here.orphaned:
                 return "Start a runner"
+            if state.run.ended is not None:
+                return "Connect again" if not state.host.agent else "Go on"
             if self.app.here.proposed is not None:
                 return "Steps"
-            if state.run.ended is not None and not state.host.agent:
-                return "Connect again"
             if action is not None:
                 label = action.label.removeprefix("r ")
                 return label[:1].upper() + label[1:]

@@ -8,6 +8,8 @@ from ddtop.dashboard.draw.paint import Line, Span, crop, line, packed, pad, spre
 from ddtop.dashboard.draw.text import duration
 from ddtop.dashboard.panels.steps import under_way_line
 from ddtop.events import Action, StepsPlanned
+from ddtop.journal.act.actions import choices
+from ddtop.journal.act.seat import LIVE, Seat, nobody
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView
 from ddtop.journal.read.select import advised_alert, asking, key_of_action
@@ -31,16 +33,18 @@ def alert_lines(
     most: int = 6,
     plan: StepsPlanned | None = None,
     chosen: AlertView | None = None,
+    seat: Seat = LIVE,
 ) -> list[Line]:
     """At most `most` lines of the bar, none where all is well: an open alert, else steps that wait or are being done.
 
-    `plan` holds the steps that were proposed last and are not all done yet; `chosen` the alert that a person turned to.
+    `plan` holds the steps that were proposed last and are not all done yet; `chosen` the alert that a person turned to. Choices are
+    shown as far as they can be carried out.
     """
     alert = chosen if chosen is not None and chosen.open else advised_alert(state)
     if alert is not None:
-        return _alert(state, alert, now_s, width, most, plan)
+        return _alert(state, alert, now_s, width, most, plan, seat)
     if plan is not None:
-        return _proposal(state, plan, now_s, width)
+        return _proposal(state, plan, now_s, width, seat)
     return []
 
 
@@ -52,14 +56,20 @@ def trouble_lines(error: str | None, width: int) -> list[Line]:
 
 
 def _alert(
-    state: State, alert: AlertView, now_s: float, width: int, most: int, plan: StepsPlanned | None
+    state: State,
+    alert: AlertView,
+    now_s: float,
+    width: int,
+    most: int,
+    plan: StepsPlanned | None,
+    seat: Seat,
 ) -> list[Line]:
     """Title and cause, advice where there is room, then the choices, which are never cut."""
     raised = alert.raised
     calm = raised.verdict in CALM_VERDICTS
     glyph, role = ("~", "warn") if calm else ("!", "bad")
     title = f" {glyph} {raised.title}  "
-    foot = _foot(state, alert, now_s, width, plan)
+    foot = _foot(state, alert, now_s, width, plan, seat)
     room = max(1, most - len(foot))
     cause = raised.cause_text or raised.cause
     if raised.kind != "unknown" and f"({raised.kind})" not in cause:
@@ -86,12 +96,14 @@ def _alert(
     return [pad(row, width) for row in (*out, *foot)]
 
 
-def _foot(state: State, alert: AlertView, now_s: float, width: int, plan: StepsPlanned | None) -> list[Line]:
+def _foot(
+    state: State, alert: AlertView, now_s: float, width: int, plan: StepsPlanned | None, seat: Seat
+) -> list[Line]:
     """The choices and, at their right or below them, what happens without one."""
     right = _countdown(state, alert, now_s, width, plan)
-    rows = packed(choice_parts(alert, state), width - 3, gap=3)
+    rows = packed(choice_parts(alert, state, seat), width - 3, gap=3)
     if len(rows) > 1 and width < SHORT_BELOW:
-        rows = packed(choice_parts(alert, state, short=True), width - 3, gap=3)
+        rows = packed(choice_parts(alert, state, seat, short=True), width - 3, gap=3)
     rows = [(Span("   "), *row) for row in rows]
     if width_of(rows[-1]) + width_of(right) + 2 <= width:
         return [*rows[:-1], spread(rows[-1], right, width)]
@@ -109,14 +121,15 @@ SHORT = {
 """Labels of choices where there is no room for what they name."""
 
 
-def choice_parts(alert: AlertView, state: State, *, short: bool = False) -> list[Line]:
+def choice_parts(alert: AlertView, state: State, seat: Seat = LIVE, *, short: bool = False) -> list[Line]:
     """The choices as pieces: the advised one first and marked, then `a` for the whole alert, `l` for its place in the log."""
     raised = alert.raised
     out: list[Line] = []
-    for number, action in enumerate(raised.actions):
+    offered = choices(state, alert, seat)
+    for action in offered:
         key = key_of_action(action)
         label = SHORT.get(action.command, action.label) if short else action_words(action)
-        mark = "▸ " if number == 0 and len(raised.actions) > 1 else ""
+        mark = "▸ " if action is raised.actions[0] and len(offered) > 1 else ""
         out.append(_choice(key, label, mark))
     out.append(_choice("a", "why" if short else "evidence"))
     out.append(_choice("l", "log"))
@@ -159,8 +172,9 @@ def _countdown(state: State, alert: AlertView, now_s: float, width: int, plan: S
     return line((f"{'auto-retry' if RETRIES.search(what or '') else 'auto-decision'} in {left} ", "warn"))
 
 
-def _proposal(state: State, plan: StepsPlanned, now_s: float, width: int) -> list[Line]:
-    keys = line(("  r ", "key"), ("review ", "text"))
+def _proposal(state: State, plan: StepsPlanned, now_s: float, width: int, seat: Seat) -> list[Line]:
+    heard = nobody(state, seat, "resume") is None
+    keys = line(("  r ", "key"), ("review ", "text")) if heard else ()
     if not asking(state, now_s):
         return [spread(line(" ", *under_way_line(state, plan)), keys, width)]
     head = line((" ? ", "warn"), (f"{many(len(plan.steps), 'step')} proposed", "value"))

@@ -12,7 +12,9 @@ from ddtop.dashboard.draw.paint import Line, plain
 from ddtop.dashboard.panels.moment.failed import card_lines, failed_title
 from ddtop.dashboard.screens.base import DdScreen
 from ddtop.dashboard.widgets.panel import Panel, set_title
-from ddtop.journal.read.select import advised_action, key_of_action, questions
+from ddtop.journal.act.actions import Actions
+from ddtop.journal.act.targets import NotNow
+from ddtop.journal.read.select import key_of_action, questions
 
 
 class AlertScreen(DdScreen):
@@ -46,7 +48,27 @@ class AlertScreen(DdScreen):
         card.redraw()
 
     def _card(self, width: int, _height: int) -> Sequence[Line]:
-        return card_lines(self.here.state, self.here.alert, self.here.now_s(), width)
+        return card_lines(self.here.state, self.here.alert, self.here.now_s(), width, self.here.seat)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.why_not(action) is None
+
+    def why_not(self, action: str, parameters: tuple[object, ...] = ()) -> str | None:
+        """Why the key of `action` does nothing now, in a sentence; None where it acts."""
+        here = self.here
+        alert = here.alert
+        if action == "turn" and len(questions(here.state)) < 2:
+            return "No other alert is open."
+        if action != "advised":
+            return None
+        if alert is None:
+            return "No alert is open."
+        if not alert.raised.actions:
+            return "This alert offers no choice: see its advice."
+        ask = Actions(here.state, self.dd.viewer, here.now_s(), here.seat).answer(
+            alert, alert.raised.actions[0]
+        )
+        return ask.why if isinstance(ask, NotNow) else None
 
     def action_turn(self, step: int) -> None:
         self.here.turn_alert(step)
@@ -56,11 +78,8 @@ class AlertScreen(DdScreen):
     def action_advised(self) -> None:
         """`enter`: the first choice, by its own key."""
         alert = self.here.alert
-        action = advised_action(alert) if alert is not None else None
-        if action is None:
-            self.dd.say("This alert offers no choice: see its advice.")
-        else:
-            self.dd.press(key_of_action(action))
+        if alert is not None and alert.raised.actions:
+            self.dd.press(key_of_action(alert.raised.actions[0]))
 
     def copy_text(self) -> str:
         """The whole alert as text, for an issue or a chat."""

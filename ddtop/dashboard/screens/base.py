@@ -122,7 +122,7 @@ class DdScreen(Opening, Screen[None]):
         here, most = self.here, self.bar_lines()
         if not most:
             return []
-        lines = alert_lines(here.state, here.now_s(), width, most, here.proposed, here.alert)
+        lines = alert_lines(here.state, here.now_s(), width, most, here.proposed, here.alert, here.seat)
         return [*trouble_lines(here.error, width), *lines]
 
     def draw(self) -> None:

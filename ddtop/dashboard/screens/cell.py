@@ -112,7 +112,9 @@ class CellScreen(DdScreen):
 
     def action_neighbour(self, step: int) -> None:
         cells = [c.id for c in self.here.state.plan_cells]
-        if self.cell_id in cells:
+        if len(cells) < 2:
+            self.dd.say("This is the only cell.")
+        elif self.cell_id in cells:
             self.cell_id = cells[(cells.index(self.cell_id) + step) % len(cells)]
             self.here.select_cell(self.cell_id)
             self.refresh_view()

@@ -149,7 +149,7 @@ class DashboardScreen(DdScreen):
         return matrix_lines(shown, cursor, width, height, now, busy, shape, second, tail, progress)
 
     def _moment(self, width: int, height: int) -> Sequence[Line]:
-        return moment_lines(self._face, self.here.state, self.here.now_s(), width, height)
+        return moment_lines(self._face, self.here.state, self.here.now_s(), width, height, self.here.seat)
 
     def bar_lines(self) -> int:
         if self.size.height < 24:
@@ -204,14 +204,20 @@ class DashboardScreen(DdScreen):
             event.stop()
 
     def focus_pane(self, number: int) -> None:
-        """Focus the pane with this number, from 1."""
-        if 1 <= number <= len(self.PANES):
-            self.query_one(self.PANES[number - 1]).focus()
+        """Focus the pane with this number, from 1; one that has nothing to show is not in sight."""
+        pane = self.query_one(self.PANES[number - 1])
+        if not pane.focusable or not pane.size.height:
+            self.dd.say(f"Pane {number} is not in sight: it has nothing to show now.")
+        elif pane.has_focus:
+            self.dd.say(f"Pane {number} has the keys already.")
+        pane.focus()
 
     def action_back(self) -> None:
         """Escape on the first screen ends a filter or goes back to the log's end; it never leaves."""
-        self.query_one(LogPane).back()
-        self.query_one("#sweep").focus()
+        panel = self.query_one("#sweep")
+        if not self.query_one(LogPane).back() and panel.has_focus:
+            self.dd.say("This is the first screen: q leaves it, and the sweep goes on without it.")
+        panel.focus()
 
     def copy_text(self) -> str:
         """The log's lines where the log has the focus, else the matrix as tab-separated values."""

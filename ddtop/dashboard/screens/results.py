@@ -176,11 +176,15 @@ class ResultsScreen(DdScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The keys of plots where there is one, those of the list where it is in sight."""
-        if action in ("turn_plot", "save_plot"):
-            return self.plotting or self.both
-        if action in ("sort", "reverse"):
-            return not self.plotting
-        return True
+        return self.why_not(action) is None
+
+    def why_not(self, action: str, parameters: tuple[object, ...] = ()) -> str | None:
+        """Why the key of `action` does nothing now, in a sentence; None where it acts."""
+        if action in ("turn_plot", "save_plot") and not (self.plotting or self.both):
+            return "This is a key of the plots: v turns to them."
+        if action in ("sort", "reverse") and self.plotting:
+            return "This is a key of the list: v turns to it."
+        return None
 
     def action_turn_plot(self, part: Part, step: int) -> None:
         """Another picture, axis or split."""

@@ -135,7 +135,9 @@ class StepsScreen(DdModal):
         self.refresh_view()
 
     def action_leave_out(self) -> None:
-        if self.asking and self.steps:
+        if not self.asking:
+            self.dd.say("These steps do not wait for an answer: none can be left out.")
+        elif self.steps:
             self._left_out ^= {self.steps[self._cursor].id}
             self.refresh_view()
 
@@ -148,6 +150,7 @@ class StepsScreen(DdModal):
             return
         plan = self.plan
         if plan is None:
+            self.dd.say("The steps are not here yet: the runner is looking at the host.")
             return
         if not self.asking:
             self.dismiss(False)

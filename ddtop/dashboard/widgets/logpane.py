@@ -32,6 +32,8 @@ class KeyedLogView(Guarded, LogView):
             self.app.notify("No error above." if step == -1 else "No error below.", markup=False)
 
     def action_follow(self) -> None:
+        if self.following and self.hit is None:
+            self.app.notify("The log follows its end already.", markup=False)
         self.follow()
 
 
@@ -125,6 +127,13 @@ class LogPane(Guarded, Container):
     def turn_unit(self) -> None:
         """All units, then each alone, and round again."""
         units: list[str | None] = [None, *self.view.buffer.units]
+        if len(units) < 3:
+            self.app.notify(
+                f"All lines are of {unit_name(units[1])}."
+                if units[1:] and units[1]
+                else "No line is here yet.",
+                markup=False,
+            )
         at = units.index(self.filter.unit) if self.filter.unit in units else 0
         self.view.set_filter(replace(self.filter, unit=units[(at + 1) % len(units)]))
 

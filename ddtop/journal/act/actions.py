@@ -5,17 +5,19 @@ The dashboard's keys and `ddtop do` both ask here, so that both do the same and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from ddtop import events as ev
 from ddtop.journal.act.pending import from_action, make
+from ddtop.journal.act.seat import LIVE, Seat, nobody
+from ddtop.journal.act.targets import APPLIES, NotNow, Target, cells_of, no_cells, nothing_to, undoable
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, CellView
-from ddtop.journal.read.select import REMAINING, advised_alert, asking, busy, key_of_action, remaining
+from ddtop.journal.read.select import advised_alert, asking, busy, key_of_action
 
 AT_ONCE = ("lost-host",)
 """Verdicts whose advised action touches nothing on the host (reconnect now): nothing to look at first."""
@@ -48,58 +50,8 @@ class Ask:
         return isinstance(self.command, CONFIRMED)
 
 
-@dataclass(frozen=True, slots=True)
-class NotNow:
-    """Why there is nothing to send."""
-
-    why: str
-    unknown: bool = False
-    """The target is not known to this run."""
-
-
-class Target(NamedTuple):
-    """What skip, retry and mark are about."""
-
-    label: str
-    args: dict[str, Any]
-
-
-def config_target(config: str) -> Target:
-    """All cells of a configuration."""
-    return Target(f"{config}, all of its cells", {"config": config})
-
-
-def cell_target(spec: ev.CellSpec) -> Target:
-    """One cell, in all rounds of starts."""
-    return Target(f"{spec.config} {spec.workload}@{spec.output_tokens}", {"cell_id": spec.id})
-
-
-def target_of(state: State, text: str) -> Target | NotNow:
-    """The configuration or cell of the plan that `text` names: a configuration, a cell's id or the beginning of one (4
-    characters), its label, or words of its label that no other cell has.
-
-    The rounds of a cell count as one: what a person says of a cell holds for all its starts.
-    """
-    specs = [c.spec for c in state.plan_cells]
-    if not specs:
-        return NotNow("this run has no cells: no plan was given", unknown=True)
-    if text in {s.config for s in specs}:
-        return config_target(text)
-    words = set(text.split())
-    ways: tuple[Callable[[ev.CellSpec], bool], ...] = (
-        lambda s: text in (s.id, s.label),
-        lambda s: len(text) >= 4 and s.id.startswith(text),
-        lambda s: bool(words) and words <= set(s.label.split()),
-    )
-    for way in ways:
-        found = {(s.server, s.load): s for s in reversed(specs) if way(s)}
-        if len(found) == 1:
-            return cell_target(next(iter(found.values())))
-        if found:
-            some = ", ".join(s.label for s in list(found.values())[:4])
-            return NotNow(f"`{text}` is {len(found)} cells, such as {some}; name one", unknown=True)
-    configs = ", ".join(dict.fromkeys(s.config for s in specs))
-    return NotNow(f"there is no cell or configuration `{text}`; configurations: {configs}", unknown=True)
+SLOW: tuple[ev.Verdict, ...] = ("stalled", "slow", "hung-gpu")
+"""Verdicts of starts that may be given more time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +61,13 @@ class Actions:
     state: State
     viewer: str
     now_s: float
+    seat: Seat = LIVE
+    """Whether a runner would read it."""
+
+    def _nobody(self, action: str) -> NotNow | None:
+        """Why no run would do this at all; None where one would."""
+        why = nobody(self.state, self.seat, action)
+        return NotNow(why, nobody=True) if why is not None else None
 
     def _make(self, kind: type[ev.Command], **fields: Any) -> ev.Command:
         return make(kind, self.viewer, self.now_s, **fields)
@@ -134,8 +93,8 @@ class Actions:
     def stop(self, *, leave_running: bool = False) -> Ask | NotNow:
         """Stop the run. The server gets back its former state, or is left running."""
         run = self.state.run
-        if run.ended is not None:
-            return NotNow("The run has ended, so there is nothing to stop.")
+        if (no := self._nobody("stop")) is not None:
+            return no
         after = "the server is left as it is" if leave_running else "the unit gets back the state it had"
         facts = (
             ("host", self.host),
@@ -161,8 +120,12 @@ class Actions:
                 f"no service `{unit}` is known on {self.host}; known: {', '.join(services)}", unknown=True
             )
         unit = unit or self.unit
+        if (no := self._nobody("restart")) is not None:
+            return no
         if unit is None:
             return NotNow(f"No service is known on {self.host} yet.", unknown=True)
+        if not self.state.plan_cells:
+            return NotNow(no_cells(self.state))
         status = services[unit].status if unit in services else None
         kind = status.kind if status is not None else "systemd"
         command = (
@@ -175,10 +138,18 @@ class Actions:
         return Ask(self._make(ev.RestartService, unit=unit), label, tuple(facts))
 
     def pause(self) -> Ask | NotNow:
+        if (no := self._nobody("pause")) is not None:
+            return no
+        if not self.state.plan_cells:
+            return NotNow(no_cells(self.state))
+        if self.state.paused is not None:
+            return NotNow("The sweep is paused already.")
         return Ask(self._make(ev.Pause), "pause after the running cell")
 
     def go_on(self) -> Ask | NotNow:
-        return Ask(self._make(ev.GoOn), "go on")
+        if self.state.paused is None and self._nobody("go-on") is None:
+            return NotNow("The sweep is not paused.")
+        return self._nobody("go-on") or Ask(self._make(ev.GoOn), "go on")
 
     def toggle_pause(self) -> Ask | NotNow:
         """Pause, or go on where it is paused."""
@@ -186,30 +157,35 @@ class Actions:
 
     def skip(self, target: Target) -> Ask | NotNow:
         """Leave it out. Refused where nothing of it is left to run."""
-        chosen = self._cells(target)
-        if chosen and not any(c.state in REMAINING for c in chosen):
-            return NotNow(f"{target.label} has no cell left to run, so there is nothing to skip.")
-        return Ask(self._make(ev.Skip, **target.args), f"skip {target.label}")
+        return (
+            self._nobody("skip")
+            or nothing_to(self.state, "skip", target)
+            or Ask(self._make(ev.Skip, **target.args), f"skip {target.label}")
+        )
 
     def retry(self, target: Target) -> Ask | NotNow:
-        """Run it again, whatever its state is."""
-        return Ask(self._make(ev.Retry, **target.args), f"retry {target.label}")
+        """Run again what failed, is broken, skipped or was interrupted."""
+        return (
+            self._nobody("retry")
+            or nothing_to(self.state, "retry", target)
+            or Ask(self._make(ev.Retry, **target.args), f"retry {target.label}")
+        )
 
     def mark_broken(self, target: Target, *, broken: bool) -> Ask | NotNow:
         """Mark as broken, or take the mark away."""
         how = "broken" if broken else "not broken"
-        return Ask(self._make(ev.MarkBroken, broken=broken, **target.args), f"mark {target.label} as {how}")
+        action = "mark-broken" if broken else "unmark"
+        return (
+            self._nobody(action)
+            or nothing_to(self.state, action, target)
+            or Ask(self._make(ev.MarkBroken, broken=broken, **target.args), f"mark {target.label} as {how}")
+        )
 
     def toggle_broken(self, target: Target) -> Ask | NotNow:
         """Mark as broken, or take the mark away where all of it has one."""
-        chosen = self._cells(target)
+        chosen = cells_of(self.state, target)
         marked = bool(chosen) and all(c.state == "broken" for c in chosen)
         return self.mark_broken(target, broken=not marked)
-
-    def _cells(self, target: Target) -> list[CellView]:
-        return [
-            c for c in self.state.plan_cells if target.args in ({"config": c.spec.config}, {"cell_id": c.id})
-        ]
 
     def restage(self) -> Ask | NotNow:
         """Check the model directory and copy what is missing."""
@@ -217,10 +193,10 @@ class Actions:
         offered = self.offered(alert, "restage") if alert is not None else None
         if offered is not None and alert is not None:
             return self.answer(alert, offered)
+        if (no := self._nobody("restage")) is not None:
+            return no
         if not self.state.plan_cells:
-            return NotNow("this run has no plan, so no model to stage is known")
-        if self.state.run.ended is not None and not remaining(self.state):
-            return NotNow("The run has ended and nothing is left to run, so no model is needed.")
+            return NotNow(no_cells(self.state))
         path = stage.progress.target if stage is not None else "the plan's model directory"
         facts = (
             *self._where(),
@@ -232,16 +208,31 @@ class Actions:
 
     def wait_longer(self) -> Ask | NotNow:
         """Give a stalled start more time."""
-        if self.alert is None:
+        if (no := self._nobody("wait")) is not None:
+            return no
+        alert = self.alert
+        if alert is None or alert.decided is not None or not self._may_wait(alert):
             return NotNow("No start is stalled, so there is nothing to wait for.")
-        return Ask(self._make(ev.Wait, alert_id=self.alert.id), "wait longer")
+        return Ask(self._make(ev.Wait, alert_id=alert.id), "wait longer")
 
-    def undo(self) -> Ask | NotNow:
-        """Take back this sender's last skip, mark or retry."""
+    @staticmethod
+    def _may_wait(alert: AlertView) -> bool:
+        return alert.raised.verdict in SLOW or any(a.command == "wait" for a in alert.raised.actions)
+
+    def undo(self, *, sent: bool = False) -> Ask | NotNow:
+        """Take back this sender's last skip, mark or retry. `sent`: one is on its way."""
+        if (no := self._nobody("undo")) is not None:
+            return no
+        if not sent and not undoable(self.state, self.viewer):
+            return NotNow(
+                "You have skipped, marked and retried nothing in this run, so there is nothing to undo."
+            )
         return Ask(self._make(ev.Undo), "undo")
 
     def resume(self, leave_out: Sequence[str] = ()) -> Ask | NotNow:
         """Do the proposed steps, less those left out; else resume after the alert, or from a pause."""
+        if (no := self._nobody("resume")) is not None and not leave_out:
+            return no
         proposed = self.state.proposed
         if proposed is not None and asking(self.state, self.now_s):
             if wrong := set(leave_out) - {s.id for s in proposed.steps}:
@@ -254,6 +245,8 @@ class Actions:
             return Ask(command, label, (*self._where(), *lines))
         if leave_out:
             return NotNow("no steps wait for approval now, so none can be left out", unknown=True)
+        if (no := self._nobody("resume")) is not None:
+            return no
         alert = self.alert
         named = alert.id if alert is not None and self.offered(alert, "resume") is not None else None
         if named is None and self.state.paused is not None:
@@ -270,6 +263,33 @@ class Actions:
             (a for a in alert.raised.actions if choice in (key_of_action(a), a.command, a.label)), None
         )
 
+    def _no_answer(self, alert: AlertView, command: ev.Command) -> NotNow | None:
+        """Why this answer to an alert would be refused. A question that is open takes any; else it is a command of its own."""
+        if (no := self._nobody("answer")) is not None:
+            return no
+        if not alert.open:
+            return NotNow("This alert is closed.")
+        if alert.decided is None:
+            return None
+        told = f"{alert.raised.title} is decided already: {alert.decided.what}."
+        match command:
+            case ev.Wait():
+                return NotNow(told)
+            case ev.Retry() | ev.Skip() | ev.MarkBroken():
+                kind = str(type(command).__struct_config__.tag)
+                states = APPLIES["unmark" if kind == "mark-broken" and not command.broken else kind]  # type: ignore[union-attr]
+                cells = self._about(command, alert)
+                return None if not cells or any(c.state in states for c in cells) else NotNow(told)
+        return None
+
+    def _about(self, command: ev.Retry | ev.Skip | ev.MarkBroken, alert: AlertView) -> list[CellView]:
+        """The cells that an answer is about, as the runner takes it."""
+        if command.cell_id is not None:
+            return cells_of(self.state, Target("", {"cell_id": command.cell_id}))
+        if command.config is not None:
+            return cells_of(self.state, Target("", {"config": command.config}))
+        return [c for c in self.state.plan_cells if c.id in alert.raised.cell_ids]
+
     def answer(self, alert: AlertView, action: ev.Action, *, now: bool = False) -> Ask | NotNow:
         """One of an alert's actions. `now`: steps that it proposes are done without asking again."""
         raised = alert.raised
@@ -279,6 +299,8 @@ class Actions:
             return NotNow(
                 f"This version of ddtop does not know the command `{action.command}`.", unknown=True
             )
+        if (no := self._no_answer(alert, command)) is not None:
+            return no
         if now and isinstance(command, ev.Resume):
             command = msgspec.structs.replace(command, now=True)
         facts = (
@@ -288,3 +310,9 @@ class Actions:
             ("advice", raised.advice),
         )
         return Ask(command, action.label, facts)
+
+
+def choices(state: State, alert: AlertView, seat: Seat = LIVE) -> tuple[ev.Action, ...]:
+    """What an alert offers, as far as it can be carried out now: what a screen shows, and what its keys do."""
+    asks = Actions(state, "", 0.0, seat)
+    return tuple(a for a in alert.raised.actions if isinstance(asks.answer(alert, a), Ask))

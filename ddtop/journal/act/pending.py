@@ -41,11 +41,10 @@ def from_action(action: Action, alert_id: str | None, viewer: str, now_s: float)
 
     Raises msgspec.ValidationError where this version knows no such command.
     """
-    raw = {"type": action.command, "id": uuid.uuid4().hex, "viewer": viewer, "at_s": now_s, **action.args}
+    about = {"alert_id": alert_id} if alert_id is not None else {}
+    given = {name: value for name, value in action.args.items() if value is not None}
+    raw = {"type": action.command, "id": uuid.uuid4().hex, "viewer": viewer, "at_s": now_s, **about, **given}
     command: Command = msgspec.convert(raw, AnyCommand)
-    if alert_id is not None and not getattr(command, "alert_id", alert_id):
-        changed: Command = msgspec.structs.replace(command, alert_id=alert_id)
-        return changed
     return command
 
 

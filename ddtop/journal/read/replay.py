@@ -7,6 +7,7 @@ import time
 from bisect import bisect_left
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal
 
 from ddtop.errors import RefusedError
 from ddtop.events import AlertRaised, Command
@@ -110,6 +111,23 @@ class ReplaySession:
         """Pause at the alert with this number, from 0; -1 is the last. Nothing where there is none."""
         alerts = self.timeline.alerts
         self._go_alert(alerts[number] if alerts and -len(alerts) <= number < len(alerts) else None)
+
+    def can(self, what: Literal["step", "alert", "speed"], step: int) -> bool:
+        """Whether there is anything that way: an event, an alert, a speed; `step` is 1 or -1."""
+        aim = self._aim()
+        match what:
+            case "step":
+                return 0 <= aim + step <= len(self.timeline)
+            case "alert":
+                there = self.timeline.next_alert if step > 0 else self.timeline.previous_alert
+                return there(aim) is not None
+        return self.speed < FASTEST if step > 0 else self.speed > SLOWEST
+
+    @property
+    def at_alert(self) -> int | None:
+        """Number from 1 of the alert that was the last event shown; None where another event was."""
+        aim = self._aim()
+        return self.timeline.alerts_passed(aim) if aim - 1 in self.timeline.alerts else None
 
     @property
     def alerts(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from ddtop.dashboard.draw.fields import BEST, MAYBE, gain_role, gain_text
 from ddtop.dashboard.draw.paint import Line, fit_text, line
 from ddtop.dashboard.draw.text import duration, rate
 from ddtop.dashboard.panels.moment.standing import wrapped
+from ddtop.journal.act.seat import LIVE, Seat, startable
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import best_of, matrix
 from ddtop.journal.read.select import counts, tps
@@ -29,7 +30,7 @@ def ended_title(state: State) -> str:
     return f"Ended · {state.run.name or state.host.name}".removesuffix(" · ")
 
 
-def ended_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
+def ended_lines(state: State, now_s: float, width: int, height: int, seat: Seat = LIVE) -> list[Line]:
     """The outcome in a line, then the winners, the failures, and the commands that follow."""
     ended = state.run.ended
     if ended is None:
@@ -46,7 +47,7 @@ def ended_lines(state: State, now_s: float, width: int, height: int) -> list[Lin
     last: list[Line] = []
     for left in ended.left_behind:
         last += wrapped("! left ", left, width, 2, "warn")
-    last += _after(state, tally.remaining, width)
+    last += _after(state, seat)
     failed = _failed(state, width)
     room = height - len(rows) - len(last) - min(len(failed), 3)
     rows += _winners(state, width, max(0, room))
@@ -130,10 +131,10 @@ def _failed(state: State, width: int, *, proofs: bool = False) -> list[Line]:
     return rows
 
 
-def _after(state: State, left: int, width: int) -> list[Line]:
+def _after(state: State, seat: Seat) -> list[Line]:
     """What one does now."""
     rows: list[Line] = []
-    if state.run.ended is not None and state.run.ended.outcome != "done" and (left or not state.host.agent):
+    if startable(state, seat):
         again = "connects again" if not state.host.agent else "goes on with what is not measured"
         rows.append(line(("r ", "key"), (again, "text")))
     if state.plan_cells and any(cell.metrics for cell in state.plan_cells):

@@ -10,6 +10,8 @@ from ddtop.dashboard.panels.alert import action_words
 from ddtop.dashboard.panels.moment.standing import wrapped
 from ddtop.dashboard.panels.moment.starting import phases_line, timeline, usual_phases
 from ddtop.events import Action
+from ddtop.journal.act.actions import choices
+from ddtop.journal.act.seat import LIVE, Seat
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, TailLine
 from ddtop.journal.read.select import key_of_action, remaining
@@ -33,7 +35,9 @@ def failed_title(state: State, alert: AlertView | None) -> str:
     return f"{raised.title} · {place}".removesuffix(" · ")
 
 
-def failed_lines(state: State, alert: AlertView | None, now_s: float, width: int, height: int) -> list[Line]:
+def failed_lines(
+    state: State, alert: AlertView | None, now_s: float, width: int, height: int, seat: Seat = LIVE
+) -> list[Line]:
     """Cause, phases, evidence in its context, advice and choices; the evidence gets the room that is left."""
     if alert is None:
         return []
@@ -63,7 +67,7 @@ def failed_lines(state: State, alert: AlertView | None, now_s: float, width: int
         if alert.decided is not None:
             foot += wrapped("done   ", f"{alert.decided.what} · {alert.decided.by}", width, 2)
     if height >= 12:
-        foot += choice_lines(state, alert, width)
+        foot += choice_lines(state, alert, width, seat)
     if height >= 6:
         head += phases[: 1 if height < 14 else 3 if height < TALL else len(phases)]
     room = height - len(head) - len(foot)
@@ -75,7 +79,9 @@ def failed_lines(state: State, alert: AlertView | None, now_s: float, width: int
     return [*head, *proof, *gap, *foot]
 
 
-def card_lines(state: State, alert: AlertView | None, now_s: float, width: int) -> list[Line]:
+def card_lines(
+    state: State, alert: AlertView | None, now_s: float, width: int, seat: Seat = LIVE
+) -> list[Line]:
     """Everything about an alert, nothing shortened: the alert's own screen."""
     if alert is None:
         return [line(("No alert is open. Earlier ones are in the history (H).", "dim"))]
@@ -103,7 +109,7 @@ def card_lines(state: State, alert: AlertView | None, now_s: float, width: int) 
             width,
             3,
         )
-    rows += [(), *choice_lines(state, alert, width, whole=True)]
+    rows += [(), *choice_lines(state, alert, width, seat, whole=True)]
     tail = state.logs.get(raised.unit or (start.unit if start is not None else ""))
     lines = list(tail.lines) if tail is not None else []
     cited = cited_lines(alert, lines)
@@ -134,13 +140,20 @@ def card_lines(state: State, alert: AlertView | None, now_s: float, width: int) 
     return rows
 
 
-def choice_lines(state: State, alert: AlertView, width: int, *, whole: bool = False) -> list[Line]:
-    """What can be done, the advised one first and marked, each with what it does; `whole`: wrapped, not cut."""
+def choice_lines(
+    state: State, alert: AlertView, width: int, seat: Seat = LIVE, *, whole: bool = False
+) -> list[Line]:
+    """What can be done, the advised one first and marked, each with what it does; `whole`: wrapped, not cut. Where nobody
+    would do it any more, what was offered."""
     out: list[Line] = []
-    several = len(alert.raised.actions) > 1
-    for number, action in enumerate(alert.raised.actions):
+    offered = choices(state, alert, seat)
+    if not offered and alert.decided is None and alert.raised.actions:
+        words = ", ".join(action_words(action) for action in alert.raised.actions)
+        return wrapped("offered ", words, width, 3 if whole else 1, "dim")
+    several = len(offered) > 1
+    for action in offered:
         key = key_of_action(action)
-        mark = "▸ " if number == 0 and several else "  " if several else ""
+        mark = "▸ " if action is alert.raised.actions[0] and several else "  " if several else ""
         head = line((mark, "ok"), (f"{key} ", "key"), (action_words(action), "value"), "  ")
         means = does(state, action)
         if whole and width_of(head) + len(means) > width:

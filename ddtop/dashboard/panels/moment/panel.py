@@ -20,10 +20,13 @@ from ddtop.dashboard.panels.moment.standing import (
     waiting_lines,
 )
 from ddtop.dashboard.panels.moment.starting import stage_lines, starting_lines, starting_title
+from ddtop.journal.act.seat import LIVE, Seat
 from ddtop.journal.fold.state import State
 
 Lines = Callable[[State, float, int, int], list[Line]]
 """(state, now, width, height) → lines."""
+Asking = Callable[[State, float, int, int, Seat], list[Line]]
+"""The same for a face with choices, which are shown as far as they can be carried out."""
 
 WANTS: dict[Face, int] = {
     "connecting": 8,
@@ -54,11 +57,14 @@ LINES: dict[Face, Lines] = {
     "staging": _staging,
     "starting": starting_lines,
     "measuring": measuring_lines,
+    "ready": ready_lines,
+    "next": next_lines,
+}
+
+ASKING: dict[Face, Asking] = {
     "waiting": waiting_lines,
     "paused": paused_lines,
     "interrupted": interrupted_lines,
-    "ready": ready_lines,
-    "next": next_lines,
     "ended": ended_lines,
 }
 
@@ -88,10 +94,14 @@ def moment_title(face: Face, state: State) -> str:
     return f"{TITLES[face]} · {state.host.name}" if state.host.name else TITLES[face]
 
 
-def moment_lines(face: Face, state: State, now_s: float, width: int, height: int) -> list[Line]:
-    """Lines of the panel, the most telling first; at most `height`."""
+def moment_lines(
+    face: Face, state: State, now_s: float, width: int, height: int, seat: Seat = LIVE, below: int = 0
+) -> list[Line]:
+    """Lines of the panel, the most telling first; at most `height`. `below`: lines of the log that are in sight under it."""
     if face == "failed":
-        rows = failed_lines(state, failure_of(state), now_s, width, height)
+        rows = failed_lines(state, failure_of(state), now_s, width, height, seat)
+    elif face in ASKING:
+        rows = ASKING[face](state, now_s, width, height, seat)
     else:
         rows = LINES[face](state, now_s, width, height)
     return [crop(row, width) for row in rows[:height]]

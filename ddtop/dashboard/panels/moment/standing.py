@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ddtop.dashboard.draw.paint import Line, Span, line, wrap_text
+from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.draw.text import clock, day_time, duration
 from ddtop.dashboard.panels.moment.starting import gate_line, phases_line
 from ddtop.dashboard.panels.steps import under_way_line
 from ddtop.events import StepsPlanned
+from ddtop.journal.act.seat import LIVE, Seat, nobody, startable
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.eta import sweep_eta
 from ddtop.journal.read.select import asking, questions, remaining, running_cell
@@ -90,12 +91,12 @@ def lost_lines(state: State, now_s: float, width: int, height: int) -> list[Line
     return [*rows, *coming_lines(state, now_s, width, min(3, height - len(rows)))]
 
 
-def waiting_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
+def waiting_lines(state: State, now_s: float, width: int, height: int, seat: Seat = LIVE) -> list[Line]:
     """What the sweep waits for: steps that ask or are being done, a host to be put right."""
     rows: list[Line] = []
     plan = state.proposed
     if plan is not None and asking(state, now_s):
-        rows += _proposal(plan, now_s, width)
+        rows += _proposal(plan, width, keys=nobody(state, seat, "resume") is None)
     else:
         for step in state.steps.values():
             if step.state == "started":
@@ -116,16 +117,15 @@ def waiting_lines(state: State, now_s: float, width: int, height: int) -> list[L
     return [*rows, *coming_lines(state, now_s, width, max(0, min(4, height - len(rows))))]
 
 
-def _proposal(plan: StepsPlanned, now_s: float, width: int) -> list[Line]:
+def _proposal(plan: StepsPlanned, width: int, *, keys: bool) -> list[Line]:
     rows = [line(("? ", "warn"), (f"{many(len(plan.steps), 'step')} proposed", "value"))]
     rows += wrapped("  ", plan.why, width, 3, "label")
     for number, step in enumerate(plan.steps, 1):
         rows += wrapped(f"  {number} ", step.title, width, 1)
-    keys: tuple[Span, ...] = line(("  r ", "key"), ("look at them, and do them", "text"))
-    return [*rows, keys]
+    return [*rows, line(("  r ", "key"), ("look at them, and do them", "text"))] if keys else rows
 
 
-def paused_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
+def paused_lines(state: State, now_s: float, width: int, height: int, seat: Seat = LIVE) -> list[Line]:
     """Who paused, and what comes when it goes on."""
     paused = state.paused
     if paused is None:
@@ -134,17 +134,19 @@ def paused_lines(state: State, now_s: float, width: int, height: int) -> list[Li
     rows = [line(("‖ paused", "warn"), (f" by {paused.by} · {since} ago", "label"))]
     if paused.reason:
         rows += wrapped("", paused.reason, width, 3)
-    rows.append(line(("space ", "key"), ("goes on", "text")))
+    if nobody(state, seat, "go-on") is None:
+        rows.append(line(("space ", "key"), ("goes on", "text")))
     return [*rows, *coming_lines(state, now_s, width, height - len(rows))]
 
 
-def interrupted_lines(state: State, now_s: float, width: int, height: int) -> list[Line]:
+def interrupted_lines(state: State, now_s: float, width: int, height: int, seat: Seat = LIVE) -> list[Line]:
     """A sweep whose runner is gone."""
     rows = [
         line(("‖ nothing is running this sweep", "warn"), (f" since {clock(state.at_s)}", "label")),
         *wrapped("", "Its runner ended without a last word. What is measured is kept.", width, 2),
-        line(("r ", "key"), ("starts a runner, which goes on where it ended", "text")),
     ]
+    if startable(state, seat):
+        rows.append(line(("r ", "key"), ("starts a runner, which goes on where it ended", "text")))
     cell = running_cell(state)
     if cell is not None:
         rows += wrapped("cell   ", f"{cell.spec.label} was being measured: it is measured again", width)
