@@ -104,8 +104,21 @@ def _sse(files: Mapping[str, bytes]) -> dict[str, Any]:
     return got
 
 
+_EXITS = ("main-process-exited", "exited-waiting-for-restart", "flapping", "unit-failed")
+"""Causes of a unit that only say that its process ended."""
+
+
 def _unit(files: Mapping[str, bytes]) -> dict[str, Any]:
-    return _function("ddtop.services.unit.diagnosis", "diagnose_unit")(files)
+    """A unit whose process exited is told by what its own lines say of it, where they name a cause."""
+    got = dict(_function("ddtop.services.unit.diagnosis", "diagnose_unit")(files))
+    if got["cause"] not in _EXITS:
+        return got
+    why = _function("ddtop.sources.log.diagnosis", "why_it_ended")
+    said = next((told for n in sorted(files) if not n.endswith(".show") and (told := why(files[n]))), None)
+    if said is None:
+        return got
+    proof = [item for item in (*said.pop("evidence", ()), *got["evidence"]) if item["text"]]
+    return {**got, **said, "evidence": proof}
 
 
 def _results(files: Mapping[str, bytes]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ddtop.inspect import inspect_files
 from ddtop.services.journald.entries import parse_journal_json
 from ddtop.services.unit.diagnosis import diagnose_unit
 from tests.sources.case_files import files, folders, wrong
@@ -22,7 +23,7 @@ NOT_IN_THE_INPUT = {
 
 @pytest.mark.parametrize("folder", folders("E"), ids=lambda f: f.name)
 def test_case(folder: Path) -> None:
-    got = diagnose_unit(files(folder))
+    got = inspect_files("unit", files(folder))  # with what the unit's own lines say of its end
     assert wrong(folder, got, NOT_IN_THE_INPUT.get(folder.name, set())) == {}
     assert got["advice"] and got["evidence"]
 

@@ -54,7 +54,7 @@ UNKNOWN = """\
 [2026-04-27 02:37:00 TP0] Scheduler hit an exception: Traceback (most recent call last):
   File "/sgl/models/qwen3.py", line 3, in load_weights
     x = d[k]
-KeyError: 'model.layers.0.mlp.gate_up_proj.weight_scale'
+KeyError: 'rope_interleave_plan'
 """
 VLLM_OOM = (
     "".join(

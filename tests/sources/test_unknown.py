@@ -13,6 +13,7 @@ from ddtop.engines.log.line_prefix import split_prefix
 from ddtop.engines.log.own_lines import is_own
 from ddtop.inspect import inspect_files
 from ddtop.inspect.inspectors import main_inspect
+from ddtop.sources.log.diagnosis import diagnose_log
 from ddtop.sources.log.first_cause import is_configuration
 
 FOLDER = Path(__file__).parents[1] / "data" / "strangers"
@@ -124,3 +125,32 @@ def test_own_lines(line: str, own: bool) -> None:
 )
 def test_a_general_exception_that_says_what_is_lacking_is_the_configurations(text: str, again: bool) -> None:
     assert is_configuration(text.partition(":")[0], text) is again
+
+
+_QUOTES = """(EngineCore pid=9) ERROR 10-21 02:11:42 [core.py:708] Traceback (most recent call last):
+(EngineCore pid=9) ERROR 10-21 02:11:42 [core.py:708]   File "/v/multiproc_executor.py", line 264, in get_response
+(EngineCore pid=9) ERROR 10-21 02:11:42 [core.py:708]     raise RuntimeError(
+(EngineCore pid=9) ERROR 10-21 02:11:42 [core.py:708] RuntimeError: Worker failed with error '{words}', please check the stack trace above for the root cause
+(APIServer pid=2) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ("CUDA error: an illegal memory access was encountered", "cuda-illegal-memory-access"),
+        ("FlashMLA is only supported on Hopper", "gpu-arch-unsupported"),
+        ("'layers.0.mlp.gate.weight'", "checkpoint-mismatch"),
+        ("the rotary table has 3 rows where 4 are read", "unhandled-exception"),
+    ],
+)
+def test_what_a_wrapper_quotes_is_the_cause(words: str, cause: str) -> None:
+    """vLLM's core only repeats what a worker said; its own lines may be cut off."""
+    got = diagnose_log(_QUOTES.format(words=words).encode())
+    assert (got["verdict"], got["cause"]) == ("failed", cause)
+    assert words in f"{got['meaning']} {got['evidence']}"
+
+
+def test_an_idle_server_that_prints_its_counters_is_up() -> None:
+    line = "INFO 07-04 07:25:31 metrics.py:218] Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 0 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 0.0%, CPU KV cache usage: 0.0%"
+    assert diagnose_log(f"{line}\n{line}\n".encode())["verdict"] == "ready"

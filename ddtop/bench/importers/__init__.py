@@ -14,7 +14,7 @@ from typing import Any
 
 import tomli
 
-from ddtop.bench.importers import engines, markdown, others, printed, serving, tables
+from ddtop.bench.importers import blocks, engines, markdown, others, printed, serving, tables
 from ddtop.bench.importers.common import Fields, ResultFormatError, json_lines, loads, number, peek
 from ddtop.bench.importers.load_tools import load_tool
 from ddtop.bench.importers.surroundings import plain_text, planned_before
@@ -131,6 +131,8 @@ def _printed(text: str) -> list[Fields]:
         for before, block in _blocks(text)
         if (fields := serving.from_console(block)) is not None
     ]
+    if not records and (block_of_any := blocks.from_any_block(text)) is not None:
+        return [block_of_any]
     if not records:
         raise ResultFormatError(
             f"neither JSON nor a benchmark's printed result; it begins with {text.strip()[:60]!r}"

@@ -18,12 +18,17 @@ _GO_TIME = re.compile(r"(\d+(?:\.\d+)?)(h|ms|µs|us|ns|m|s)")
 _GO_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6, "ns": 1e-9}
 
 
-def from_block(text: str) -> Fields | None:
-    """The record of such a block, or None."""
+def _pairs(text: str) -> Pairs:
     pairs: dict[str, str] = {}
     for line in text.splitlines():
         if found := _LINE.match(line):
             pairs[re.sub(r"\s+", " ", found["label"].strip().lower())] = found["value"]
+    return pairs
+
+
+def from_block(text: str) -> Fields | None:
+    """The record of such a block, or None."""
+    pairs = _pairs(text)
     for reads in READERS:
         if (fields := reads(pairs, text)) is not None:
             return fields
@@ -313,6 +318,33 @@ def _lmdeploy(pairs: Pairs, text: str) -> Fields | None:
         for stat, value in zip(("min", "max", "mean"), times.groups(), strict=True):
             put(fields, f"ttft_{stat}_ms", value, 1e3)
     return fields
+
+
+_ANY = (
+    (re.compile(r"(?:completed|successful|succeeded) requests"), "requests_ok", 1.0),
+    (re.compile(r"(?:failed|errored) requests"), "requests_failed", 1.0),
+    (re.compile(r"(?:total )?(?:input|prompt) tokens"), "input_tokens", 1.0),
+    (re.compile(r"(?:total )?(?:output|generated|completion) tokens"), "output_tokens", 1.0),
+    (re.compile(r"(?:benchmark|test|total|run) (?:duration|time)(?: \(s\))?"), "duration_s", 1.0),
+    (re.compile(r"request throughput(?: \(req/s\))?"), "rps", 1.0),
+    (re.compile(r"output (?:token )?throughput(?: \(tok(?:ens)?/s\))?"), "output_tps", 1.0),
+    (re.compile(r"total (?:token )?throughput(?: \(tok(?:ens)?/s\))?"), "total_tps", 1.0),
+)
+
+
+def from_any_block(text: str) -> Fields | None:
+    """A block of a tool that has no reader: the labels that all tools have, where a rate and the requests are among them.
+    Its times stand under headings of its own and are not read."""
+    fields: Fields = {"tool": "unknown"}
+    for label, value in _pairs(text).items():
+        for pattern, name, factor in _ANY:
+            if pattern.fullmatch(label) and name not in fields and (found := _FIRST.search(value)):
+                put(fields, name, found[0], factor)
+                whole = re.match(r"\d+\s*/\s*(\d+)", value)
+                if name == "requests_ok" and whole:
+                    put(fields, "requests_planned", whole[1])
+    rates = {"output_tps", "total_tps", "rps"} & set(fields)
+    return fields if "requests_ok" in fields and "output_tokens" in fields and rates else None
 
 
 READERS: tuple[Callable[[Pairs, str], Fields | None], ...] = (

@@ -57,7 +57,8 @@ RESULT_TEXT = re.compile(
     r"|^\|\s*model\s*\|.{0,200}\|\s*test\s*\||Succeed requests|Total / Success / Failed|Total Output Throughput \(tokens/sec\)"
     r"|^Metric,avg,|^build_commit,|MLPerf Results Summary|^Successful/total requests: \d|^Baseline throughput: [\d.]+ tok/s"
     r"|^Num prompts: +\d+$|^eval rate: +[\d.]+ tokens/s|^Throughput: [\d.,]+ requests/s\b|^Number Of Completed Requests: \d|^Avg latency: [\d.]+ seconds"
-    r"|^Prefill\. latency: |S_TG t/s|Speed \(token/s\)|TPUT per GPU|output throughput \(tok/s\)|token throughput \(completion token\)|^(?=[^\n]*\bcompleted\b)(?=[^\n]*output_throughput)[\w ,;\t]+$|\bttfr \(ms\)",
+    r"|^Prefill\. latency: |S_TG t/s|Speed \(token/s\)|TPUT per GPU|output throughput \(tok/s\)|token throughput \(completion token\)|^(?=[^\n]*\bcompleted\b)(?=[^\n]*output_throughput)[\w ,;\t]+$|\bttfr \(ms\)"
+    r"|^Output token throughput: [\d.]+",
     re.M | re.I,
 )
 """What a printed result of a tool that ddtop reads has in it."""

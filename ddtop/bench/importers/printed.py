@@ -12,7 +12,7 @@ from ddtop.bench.importers.blocks import from_block
 from ddtop.bench.importers.common import Fields, number, put
 from ddtop.bench.importers.engines import from_llama_bench, is_llama_bench
 
-_TEST = re.compile(r"(?:pp(?P<pp>\d+))?\+?(?:tg(?P<tg>\d+))?(?: @ d(?P<depth>\d+))?$")
+_TEST = re.compile(r"(?:pp ?(?P<pp>\d+))?\+?(?:tg ?(?P<tg>\d+))?(?: @ d(?P<depth>\d+))?$")
 _EVALSCOPE: dict[str, tuple[str, float]] = {
     "time taken for tests (s)": ("duration_s", 1.0),
     "number of concurrency": ("max_concurrency", 1.0),

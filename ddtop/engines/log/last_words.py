@@ -37,6 +37,8 @@ _TIMED_OUT = re.compile(
     r"\bETIMEDOUT\b|gave up (?:waiting|after)|giving up",
     re.IGNORECASE,
 )
+_C10D_WAITED = re.compile(r"\[c10d\] (?:waitForInput|The client socket).{0,300}timed out after")
+"""What torch.distributed calls a warning: nobody answered for as long as it waits at all."""
 _ERROR = re.compile(
     r"^(?:\S{1,80}:? ){0,3}(?:fatal |internal )?errors?\b ?[:!(\[]|^(?:\S{1,60}: ){0,3}fatal\b|\b[A-Z]\w{2,60}(?:Error|Exception)\b: |^Traceback \(|"
     r"\berror: |\bERROR\b|\bFATAL\b|\bCRITICAL\b|\bPANIC\b|\bE\d{4} \d\d:\d\d|\| 5\d\d \|"
@@ -59,6 +61,8 @@ def bad_news(line: str) -> str:
     if (answer := _ANSWER.search(message)) is not None:
         return "error" if answer["status"] >= "500" and "/health" not in answer[0] else ""
     level = parsed.level.upper() or _level_of(message)
+    if level == "W" and _C10D_WAITED.search(message):
+        return "timeout"
     if level in CALM or level in ("WARN", "NOTICE", "TRACE"):
         return ""
     if _ENDED.search(message):

@@ -183,7 +183,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ("refused-by-port", r"Connection refused|Unable to connect to port \d+ on"),
         (
             "connect-timeout",
-            r"Connection timed out|Operation timed out|timed out during banner exchange|(?<!clearing )Connection timeout",
+            r"Connection timed out|Operation timed out|Timed out while waiting for handshake|timed out during banner exchange|(?<!clearing )Connection timeout",
         ),
         (
             "host-unreachable",
@@ -289,8 +289,8 @@ def find_hits(text: str, *, limit_lines: int = 100_000) -> list[Hit]:
     out: list[Hit] = []
     forward, sessions = False, "session" in text
     lines = text.splitlines()[:limit_lines]
-    for at, line in enumerate(lines, 1):
-        shown = line[:2000]
+    records = ((at, part) for at, line in enumerate(lines, 1) for part in _WRITTEN_OUT.split(line[:2000]))
+    for at, shown in records:
         channel = _CHANNEL.search(shown)
         if channel and "closed" not in shown:
             # Older sshd and paramiko say "administratively prohibited" for the session limit too.
@@ -308,7 +308,14 @@ def find_hits(text: str, *, limit_lines: int = 100_000) -> list[Hit]:
             out.append(Hit(at, shown.strip(), CAUSES[cause]))
         elif _FORWARD.search(shown):
             forward = True
+    added = max((hit.line for hit in out if "Permanently added" in hit.text), default=0)
+    # the question whether to trust a key was answered: what came after is the cause
+    out = [hit for hit in out if not (hit.cause.cause == "host-key-unknown" and hit.line < added)]
     return _with_words(lines, out)
+
+
+_WRITTEN_OUT = re.compile(r"(?:\\r)?\\n")
+"""Ends of lines that a program wrote out, because it logged what ssh printed as one text."""
 
 
 def _with_words(lines: list[str], found: list[Hit]) -> list[Hit]:

@@ -161,6 +161,36 @@ def diagnose_log(files: Mapping[str, bytes] | bytes, *, engine: str | None = Non
     return result
 
 
+_ONLY_HOW = [
+    "main-process-exited",
+    "main-process-killed",
+    "unit-failed",
+    "exited-waiting-for-restart",
+    "start-limit-hit",
+    "process-exited",
+    "unknown-root-cause-cut",
+    "stopped-by-request",
+    "error-not-known",
+    "failed",
+    "stopped",
+    "rebooted",
+]
+"""Causes that say how a process ended, not why."""
+
+
+def why_it_ended(data: bytes) -> dict[str, Any] | None:
+    """What a server's own lines, in the journal or the status of its unit, say of its end: cause, meaning, advice and the
+    line. None where they name no cause; of a loop the newest start that named one counts."""
+    got = diagnose_log(data)
+    if got["verdict"] == "failed" and got["cause"] not in _ONLY_HOW:
+        kept = ("cause", "severity", "meaning", "advice", "retryable", "remedy", "evidence")
+        return {key: got[key] for key in kept if key in got}
+    slug = next((s for s in reversed(got.get("previous_runs") or ()) if s not in _ONLY_HOW), None)
+    if got["verdict"] == "ready" or slug is None:
+        return None
+    return {key: value for key, value in verdict_fields(slug, got.get("engine")).items() if key != "verdict"}
+
+
 _SIGQUIT = re.compile(r"[Rr]eceived sigquit from a child proces|SIGQUIT received\.")
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from ddtop.sources.log.scan_snapshot import Hit, ScanSnapshot
-from ddtop.sources.log.tracebacks import FOLLOW_UPS, Raised
+from ddtop.sources.log.tracebacks import FOLLOW_UPS, Raised, quoted_cause
 
 _HOST_TIER = ("kernel", "host")
 FAILING = ("cause", "consequence", "pointer")
@@ -153,7 +153,9 @@ def _first(scan: ScanSnapshot) -> tuple[Hit | None, Raised | None]:
         return hit, _traceback_of(scan, hit)
     known = {h.number for h in scan.hits if h.role in ("consequence", "pointer", "warning")}
     unknown = [
-        r for r in failing_raised(scan) if r.name and not ({r.exception_line, r.line} & (known - {r.line}))
+        r
+        for r in failing_raised(scan)
+        if r.name and (not ({r.exception_line, r.line} & (known - {r.line})) or quoted_cause(r.text))
     ]
     consequence = next((h for h in failing if h.role == "consequence" and h.engine != "systemd"), None)
     if consequence:

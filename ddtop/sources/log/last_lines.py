@@ -59,6 +59,9 @@ _GENERATES = re.compile(
     r"(?:v1/(?:chat/completions|completions|messages|responses|embeddings)|generate|completion)\b"
 )
 
+_ASKED = re.compile(r"\b(?:Received|Added) request (?:cmpl|chatcmpl)-")
+"""vLLM's lines of requests: it has no warm-up of its own that makes them."""
+
 _OURS = re.compile(
     r"(?:health\w*|(?:get_)?(?:model_info|server_info)|v1/\S*|generate\w*|metrics|slots|props|completions?|version|ping|ready)\b"
 )
@@ -78,14 +81,24 @@ def served(scan: ScanSnapshot) -> Answered | None:
     last: tuple[int, str] | None = None
     status = path = ""
     made: list[tuple[int, str]] = []
+    asked = sum(1 for _, text in scan.tail if _ASKED.search(text))
     for number, text in scan.tail:
-        found = _ANSWERED.search(split_prefix(text).message) or _ANSWERED.search(text)
+        parsed = split_prefix(text)
+        found = (
+            _ANSWERED.search(parsed.message)
+            or _ANSWERED.search(text)
+            or (
+                _ANSWERED.search(f"INFO: {parsed.message}")
+                if parsed.level == "INFO" and parsed.unit
+                else None
+            )
+        )
         if found is None:
             continue
         last, status, path = (number, text), found["status"], found["path"]
         if found["verb"] == "POST" and found["status"] == "200" and _GENERATES.match(found["path"]):
             made.append(last)
-    if len(made) > 1 and status < "500":
+    if (len(made) > 1 or (made and asked)) and status < "500":
         return Answered("serving", "run", made[-1])
     if last is None or not _OURS.match(path) or (status >= "500" and not path.startswith("health")):
         return None  # another server's requests, or errors: no sign of a start

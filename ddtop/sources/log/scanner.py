@@ -25,7 +25,7 @@ from ddtop.sources.log.phase_spans import PhaseSpans
 from ddtop.sources.log.repeats import Repeats
 from ddtop.sources.log.scan_snapshot import Hit, LogEntry, ScanSnapshot
 from ddtop.sources.log.signatures import Match, load_catalogue, match_line
-from ddtop.sources.log.tracebacks import FOLLOW_UPS, START, Raised, Tracebacks
+from ddtop.sources.log.tracebacks import FOLLOW_UPS, START, Raised, Tracebacks, quoted_cause
 
 MAX_HITS = 2_000
 MAX_MARKERS = 50
@@ -65,6 +65,8 @@ class LogScanner:
         self._tracebacks = Tracebacks()
         self._ranks: dict[str, None] = {}
         self._ready: tuple[float | None, str, int, str | None] | None = None
+        self._may_be_ready: tuple[LogFact, tuple[float | None, str, int, str | None]] | None = None
+        """A mark that only some engines mean, seen before the lines showed which engine it is."""
         self._last: float | None = None
         self._hits: list[Hit] = []
         self._markers: list[Hit] = []
@@ -124,7 +126,7 @@ class LogScanner:
         pid = entry.pid if entry.pid is not None else parsed.pid
         facts = parse_line(self._given, line)
         begins_args = bool(facts) and any(f.kind == "args" for f in facts)
-        if begins_args or _is_start(line, entry):
+        if (begins_args and not (self._ready and _is_child(parsed))) or _is_start(line, entry):
             self._new_run()
         self._weigh(entry, parsed, facts)
         raised = None
@@ -141,6 +143,8 @@ class LogScanner:
             )
             echo = raised is None and self._tracebacks.in_code(parsed.message, pid, parsed.rank)
         matches = match_line(line, self.engine) or self._usage_error(parsed)
+        if all(m.signature.role == "pointer" for m in matches) and (inner := quoted_cause(line)):
+            matches = (*match_line(inner, self.engine), *matches)
         moved = False
         for fact in facts:
             moved = self._take_fact(fact, entry, times) or moved
@@ -239,8 +243,12 @@ class LogScanner:
             self._spans.mark(fact, entry)
             if fact.phase == "stop" and not self._stop_line[0]:
                 self._stop_line = (entry.number, entry.line.strip()[:400])
-            if self._ready is None and is_ready_mark(self.engine, fact):
-                self._ready = (entry.realtime, entry.line[:400], entry.number, entry.cursor)
+            if self._ready is None and (fact.phase == "ready" or fact.event == "startup-complete"):
+                mark = (entry.realtime, entry.line[:400], entry.number, entry.cursor)
+                if is_ready_mark(self.engine, fact):
+                    self._ready = mark
+                elif self._given is None:
+                    self._may_be_ready = (fact, mark)
         return fact.kind == "args"
 
     def _take_run(self, fact: LogFact, entry: LogEntry, times: int) -> None:
@@ -325,6 +333,12 @@ class LogScanner:
 
     def snapshot(self) -> ScanSnapshot:
         """A frozen view of everything scanned so far."""
+        if (
+            self._ready is None
+            and self._may_be_ready is not None
+            and is_ready_mark(self.engine, self._may_be_ready[0])
+        ):
+            self._ready = self._may_be_ready[1]
         ready_at, ready_line, ready_number, ready_cursor = self._ready or (None, "", 0, None)
         spans = self._spans
         return ScanSnapshot(
@@ -364,6 +378,11 @@ class LogScanner:
             mark_line=self._mark_line,
             bad_line=self._bad_line,
         )
+
+
+def _is_child(line: Line) -> bool:
+    """Whether a record is of a process that the server itself started: its arguments begin no other run."""
+    return bool(line.rank) or line.proc.startswith(("EngineCore", "Worker", "Vllm", "Ray", "DP"))
 
 
 def _is_start(line: str, entry: LogEntry) -> bool:

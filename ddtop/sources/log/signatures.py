@@ -1,4 +1,4 @@
-"""The catalogue of failure signatures: startup.toml and signatures.toml, compiled once, matched line by line.
+"""The catalogue of failure signatures: startup.toml, signatures.toml and families.toml, compiled once, matched line by line.
 
 The fast path is literal: a signature's regex is only tried on a line that holds one of its anchors.
 """
@@ -17,8 +17,8 @@ import tomli
 
 from ddtop.engines.log.grammar import clip, speaks
 
-_FILES = ("startup.toml", "signatures.toml")
-"""In this order: an exact row of an engine's start-up code wins over a general one."""
+_FILES = ("startup.toml", "signatures.toml", "families.toml")
+"""In this order: an exact row of an engine's start-up code wins over a general one, and that over a family's."""
 ROLES = ("cause", "consequence", "pointer", "warning", "marker")
 
 

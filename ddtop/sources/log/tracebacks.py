@@ -11,7 +11,7 @@ _FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line \d+(?:, in (?P<func
 _END = re.compile(
     r"^(?P<name>(?:[A-Za-z_]\w*\.)*\w*?(?:Error|Exception|Interrupt|Exit|Timeout|Expired|OutOfResources|Warning|Refused|Reset|Iteration|NotFound|Failed|Denied|Fault)\w*)(?:: ?(?P<text>.*)|\(.*|)$"
 )
-_DOTTED_END = re.compile(r"^(?P<name>(?:[a-z_]\w*\.)+[A-Z]\w*)(?:: (?P<text>.*))?$")
+_DOTTED_END = re.compile(r"^(?P<name>(?:[a-z_]\w*\.)+(?:[A-Z]\w*|\w{0,12}error|timeout))(?:: (?P<text>.*))?$")
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
 START = "Traceback (most recent call last):"
 _NEXT = re.compile(
@@ -25,6 +25,29 @@ FOLLOW_UPS = re.compile(
     r"ProcessRaisedException|EngineDeadError|zmq\.error|ClientDisconnect|InvalidStateError"
 )
 """Exceptions of a process whose peer or parent has ended: consequences, never causes."""
+
+
+_WRAPPERS = re.compile(
+    r"Worker failed with error '(?P<vllm>.{2,2000}?)'(?:, please check|\.?\s*$)|Exception in worker \S{1,80} while processing method \w+: (?P<old>.{2,2000}?)(?:, Traceback|$)"
+    r"|(?:Executor worker (?:returned|initialization)|Error in (?:executor|worker)[\w ]{0,40}): (?P<trt>\S.{2,2000})|RayTaskError\(\w+\): (?P<ray>\S.{2,2000})"
+    r"|Scheduler (?:or DataParallelController )?.{0,40}?terminated with (?P<sgl>\w+Error: .{2,2000})"
+)
+"""Exceptions that only carry the words of another process's: what they quote is the cause."""
+
+
+def quoted_cause(text: str) -> str:
+    """The exception inside a wrapper of another process, in the form of one; empty where a line is no wrapper.
+
+    >>> quoted_cause("RuntimeError: Worker failed with error 'no room', please check the stack trace above")
+    'Error: no room'
+    """
+    found = _WRAPPERS.search(text)
+    if found is None:
+        return ""
+    inner = next(words for words in found.groups() if words).strip()
+    if inner[:1] == inner[-1:] == "'":
+        return f"KeyError: {inner}"  # that is how Python prints a missing key
+    return inner if _END.match(inner) else f"Error: {inner}"
 
 
 _LINK = ("For further information visit", "See https://", "If this issue persists")

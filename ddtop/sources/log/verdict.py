@@ -87,8 +87,12 @@ def judge(scan: ScanSnapshot, *, silence_s: float | None = None, unit_over: bool
             severity="error" if stalled else "warn",
             hit=hit,
         )
-    if scan.ready or (scan.phase == "run" and scan.run_after_failure):
-        return _ready(scan)
+    if (
+        scan.ready
+        or (scan.phase == "run" and scan.run_after_failure)
+        or (scan.counts.get("stats") and not scan.phases)
+    ):
+        return _ready(scan)  # an engine that prints its counters is up, though it is idle
     phase = phase_now(scan)
     if silence_s is not None and silence_s > SILENT_LIMIT_S.get(phase, 600.0):
         return _stalled(scan, phase)
@@ -268,7 +272,7 @@ def _starting(scan: ScanSnapshot, phase: str) -> Judgement:
             told, means=f"The last word is {_WORDS[word.kind]} that ddtop has no rule for: {word.text}"
         )
     if not known:
-        return _served(scan) or not_recognised(scan)
+        return _served(scan) or _stopped_or_cut(scan, word) or not_recognised(scan)
     by_phase = {
         "launch": "just-launched",
         "init": "init-distributed",
@@ -286,6 +290,21 @@ def _starting(scan: ScanSnapshot, phase: str) -> Judgement:
     if phase in by_phase:
         return _state(scan, by_phase[phase], phase, line=scan.mark_line if scan.mark_line[0] else None)
     return _served(scan) or _state(scan, "just-launched", phase or "launch")
+
+
+_STOPPED = re.compile(r".{0,120}?\bsystemd\[\d+\]: Stopped \S")
+_NATIVE = re.compile(
+    r"(?:.{0,80}\s)?(?:frame #\d{1,3}: .{1,600}\(0x[0-9a-f]+ in /|goroutine \d+ \[|(?:rip|rflags) +0x[0-9a-f]+\s*$|runtime/\w+\.(?:s|go):\d+ \+0x)|Thread 0x[0-9a-f]+ .{0,40}\(most recent call first\)"
+)
+"""Lines that only a process writes that dies in native code, or whose threads were dumped because it hung."""
+
+
+def _stopped_or_cut(scan: ScanSnapshot, word: LastWord | None) -> Judgement | None:
+    """What is certain of any program: systemd stopped its unit, or it died and the reason was cut off."""
+    if scan.tail and _STOPPED.match(scan.tail[-1][1]):
+        return _state(scan, "stopped-by-request", "stop", line=scan.tail[-1])
+    native = next((line for line in scan.tail if _NATIVE.match(line[1])), None)
+    return _state(scan, "unknown-root-cause-cut", "", line=native) if native and word is None else None
 
 
 _WORDS = {"error": "an error", "timeout": "a time-out", "end": "the end of a process"}
