@@ -26,7 +26,7 @@ from ddtop.agent.loadgen.response.glance import (
 )
 from ddtop.agent.loadgen.spec import load_spec
 from ddtop.agent.loadgen.window import live as live_room
-from ddtop.agent.loadgen.window.live import Live, bin_of, joined
+from ddtop.agent.loadgen.window.live import STALE_S, Live, as_heard, bin_of, joined
 from ddtop.agent.loadgen.window.slo import figures_ms
 from ddtop.agent.loadgen.window.window import Window
 from ddtop.bench.figures.acceptance import from_llamacpp_timings, from_requests
@@ -358,6 +358,39 @@ def test_processes_add_up_and_only_what_all_know() -> None:
     assert one["ttft"] == [5, 3, 9, 1] and one["spec"] == [20, 8] and one["by"] == "time"
     assert "left" not in one and "now" not in one, "the other process did not say it"
     assert joined([part(phase="settling"), part()])["phase"] == "settling"
+    ended = joined([part(phase="draining"), part(left=3.0, now=40.0)])
+    assert (ended["left"], ended["now"], ended["tokens"]) == (3.0, 40.0, 200), (
+        "one that is over holds nothing back"
+    )
+
+
+def test_figures_stay_while_a_process_lags() -> None:
+    """One of three has said nothing yet, or said it long ago: what the others know is shown, no sum is too small."""
+    said = {
+        "phase": "window",
+        "s": 2.0,
+        "ok": 3,
+        "failed": 1,
+        "total": 8,
+        "ttft": {5: 2},
+        "tpot": {7: 1},
+        "spec": [10, 4],
+        "tokens": 100,
+        "rate": 50.0,
+        "now": 40.0,
+        "left": 3.0,
+        "about": False,
+    }
+    some = joined([said, said], 1)
+    assert (some["phase"], some["ttft"], some["tpot"], some["spec"]) == ("window", [5, 4], [7, 2], [20, 8])
+    assert not {"tokens", "rate", "now", "left", "ok", "failed", "total"} & set(some)
+    fields = progress_fields({"phase": "running", "done": 6, "requests": 24, "live": some})
+    assert (fields["requests_total"], fields["tok_s"], fields["failed"]) == (24, None, None)
+    assert fields["ttft"] is not None
+    stale = joined([said, as_heard(said, STALE_S + 1, over=False)])
+    assert (stale["tokens"], "now" in stale, "left" in stale) == (200, False, False)
+    over = joined([as_heard(said, 0.1, over=False), as_heard(said, 60.0, over=True)])
+    assert (over["phase"], over["now"], over["left"]) == ("window", 40.0, 3.0)
 
 
 def test_many_requests_are_looked_at_over_several_looks() -> None:

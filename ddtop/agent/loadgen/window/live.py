@@ -23,6 +23,7 @@ MOST_ENDED = 256  # requests that one look takes: 1,024 a second
 MOST_OPEN = 1024  # requests under way whose tokens are counted in one look
 PARSE_READS = 400  # of doubtful responses, in one look
 LOOKS = 4  # a report after so many
+STALE_S = 3.0  # a process that said nothing for so long lags
 FIRST_LOOKS = 2  # the first one after the start, or after the window's zero
 
 
@@ -287,9 +288,13 @@ def _bin(bins: dict[int, int], ms: float | None) -> None:
         bins[place] = bins.get(place, 0) + 1
 
 
-def joined(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The figures of all processes of a load as one; bins as flat lists (bin, count, bin, count, …), for JSON."""
+def joined(parts: Iterable[dict[str, Any]], missing: int = 0) -> dict[str, Any]:
+    """The figures of all processes of a load as one; bins as flat lists (bin, count, bin, count, …), for JSON.
+
+    `missing` processes have said nothing so far: what would be too small without them is left out, the rest is shown.
+    """
     all_parts = list(parts)
+    going = [part for part in all_parts if part["phase"] != "draining"]
     out: dict[str, Any] = {
         "phase": next(
             (name for name in ("settling", "window") if any(p["phase"] == name for p in all_parts)),
@@ -299,11 +304,12 @@ def joined(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "spec": [sum(p["spec"][n] for p in all_parts) for n in (0, 1)],
         "about": any(p.get("about") for p in all_parts),
     }
-    for key in ("ok", "failed", "total"):
+    for key in ("ok", "failed", "total") if not missing else ():
         out[key] = sum(p[key] for p in all_parts)
-    for key in ("tokens", "rate", "now"):  # of a part of the processes they would be too small
-        if all(key in p for p in all_parts):
-            total = sum(p[key] for p in all_parts)
+    # Of a part of the processes they would be too small. One whose window is over adds nothing to the rate now.
+    for key, of in (("tokens", all_parts), ("rate", all_parts), ("now", going)):
+        if of and not missing and all(key in p for p in of):
+            total = sum(p[key] for p in of)
             out[key] = float("%.5g" % total) if key != "tokens" else total
     for key in ("ttft", "tpot"):
         bins: dict[int, int] = {}
@@ -311,11 +317,20 @@ def joined(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
             for place, count in part[key].items():
                 bins[place] = bins.get(place, 0) + count
         out[key] = [number for place in sorted(bins) for number in (place, bins[place])]
-    if all("left" in p for p in all_parts):
-        out["left"] = round(max(p["left"] for p in all_parts), 1)
-    if all("by" in p for p in all_parts):
+    if going and not missing and all("left" in p for p in going):
+        out["left"] = round(max(p["left"] for p in going), 1)
+    if not missing and all("by" in p for p in all_parts):
         ends = [p["by"] for p in all_parts]
         out["by"] = next((by for by in ("", "time", "requests") if by in ends), "settled")
-    if all("burst" in p for p in all_parts):
+    if not missing and all("burst" in p for p in all_parts):
         out["burst"] = [sum(p["burst"][n] for p in all_parts) for n in (0, 1)]
     return out
+
+
+def as_heard(part: dict[str, Any], age_s: float, over: bool) -> dict[str, Any]:
+    """What a process said last, as it may be used now: one that lags (`age_s`, seconds) or is `over` has no rate now."""
+    if over:
+        return {**part, "phase": "draining"}
+    if age_s <= STALE_S:
+        return part
+    return {key: value for key, value in part.items() if key not in ("now", "left")}

@@ -17,7 +17,7 @@ from typing import Any, Callable
 from ..request_builder import RequestBuilder
 from ..spec import LoadSpec
 from .handover import ZERO
-from .live import joined
+from .live import as_heard, joined
 from .window import Window
 
 AHEAD_NS = 600_000_000  # a child looks for the parent's word every 250 ms
@@ -168,6 +168,7 @@ def _gather(
     limit = time.monotonic() + spec.time_limit_s * 2 + 120
     waiting = dict(children)
     late: list[dict[str, Any]] = []
+    heard: dict[int, tuple[dict[str, Any], float]] = {}
     looked: list[dict[str, Any]] = []
     live: dict[str, Any] = {}
     try:
@@ -200,10 +201,16 @@ def _gather(
                 told_now: dict[str, Any] = {
                     key: sum(one[key] for one in latest) for key in ("done", "in_flight", "chunks")
                 }
-                parts = list(got[b"l"].values())
-                if len(parts) == len(children):
-                    if [id(one) for one in parts] != [id(one) for one in looked]:
-                        looked, live = parts, joined(parts)
+                heard = {
+                    pid: heard[pid] if heard.get(pid, ({},))[0] is one else (one, time.monotonic())
+                    for pid, one in got[b"l"].items()
+                }
+                parts = [
+                    as_heard(one, time.monotonic() - at, pid in got[b"e"]) for pid, (one, at) in heard.items()
+                ]
+                if parts:
+                    if parts != looked:
+                        looked, live = parts, joined(parts, len(children) - len(parts))
                     told_now["live"] = live
                 on_progress(told_now)
             if time.monotonic() > limit:
