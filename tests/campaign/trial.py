@@ -404,7 +404,10 @@ class _Play:
         shape, faults = SHAPES[self.trial.shape], len(row.faults)
         alarms = false_alarms(fresh.events, self.trial.explained)
         found = [*self.seen.violations, *alarms]
-        paused = any(isinstance(e, CellMeasured | SearchStep) and PAUSED in e.reasons for e in fresh.events)
+        pauses = sum(isinstance(e, CellMeasured | SearchStep) and PAUSED in e.reasons for e in fresh.events)
+        kept = [*fold(fresh.events).plan_cells, *(e for e in fresh.events if isinstance(e, SearchStep))]
+        paused = any(PAUSED in one.reasons for one in kept)
+        faults += pauses  # each is measured again, once
         if paused:
             row.notes.append("a pause of the server is said of a result: decisions by it are not judged")
         else:

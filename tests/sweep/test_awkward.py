@@ -15,7 +15,7 @@ from ddtop.sweep.controller import Controller
 from ddtop.sweep.shared.gpus.use import GpuUse
 from ddtop.sweep.start.attempt import Attempt
 from ddtop.sweep.start.restart import Restarter
-from tests.sweep.fakehost import FakeHost, JumpingSelector, Unit, World
+from tests.sweep.fakehost import FakeHost, Job, JumpingSelector, Unit, World
 from tests.sweep.test_controller import Dead, Rig, at_cell, once_each
 from tests.sweep.test_leaving import as_found, running_before
 
@@ -573,6 +573,36 @@ def test_an_end_that_was_found_outlives_an_agent_that_fails(
     assert [e.verdict for e in rig.events if isinstance(e, ev.AlertRaised)].count("failed") >= 1
     once_each(rig.events)
     assert "b1" not in rig.world.served, "it was measured before the server died"
+
+
+@pytest.mark.parametrize("pauses", [1, 9])
+def test_a_cell_whose_server_paused_is_measured_again_once_on_the_same_start(
+    pauses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server stood still for 1.5 of 2 s (SIGSTOP, a suspended machine): that half speed decides nothing where another
+    result can be had. What pauses each time is the server's own, and is kept as SUSPECT."""
+    rig, held = Rig(), []
+    real = World.measured
+
+    def measured(self: World, job: Job, cell: str, tokens: int) -> dict[str, object]:
+        raw = real(self, job, cell, tokens)
+        if cell == "b0" and len(held) < pauses:
+            held.append(cell)
+            last = raw["requests"][-1]
+            last["t"] = [last["t"][0], 1_500_000_000, *last["t"][2:]]
+            last["end"] = last["last_event"] = last["end"] + 1_500_000_000
+            raw["window"]["wall_s"] = 2.0
+        return raw
+
+    monkeypatch.setattr(World, "measured", measured)
+    assert rig.run().word == "done"
+    found = [e for e in rig.events if isinstance(e, ev.CellMeasured) and e.cell_id == "b0"]
+    assert ["server-paused" in e.reasons for e in found] == [True, pauses > 1]
+    assert len({e.generation.id for e in found if e.generation}) == 1, "no restart for it"
+    assert rig.states("b") == ["done", "done"] and len(rig.world.starts) == 3
+    assert ("server-paused" in rig.state.cells["b0"].reasons) == (pauses > 1)
+    assert rig.state.alerts == {}
+    once_each(rig.events)
 
 
 def test_a_second_result_of_a_finished_cell_changes_nothing() -> None:

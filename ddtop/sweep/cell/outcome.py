@@ -28,6 +28,7 @@ from ddtop.sweep.shared.plan import OPEN_STATES
 from ddtop.sweep.shared.policy import AGAIN, Decision, decide_cell
 from ddtop.sweep.shared.verdict import Judgement
 
+PAUSED = "server-paused"
 KEEP_B = 250_000
 """Single requests stay in a recorded result while it is smaller than this."""
 BULKY = ("gpu_samples", "gpu_samples_z", "texts", "texts_z", "texts_again", "texts_again_z")
@@ -100,7 +101,19 @@ def commit(
     except (ValueError, KeyError, TypeError) as error:
         judged = judgement({"generator-failed": f"its result cannot be read: {error}"}, {})
     judged = with_host(ctx, cell, judged, raw)
+    if _was_paused(cell, judged):
+        number = _record(ctx, cell, judged, without_bulk(raw), origin)
+        why = f"measured again, once, because its server paused: {judged.details[PAUSED]}"
+        ctx.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason=why, attempt=number, by="policy")
+        return Committed(state="interrupted")
     return commit_judged(ctx, cell, judged, without_bulk(raw), origin, answer_by_s=answer_by_s)
+
+
+def _was_paused(cell: CellView, judged: CellJudgement) -> bool:
+    """Whether a result would count but for a pause of its server, for the first time: what held it up (a signal, a suspended
+    machine) is not the configuration's, and no race is to be decided by it. A second pause is its own: that result is kept."""
+    open_still = cell.state in OPEN_STATES and not any(PAUSED in a.reasons for a in cell.attempts)
+    return open_still and judged.state == "done" and PAUSED in judged.reasons
 
 
 def keep_without_verdict(ctx: SweepContext, cell_id: str, raw: Mapping[str, Any], *, job: str) -> None:
