@@ -11,7 +11,7 @@ import msgspec
 
 from ddtop.events import CellSpec
 from ddtop.plan.launch import BenchSpec, LaunchSpec, PlannedCell
-from ddtop.plan.model import AA, MIN_WINDOW_S, Config, LoadPoint, Plan, Scalar, SkipRule, Workload
+from ddtop.plan.model import AA, Config, LoadPoint, Plan, Scalar, SkipRule, Workload
 from ddtop.plan.placeholders import fill
 
 ID_LENGTH = 12
@@ -306,8 +306,6 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
         "time_limit_s": plan.bench.time_limit_s,
         "request_timeout_s": plan.bench.request_timeout_s,
     }
-    if asked.get("min_window_s") == MIN_WINDOW_S:  # where nobody chose it, it leaves room for the warm-up
-        limits["min_window_s"] = min(MIN_WINDOW_S, plan.bench.time_limit_s / 4)
     bench = BenchSpec(
         kind="builtin",
         load={**asked, "prompts": list(load.workload.prompts), **limits},

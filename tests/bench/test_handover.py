@@ -203,6 +203,16 @@ def test_an_open_loop_is_handed_over(prefill: str, arrival: str) -> None:
     assert set(judge_cell(result).reasons) <= BUSY | {"under-delivery"}
 
 
+def test_a_window_of_an_open_loop_holds_those_that_had_to_wait(prefill: str) -> None:
+    """More arrive than may be under way: it closed as the schedule was empty, with requests that had not begun."""
+    result = cell(
+        prefill, mode="open", rate=200.0, arrival="constant", requests=40, concurrency=1, max_in_flight=2
+    )
+    assert sorted(one["i"] for one in result["requests"]) == list(range(40))
+    starts = sorted(one["start"] for one in result["requests"])
+    assert starts[-2] <= result["window"]["wall_s"] * 1e9, "it closes as the last one begins"
+
+
 def test_a_window_of_an_open_loop_has_as_many_gaps_as_requests(prefill: str) -> None:
     """It ends with its last arrival: begun with its first one, that of one request would have no length and no token."""
     result = cell(prefill, mode="open", rate=4.0, arrival="constant", requests=2, concurrency=1)

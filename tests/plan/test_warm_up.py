@@ -73,7 +73,10 @@ def test_a_recording_keeps_what_it_was_begun_with() -> None:
 
 def test_a_short_limit_gives_a_short_window() -> None:
     assert load("time_limit_s = 8")["min_window_s"] == 2.0
-    assert ids(plan("time_limit_s = 8")) == ids(plan()), "limits are in no id"
+    assert ids(plan("time_limit_s = 8")) == ids(plan("time_limit_s = 8\nmin_window_s = 2"))
+    assert ids(plan("time_limit_s = 8")) != ids(plan()), "a window of 2 s is not one of 10 s"
+    assert ids(plan("time_limit_s = 60")) == ids(plan()), "limits themselves are in no id"
+    assert load("time_limit_s = 20\nmin_window_s = 10")["min_window_s"] == 10.0, "what is written holds"
     assert "min_window_s" not in load("min_window_s = 0")
 
 

@@ -73,7 +73,7 @@ class Window:
         self.processes = processes
         self.next_index = indices[-1] + processes
         self.more = MOST_MORE // processes // self.turns if spec.min_window_s else 0
-        self.to_arrive = 0  # open loop: conversations of the window that are not due yet
+        self.to_arrive = 0  # open loop: conversations of the window that have not begun: not due yet, or over max_in_flight
         self.on_start = self.on_ready = self.on_close = nobody_listens
         self.traffic = Traffic(spec, self)
         self.exchanges: list[Exchange] = []
@@ -326,10 +326,13 @@ class Window:
     def _due(self, moment: int) -> None:
         while self.schedule and self.schedule[0][0] <= moment:
             due, index = heapq.heappop(self.schedule)
-            if self.open_loop and not place(index, self.turns)[1]:
-                self.to_arrive -= index >= 0
-                if self.opening and self.before is not None:
-                    heapq.heappush(self.schedule, (due + self.before.gap_ns(), self.before.index()))
+            if (
+                self.opening
+                and self.before is not None
+                and self.open_loop
+                and not place(index, self.turns)[1]
+            ):
+                heapq.heappush(self.schedule, (due + self.before.gap_ns(), self.before.index()))
             if self.in_flight >= self.spec.max_in_flight:
                 self.waiting.append((due, index))
             else:
@@ -348,6 +351,7 @@ class Window:
         self.carry(exchange)
 
     def _arrived(self, index: int) -> None:
+        self.to_arrive -= index >= 0 and not place(index, self.turns)[1]
         if self.watch is not None:
             self.watch.started(self.in_flight)
         if index < 0 and self.before is not None:
