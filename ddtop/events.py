@@ -151,6 +151,8 @@ class CellSpec(Value, frozen=True, kw_only=True):
     """The first load of a start measured again as its last: it shows drift, and is in no average."""
     refines: tuple[int, int] | None = None
     """Measured only because a speed-up crosses 1 between these two concurrencies."""
+    group: str = ""
+    """The only group of prompts in it, where each group is a cell of its own; `workload` then ends in `:group`."""
     aa: bool = False
     """The baseline once more, under another name: what it differs by is what cannot be told from nothing."""
     baseline: bool = False
@@ -328,7 +330,9 @@ class PlanSource(Event, frozen=True, kw_only=True, tag="plan-source"):
     """What the plan's text refers to on the client, so that the plan can be read again elsewhere."""
 
     files: dict[str, str] = {}
-    """`prompts_file` as the plan writes it → its text."""
+    """`prompts_file`, or a dataset that may be given away, as the plan writes it → its text."""
+    datasets: dict[str, dict[str, Any]] = {}
+    """Each dataset, as the plan writes it → what it is: revision, sha256, licence, shareable, origin."""
     env: dict[str, str] = {}
     """Variables that `{env.NAME}` stood for."""
 

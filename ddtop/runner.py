@@ -204,8 +204,9 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     )
     recall_causes(ctx)
     if sweep is not None:
-        if sweep.plan_files or sweep.plan_env:
-            ctx.emit(PlanSource, files=dict(sweep.plan_files), env=dict(sweep.plan_env))
+        if sweep.plan_files or sweep.plan_env or sweep.plan_datasets:
+            source = {"files": sweep.plan_files, "env": sweep.plan_env, "datasets": sweep.plan_datasets}
+            ctx.emit(PlanSource, **{name: dict(found) for name, found in source.items()})
         ctx.emit(CellsPlanned, cells=planned_now(sweep, state), baseline=sweep.baseline, rule=sweep.rule)
         recall(ctx, sweep)
     main = (

@@ -26,10 +26,11 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     turns: tuple[str, ...] = ()
     output_tokens: int | None = None
 
-    @property
-    def asked(self) -> dict[str, Any]:
-        """As the load generator takes it."""
+    def asked(self, *, turns: bool = False) -> dict[str, Any]:
+        """As the load generator takes it; `turns`: as a conversation, where it has more than one."""
         out: dict[str, Any] = {"messages": list(self.messages)} if self.messages else {"prompt": self.prompt}
+        if turns and self.turns:
+            out["turns"] = list(self.turns)
         if self.output_tokens is not None:
             out["output_tokens"] = self.output_tokens
         return {**out, "group": self.group}

@@ -177,5 +177,5 @@ def _word(text: str) -> str:
     >>> _word("Counting & Probability"), _word("math_reasoning"), _word("  ")
     ('counting_probability', 'math_reasoning', 'all')
     """
-    kept = "".join(ch if ch.isalnum() or ch in "-+." else " " for ch in text.lower())
+    kept = "".join(ch if ch.isalnum() or ch in "-+" else " " for ch in text.lower())
     return "_".join(kept.split())[:MAX_GROUP] or EVERY

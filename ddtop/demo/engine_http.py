@@ -222,7 +222,10 @@ class Handler(BaseHTTPRequestHandler):
                 text, calls = text + piece, calls + 1
                 running = usage if native or options.get("continuous_usage_stats") else None
                 self.event(shape(head, text if native else piece, None, running, calls))
-            self.event(shape(head, text if native else "", "length", usage if native else None, calls))
+            end = shape(head, text if native else "", "length", usage if native else None, calls)
+            if body.get("return_spec_tokens_details") and self.model.acceptance > 1:
+                end["sglext"] = {"spec_tokens_details": {"spec_verify_ct": calls}}
+            self.event(end)
             if options.get("include_usage") and not native:
                 self.event({**openai_event(head, "", None, usage, calls), "choices": []})
             self.event("[DONE]")

@@ -10,7 +10,11 @@ from pathlib import PurePath
 
 import tomli
 
-_PROMPTS = re.compile(r"""(?P<key>(?<![\w-])prompts_file\s*=\s*)(?P<value>"(?:\\.|[^"\\\n])*"|'[^'\n]*')""")
+from ddtop.datasets.sources import FILE
+
+_PROMPTS = re.compile(
+    r"""(?P<key>(?<![\w-])(?P<what>prompts_file|dataset)\s*=\s*)(?P<value>"(?:\\.|[^"\\\n])*"|'[^'\n]*')"""
+)
 _BENCH = (
     (re.compile(r"^[ \t]*\[[ \t]*[\"']?bench[\"']?[ \t]*\][^\n]*", re.M), "\n{}"),
     (re.compile(r"^[ \t]*bench[ \t]*=[ \t]*\{", re.M), " {},"),
@@ -26,14 +30,17 @@ def plan_files(
 ) -> tuple[str, dict[str, str]]:
     """(the plan's text, {path relative to the plan: text} of its prompt files, below `folder`).
 
-    Variables stand for their recorded values, and `prompts_file` names the file written beside the plan. What was not
-    recorded is left as it is.
+    Variables stand for their recorded values; `prompts_file` names the file written beside the plan, and so does a `dataset`
+    whose licence lets its texts be recorded. What was not recorded is left as it is.
     """
     names = {name: f"{folder}/{n}-{_plain(PurePath(name).name)}" for n, name in enumerate(files, start=1)}
 
     def prompts(match: re.Match[str]) -> str:
         wanted = _with_env(tomli.loads(f"v = {match['value']}")["v"], env)
-        return match["key"] + (json.dumps(names[wanted]) if wanted in names else match["value"])
+        if wanted not in names:
+            return str(match[0])
+        file = names[wanted] if match["what"] == "prompts_file" else f"{FILE}{names[wanted]}"
+        return match["key"] + json.dumps(file)
 
     text = _PROMPTS.sub(prompts, text)
     text = _ENV.sub(lambda m: _escaped(env[m[1]]) if m[1] in env else m[0], text)

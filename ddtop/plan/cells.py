@@ -235,6 +235,7 @@ def _cell(
         config=config.name,
         tp=launch.tp,
         workload=load.workload.name,
+        group=load.workload.group,
         output_tokens=load.tokens,
         concurrency=load.point.concurrency,
         rate=load.point.rate,
@@ -292,7 +293,9 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
         "context": load.context,
         "output_tokens": load.tokens,
         **load.workload.sharing,
-        "exact_tokens": plan.sampling.ignore_eos,
+        "exact_tokens": plan.sampling.ignore_eos
+        if load.workload.stop is None
+        else load.workload.stop == "length",
         "temperature": plan.sampling.temperature,
         "extra_body": plan.sampling.extra_body,
         **_how_much(plan, load),
@@ -350,7 +353,12 @@ def _how_much(plan: Plan, load: Load) -> dict[str, Any]:
     each, turns = plan.bench.requests_per_stream, load.workload.turns
     if turns > 1:  # whole conversations; of one alone most turns would be cut off at the window's close
         each = max(LEAST_CONVERSATIONS, -(-each // turns)) * turns
-    return {"mode": "closed", "concurrency": point.concurrency, "requests": each * point.concurrency}
+    requests = each * point.concurrency
+    if load.workload.dataset is not None:
+        # Each prompt as often as any other: a category's figures rest on all of its prompts.
+        once = len(load.workload.prompts) * turns
+        requests = once * math.ceil(requests / once)
+    return {"mode": "closed", "concurrency": point.concurrency, "requests": requests}
 
 
 def _at_most_s(plan: Plan, point: LoadPoint) -> float:
@@ -362,11 +370,16 @@ def _at_most_s(plan: Plan, point: LoadPoint) -> float:
     return loads * search.point_s + (plan.bench.time_limit_s if search.confirm_s else 0.0)
 
 
+def base_name(spec: CellSpec) -> str:
+    """The workload's name in the plan."""
+    return spec.workload.removesuffix(f":{spec.group}") if spec.group else spec.workload
+
+
 def matches(rule: SkipRule, spec: CellSpec) -> bool:
     """Whether `rule` skips this cell."""
     pairs: tuple[tuple[tuple[Any, ...], Any], ...] = (
         (rule.config, spec.config),
-        (rule.workload, spec.workload),
+        (rule.workload, base_name(spec)),
         (rule.tp, spec.tp),
         (rule.concurrency, spec.concurrency),
         (rule.context, spec.context),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import zlib
+
+import msgspec
+
 from ddtop.events import CellSpec
 from ddtop.plan.cells import all_cells, matches
 from ddtop.plan.model import Plan
 from ddtop.plan.problems import Problems
 
 MAX_CELLS = 20_000
+MAX_PACKED = 800_000
+"""Characters of all prompts, packed as they are sent (sweep/cell/measure.py)."""
 
 
 def count_cells(plan: Plan) -> int:
@@ -45,6 +51,7 @@ def check_cells(plan: Plan, problems: Problems) -> None:
         )
     if plan.bench.kind == "builtin":
         _check_prompts(plan, problems)
+        _check_size(plan, problems)
         if not plan.bench.warmup_written:
             problems.warn(
                 ("bench",),
@@ -87,13 +94,35 @@ def _explain_twins(plan: Plan, problems: Problems, first: CellSpec, second: Cell
         )
 
 
+def _check_size(plan: Plan, problems: Problems) -> None:
+    """The prompts of one start travel to the host in one line."""
+    texts = {w.base: "" for w in plan.workloads}
+    for workload in plan.workloads:
+        texts[workload.base] += msgspec.json.encode(workload.prompts).decode()
+    if sum(map(len, texts.values())) <= MAX_PACKED:
+        return
+    sizes = {name: len(zlib.compress(text.encode(), 1)) * 4 // 3 for name, text in texts.items()}
+    if sum(sizes.values()) > MAX_PACKED:
+        largest = max(sizes, key=sizes.__getitem__)
+        problems.fault(
+            ("workload", list(sizes).index(largest)),
+            f"the prompts of all workloads take {sum(sizes.values()) // 1000:,} kB packed, {largest} most of it",
+            f"allowed: {MAX_PACKED // 1000} kB; fewer prompts (sample), or a plan for each workload",
+        )
+
+
 def _check_prompts(plan: Plan, problems: Problems) -> None:
     if plan.sampling.endpoint == "chat":
         return
-    for index, workload in enumerate(plan.workloads):
+    places = {name: n for n, name in enumerate(dict.fromkeys(w.base for w in plan.workloads))}
+    for workload in plan.workloads:
         if any(isinstance(p, dict) and "messages" in p for p in workload.prompts):
             problems.fault(
-                ("workload", index, "prompts_file"),
+                (
+                    "workload",
+                    places[workload.base],
+                    "dataset" if workload.dataset is not None else "prompts_file",
+                ),
                 f'holds messages, but sampling.endpoint is "{plan.sampling.endpoint}"',
                 'endpoint = "chat", or plain prompts',
             )

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ddtop.datasets.use import Use
 from ddtop.events import Search
 from ddtop.stats.race import Rules
 
@@ -156,6 +157,18 @@ class Workload(Part, frozen=True, kw_only=True):
     """Of text that all prompts of a cell begin with."""
     license: str | None = None
     """Under which the prompts may be given away; for the record alone."""
+    dataset: Use | None = None
+    """What the prompts are of; None: the plan or a file of it has them."""
+    group: str = ""
+    """The only group of its prompts, where each group is a workload of its own."""
+    stop: str | None = None
+    """`eos`: an answer ends where the model ends it, and `output_tokens` is a cap; `length`: it never ends before. None: as
+    `[sampling]` says."""
+
+    @property
+    def base(self) -> str:
+        """Its name in the plan."""
+        return self.name.removesuffix(f":{self.group}") if self.group else self.name
 
     @property
     def sharing(self) -> dict[str, Any]:
@@ -270,6 +283,8 @@ class Plan(Part, frozen=True, kw_only=True):
     """The TOML as read, for the record."""
     path: str | None = None
     files: dict[str, str] = {}
-    """Prompt files by the names that the plan uses → their texts."""
+    """Prompt files and datasets by the names that the plan uses → their texts."""
+    datasets: dict[str, dict[str, Any]] = {}
+    """Datasets by the names that the plan uses → what they are."""
     env: dict[str, str] = {}
     """Variables of this machine that `{env.NAME}` stood for."""

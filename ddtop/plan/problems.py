@@ -56,12 +56,21 @@ class InvalidPlanError(PlanError):
 class Problems:
     """Collects the faults and warnings of one plan, and what its text refers to on this machine."""
 
-    def __init__(self, text: str, given: Mapping[str, str] | None = None) -> None:
-        """`given`: `prompts_file` as written → its text, which then is not read from the disk."""
+    def __init__(
+        self,
+        text: str,
+        given: Mapping[str, str] | None = None,
+        given_datasets: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`given`: `prompts_file` or `dataset` as written → its text, which then is not read from the disk;
+        `given_datasets`: `dataset` → what it was (datasets/store.py: About)."""
         self._text = text
         self.given: Mapping[str, str] = given or {}
         self.files: dict[str, str] = {}
-        """`prompts_file` as written → its text."""
+        """`prompts_file` or `dataset` as written → its text."""
+        self.given_datasets: Mapping[str, Mapping[str, Any]] = given_datasets or {}
+        self.datasets: dict[str, dict[str, Any]] = {}
+        """`dataset` as written → what it is."""
         self.env: dict[str, str] = {}
         """Variables that `{env.NAME}` stood for."""
         self.faults: list[Problem] = []

@@ -39,5 +39,6 @@ def recorded_plan(text: str, source: PlanSource | None, path: str | None = None)
         folder=Path(path).parent if path else None,
         environ=env,
         files=source.files if source is not None else None,
+        datasets=source.datasets if source is not None else None,
     )
     return plan

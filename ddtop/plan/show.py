@@ -37,6 +37,7 @@ def show(plan: Plan, history: Estimate | None = None) -> str:
         f"  {plan.service.kind} · {plan.service.engine} · port {plan.service.port}"
         + (f" · model {plan.model.name or plan.model.path}" if plan.model else ""),
         f"  baseline {plan.matrix.baseline}" + (", measured against itself too" if plan.matrix.aa else ""),
+        *_datasets(plan),
         f"  time: {_time(to_run, history)}",
         *_rounds(plan, to_run, history),
         *_refined(plan),
@@ -49,6 +50,23 @@ def show(plan: Plan, history: Estimate | None = None) -> str:
         mine = {c.spec.restart_key: f"{c.spec.config} tp{c.spec.tp}" for c in to_run if c.spec.start == start}
         lines.append(f"start {start + 1}: {', '.join(mine.values())}")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _datasets(plan: Plan) -> list[str]:
+    """What the workloads take of datasets, and under which licence."""
+    prompts: dict[str, dict[str, int]] = {}
+    uses = {w.base: w.dataset for w in plan.workloads if w.dataset is not None}
+    for workload in plan.workloads:
+        for prompt in workload.prompts if workload.dataset is not None else ():
+            counts = prompts.setdefault(workload.base, {})
+            counts[prompt["group"]] = counts.get(prompt["group"], 0) + 1
+    out = []
+    for name, counts in prompts.items():
+        use = uses[name]
+        licence = plan.datasets.get(use.name, {}).get("licence") or "of your own"
+        each = ", ".join(f"{group} {count}" for group, count in counts.items())
+        out.append(f"  {name}: {many(sum(counts.values()), 'prompt')} of {use.name} ({each}), {licence}")
+    return out
 
 
 def _refined(plan: Plan) -> list[str]:

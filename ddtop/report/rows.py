@@ -131,7 +131,7 @@ def _row(
         "engine_version": cell.engine_version,
         "measured": iso(measured[-1]) if measured else None,
         **_compared(compared),
-        **flatten(cell.metrics),
+        **flatten({name: value for name, value in cell.metrics.items() if name != "by_group"}),
         **flatten(load_of(cell), "server."),
         **_per_gpu(points.get((spec.config, spec.tp, Column.of(spec)))),
     }

@@ -1,7 +1,7 @@
 """Running a list of cells, each committed by itself: what a detached job on the host does.
 
 `run_cells(spec, out_dir)` takes {"schema": 1, "defaults": {...}, "cells": [{"id": ..., ...}]}; every cell is a LoadSpec
-over the defaults. A finished cell is `cell-<id>.json`, written to a temporary name, fsynced and renamed; an existing
+over the defaults. Prompts that cells share stand once, packed, in "prompts_z"; a cell then names their key as `prompts`. A finished cell is `cell-<id>.json`, written to a temporary name, fsynced and renamed; an existing
 one is not run again. `progress.json` says at any time where it is.
 """
 
@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from .measure import Tell, run_cell
-from .records import pack
+from .records import pack, unpack_value
 from .spec import SCHEMA, SpecError
 
 
@@ -57,11 +57,24 @@ def run_cells(spec: dict[str, Any], out_dir: str, tell: Tell | None = None) -> d
                     tell(dict(state))
 
         report({"requests": int(cell.get("requests") or spec.get("defaults", {}).get("requests") or 1)})
-        result = run_cell({**spec.get("defaults", {}), **cell}, report)
+        result = run_cell(
+            with_prompts({**spec.get("defaults", {}), **cell}, spec.get("prompts_z") or {}), report
+        )
         write_atomically(path, pack(result), sync=True)
         summary["failed" if result.get("error") else "done"].append(cell["id"])
         report({"phase": "committed", "last": cell["id"]})
     return summary
+
+
+def with_prompts(load: dict[str, Any], packed: dict[str, str]) -> dict[str, Any]:
+    """The load with its prompts in place of their key. Raises SpecError where they are missing or damaged."""
+    key = load.get("prompts")
+    if not isinstance(key, str):
+        return load
+    try:
+        return {**load, "prompts": unpack_value(packed[key])}
+    except (KeyError, ImportError, ValueError) as error:
+        raise SpecError("prompts: those named %r cannot be read: %s" % (key, error)) from None
 
 
 def write_atomically(path: str, value: Any, sync: bool) -> None:

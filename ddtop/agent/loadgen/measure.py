@@ -162,6 +162,16 @@ def other_batch(streams: int) -> int:
     return streams // 2 if streams > 1 else 2
 
 
+def with_groups(records: list[dict[str, Any]], builder: RequestBuilder) -> list[dict[str, Any]]:
+    """Each record with the group of its prompt, where the prompts name any."""
+    if any(isinstance(prompt, dict) and prompt.get("group") for prompt in builder.spec.prompts):
+        for record in records:
+            prompt = builder.prompt(record["i"])
+            if isinstance(prompt, dict) and prompt.get("group"):
+                record["group"] = str(prompt["group"])
+    return records
+
+
 def _window(
     spec: LoadSpec,
     builder: RequestBuilder,
@@ -219,7 +229,7 @@ def _window(
     zero = out["zero_ns"]
     wall_s = (out["close_ns"] - zero) / 1e9
     result["window"] = {"zero_mono_ns": zero, "wall_s": wall_s, "stopped": out["stopped"]}
-    result["requests"] = out["requests"]
+    result["requests"] = with_groups(out["requests"], builder)
     result["bins"] = token_bins([*out["burst"], *out["requests"]])
     if out["handover"]:
         result["window"]["drained_s"] = (out["end_ns"] - zero) / 1e9

@@ -9,6 +9,7 @@ from typing import Any
 from ddtop.agent.loadgen.records import unpack
 from ddtop.bench.figures.acceptance import Acceptance, acceptance, counter_deltas, drafted_share, total
 from ddtop.bench.figures.energy import CAP_SHARE, CellEnergy, cell_energy
+from ddtop.bench.figures.groups import by_group
 from ddtop.bench.figures.metrics import Slo, burst_metrics, cell_metrics
 from ddtop.bench.figures.requests import Request, read_request
 from ddtop.bench.figures.stats import percentile
@@ -86,6 +87,9 @@ def _judge(raw: Mapping[str, Any], slo: Slo | None, spec: Mapping[str, Any] | No
         if accepted is not None:
             metrics["acceptance_length"] = accepted.length
             metrics["acceptance"] = {**accepted.as_metrics(), **drafted_share(accepted, result)}
+        records = result.get("requests") or []
+        if groups := by_group(records, requests, _one_pass(asked), accepted):
+            metrics["by_group"] = groups
         metrics.update(energy.as_metrics(metrics.get("output_tokens"), metrics.get("output_tok_s")))
     metrics["client"] = client_figures(result)
     if result.get("slo"):
@@ -103,6 +107,11 @@ def _judge(raw: Mapping[str, Any], slo: Slo | None, spec: Mapping[str, Any] | No
         details["not-settled"] = moving
     _gpu(energy, details, known, bool(metrics["requests_ok"]))
     return judgement(details, metrics)
+
+
+def _one_pass(asked: Mapping[str, Any]) -> int:
+    """Requests of one pass through the prompts; of conversations as many as they have turns."""
+    return int(asked.get("prompts_n") or 0) * max(1, int(asked.get("turns") or 1))
 
 
 def judgement(details: dict[str, str], metrics: dict[str, Any]) -> CellJudgement:

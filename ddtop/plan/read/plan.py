@@ -85,14 +85,15 @@ def parse_plan(
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
     files: Mapping[str, str] | None = None,
+    datasets: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[Plan, Sequence[Problem]]:
     """The plan in `text`, and its warnings. `folder` is where `prompts_file` is relative to; the texts of `files` (by the
-    names that the plan uses) are not read from the disk.
+    names that the plan uses) are not read from the disk. `datasets`: those that were measured, as they were.
 
     Raises InvalidPlanError with all faults.
     """
     # TOML ends lines with LF or CRLF; tomli rejects a lone CR.
-    problems = Problems(text, files)
+    problems = Problems(text, files, datasets)
     try:
         raw = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
@@ -139,7 +140,7 @@ def _read(fields: Fields, text: str, name: str, folder: Path | None) -> Plan:
     bench_fields = fields.table("bench")
     bench = read_bench(bench_fields) if bench_fields is not None else Bench()
     workloads = read_workloads(
-        fields.tables("workload", '[[workload]] name = "fib"'), bench, problems, folder
+        fields.tables("workload", '[[workload]] name = "fib"'), bench, problems, folder, service, configs
     )
     table = fields.table("matrix") or Fields(problems, {}, ("matrix",))
     matrix = read_matrix(table, configs, workloads, bench)
@@ -163,6 +164,7 @@ def _read(fields: Fields, text: str, name: str, folder: Path | None) -> Plan:
         text=text,
         path=name,
         files=problems.files,
+        datasets=problems.datasets,
         env=problems.env,
     )
     fields.done()

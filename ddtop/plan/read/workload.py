@@ -18,11 +18,13 @@ from ddtop.plan.model import (
     LoadPoint,
     Matrix,
     Sampling,
+    Service,
     SkipRule,
     Workload,
 )
 from ddtop.plan.problems import Problems, shown, suggest
 from ddtop.plan.read.configs import NAME, suggest_config
+from ddtop.plan.read.dataset import by_group, read_dataset, read_stop
 from ddtop.plan.read.fields import Fields
 from ddtop.plan.read.load import MAX_CONCURRENCY, MAX_RATE, MIN_RATE, read_loads
 from ddtop.plan.read.refine import read_refine
@@ -96,7 +98,7 @@ def _read_skip(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wor
     fields.done()
     for key, names, known in (
         ("config", config, [c.name for c in configs]),
-        ("workload", workload, [w.name for w in workloads]),
+        ("workload", workload, list(dict.fromkeys(w.base for w in workloads))),
         ("search", search, ["concurrency", "rate"]),
     ):
         for name in names:
@@ -115,9 +117,15 @@ def _read_skip(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wor
 
 
 def read_workloads(
-    fields: list[Fields], bench: Bench, problems: Problems, folder: FilePath | None
+    fields: list[Fields],
+    bench: Bench,
+    problems: Problems,
+    folder: FilePath | None,
+    service: Service,
+    configs: tuple[Config, ...],
 ) -> tuple[Workload, ...]:
-    """`[[workload]]`. An external benchmark needs none: it has its own."""
+    """`[[workload]]`. An external benchmark needs none: it has its own. A workload of a dataset may become one for each of
+    its groups (`by_group`)."""
     if not fields:
         if bench.kind == "builtin":
             problems.fault(
@@ -131,27 +139,32 @@ def read_workloads(
         name = table.text("name", required="a name for this workload") or f"workload-{len(out) + 1}"
         if not NAME.match(name):
             table.fault("name", name, "letters, digits and . _ + -, at most 64")
-        if name in {w.name for w in out}:
+        if name in {w.base for w in out}:
             table.problems.fault(
                 (*table.path, "name"), f"{shown(name)} is used twice", "give each workload its own name"
             )
         default = (256,) if bench.kind == "builtin" else (0,)
         tokens = table.wholes("output_tokens", default, 1, MAX_TOKENS)
-        prompts = _prompts(table, bench, folder)
+        prompts, dataset = read_dataset(table, folder)
+        if not table.has("dataset"):
+            prompts = _prompts(table, bench, folder)
         turns, think_ms, shared = _conversation(table, bench, prompts)
         license_ = table.text("license")
-        table.done()
-        out.append(
-            Workload(
-                name=name,
-                prompts=prompts,
-                output_tokens=tokens,
-                turns=turns,
-                think_ms=think_ms,
-                shared_prefix_tokens=shared,
-                license=license_,
-            )
+        if license_ is None and dataset is not None:
+            license_ = problems.datasets[dataset.name].get("licence")
+        workload = Workload(
+            name=name,
+            prompts=prompts,
+            output_tokens=tokens,
+            turns=turns,
+            think_ms=think_ms,
+            shared_prefix_tokens=shared,
+            license=license_,
+            dataset=dataset,
+            stop=read_stop(table),
         )
+        out += by_group(table, workload, service, configs)
+        table.done()
     return tuple(out)
 
 
@@ -199,7 +212,7 @@ def _prompts(fields: Fields, bench: Bench, folder: FilePath | None) -> tuple[Any
             fields.problems.fault((*fields.path, "prompts"), "is an empty list", "at least one prompt")
         return inline
     if bench.kind == "builtin" and not fields.has("prompts"):
-        fields.missing("prompts", 'a list of prompts, or prompts_file = "….jsonl"')
+        fields.missing("prompts", 'a list of prompts, prompts_file = "….jsonl", or dataset = "…"')
     return ()
 
 

@@ -74,7 +74,7 @@ def texts_of(
     if state.run.plan_toml:
         files["plan.toml"] = state.run.plan_toml
     for index, (name, text) in enumerate((source.files if source is not None else {}).items()):
-        files[f"prompts/{index}-{Path(name).name}"] = text
+        files[f"prompts/{index}-{Path(name).name.replace(':', '-')}"] = text
     if state.selftest is not None:
         files["selftest.json"] = _json(state.selftest)
     return files

@@ -5,13 +5,16 @@ The job does not notice a lost connection: it is watched again, or its results a
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ddtop.agent.loadgen.records import pack_value
 from ddtop.bench.search import next_point, point_load
 from ddtop.errors import AgentError
 from ddtop.events import CellSpec, CellStateSet, SearchStep
@@ -32,12 +35,28 @@ from ddtop.sweep.shared.plan import Bench
 from ddtop.sweep.shared.requests import Requests
 
 CHARS_PER_TOKEN = 4.0
+PROMPTS_PLAIN = 200_000
+"""Characters of prompts that a job holds as they are."""
 
 
 def job_id(run_id: str, launch: Launch) -> str:
     """A name that no earlier job has: it becomes a folder and a unit on the host."""
     config = re.sub(r"[^A-Za-z0-9_.-]+", "_", launch.config)[:40]
     return f"{run_id}-{config}-tp{launch.tp}-{secrets.token_hex(3)}"
+
+
+def packed_prompts(cells: list[dict[str, Any]]) -> dict[str, Any]:
+    """`cells`, and the prompts that they share once and packed, where they would fill the line that a job has to fit into."""
+    size = sum(len(json.dumps(cell.get("prompts") or ())) for cell in cells)
+    if size <= PROMPTS_PLAIN:
+        return {"cells": cells}
+    packed: dict[str, str] = {}
+    for cell in cells:
+        if isinstance(prompts := cell.get("prompts"), list):
+            key = hashlib.sha256(json.dumps(prompts).encode()).hexdigest()[:12]
+            packed.setdefault(key, pack_value(prompts))
+            cell["prompts"] = key
+    return {"cells": cells, "prompts_z": packed}
 
 
 class Measurer:
@@ -183,7 +202,7 @@ class Measurer:
         for cell in cells:
             load = bench.cells.get(cell.id, {})
             listed.append({**load, **self._own_load({**defaults, **load}, cell, subject), "id": cell.id})
-        return {"schema": 1, "run": self.ctx.run_id, "defaults": defaults, "cells": listed}
+        return {"schema": 1, "run": self.ctx.run_id, "defaults": defaults, **packed_prompts(listed)}
 
     def _own_load(self, asked: dict[str, Any], cell: CellSpec, subject: Subject) -> dict[str, Any]:
         """What a cell asks beyond its plan: the options of the accuracy guard, or the next load of its search."""

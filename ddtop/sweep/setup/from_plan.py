@@ -86,4 +86,5 @@ def sweep_from(plan: Plan) -> Sweep:
         plan_path=plan.path,
         plan_files=plan.files,
         plan_env=plan.env,
+        plan_datasets=plan.datasets,
     )

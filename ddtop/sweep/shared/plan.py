@@ -69,6 +69,7 @@ class Sweep:
     plan_path: str | None = None
     plan_files: Mapping[str, str] = field(default_factory=dict)
     plan_env: Mapping[str, str] = field(default_factory=dict)
+    plan_datasets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What the plan's text refers to: see `PlanSource`."""
 
     @property

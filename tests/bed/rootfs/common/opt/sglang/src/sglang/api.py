@@ -150,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
         if message := too_long(tokens, limit):
             self.error(message)
             return None
-        request = submit(Request(str(prompt), tokens, limit, ignore_eos, path=self.path))
+        request = submit(Request(str(prompt), tokens, limit, ignore_eos, path=self.path, asked_as=self.headers.get("X-Request-Id", "")))
         if request is None:
             self.error("The request queue is full.", 503)
         return request
@@ -191,13 +191,15 @@ class Handler(BaseHTTPRequestHandler):
         options = body.get("stream_options") or {}
         head["object"] += ".chunk" if chat else ""
         running = bool(options.get("continuous_usage_stats"))
+        told = body.get("return_spec_tokens_details") and state.ARGS.speculative_algorithm
         try:
             self.start_stream()
             if chat:
                 self.event({**head, "choices": [choice("", role="assistant")], "usage": usage(0) if running else None})
             for at, count in self.counts(request):
                 self.event({**head, "choices": [choice(words(at, count))], "usage": usage(at + count) if running else None})
-            self.event({**head, "choices": [choice("" if not chat else None, request.finish)], "usage": usage(request.sent) if running else None})
+            more = {"sglext": {"spec_tokens_details": {"spec_verify_ct": request.verify}}} if told else {}
+            self.event({**head, "choices": [choice("" if not chat else None, request.finish)], "usage": usage(request.sent) if running else None, **more})
             if options.get("include_usage"):
                 self.event({**head, "choices": [], "usage": usage(request.sent)})
             self.event("[DONE]")

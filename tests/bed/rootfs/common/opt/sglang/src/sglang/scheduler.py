@@ -4,7 +4,7 @@ STEP_MS=20         one plain decode step (before TP and speculation)    EOS_AT=N
 ZERO_TOKENS=1      requests end at once with no token; any other value: only if it is a part of the command line
 CRASH_AFTER=50     the process dies after so many tokens     CRASH_AFTER_REQUESTS=3  … in the middle of the request after so many
 STALL_AFTER=50     no token comes after so many of a request STALL_AFTER_REQUESTS=3  … in any request after so many
-ACCEPT=x.y         mean acceptance length, whatever the arguments
+ACCEPT=x.y         mean acceptance length, whatever the arguments    ACCEPT_OF=word:x.y,…  of prompts with that word
 """
 import hashlib, queue, threading, time, uuid
 
@@ -25,13 +25,16 @@ ROOM = threading.Lock()
 class Request:
     """One request on its way: `out` carries numbers of tokens, then None."""
 
-    def __init__(self, prompt, prompt_tokens, limit, ignore_eos, quiet=False, path=""):
+    def __init__(self, prompt, prompt_tokens, limit, ignore_eos, quiet=False, path="", asked_as=""):
         self.id, self.prompt, self.prompt_tokens, self.path, self.quiet = uuid.uuid4().hex, prompt, prompt_tokens, path, quiet
+        self.asked_as = asked_as  # the client's X-Request-Id
         eos = FAULTS.get("EOS_AT", 0)
         self.finish = "stop" if eos and not ignore_eos and eos < limit else "length"
         self.limit = min(limit, eos) if self.finish == "stop" else limit
         self.sha = hashlib.sha256(prompt.encode()).hexdigest()[:16]
         self.cached = max(0, prompt_tokens - 1) if prompt in CACHE else 0
+        pairs = (pair.split(":") for pair in str(FAULTS.get("ACCEPT_OF", "")).split(",") if ":" in pair)
+        self.accept = next((float(length) for word, length in pairs if word in prompt), 0.0)
         self.sent, self.verify, self.carry, self.gone, self.recorded, self.out = 0, 0, 0.0, False, False, queue.Queue()
         self.start_ns = time.time_ns()
 
@@ -41,7 +44,7 @@ class Request:
         if not self.quiet and not self.recorded:
             self.recorded = True
             ledger.stamp("request", outcome="gone" if self.gone else "zero" if not self.sent else self.finish, path=self.path, prompt_sha=self.sha,
-                         prompt_tokens=self.prompt_tokens, tokens=self.sent, verify=self.verify, start_ns=self.start_ns, end_ns=time.time_ns())
+                         request_id=self.asked_as, prompt_tokens=self.prompt_tokens, tokens=self.sent, verify=self.verify, start_ns=self.start_ns, end_ns=time.time_ns())
 
 
 def zero_tokens():
@@ -150,11 +153,12 @@ class Scheduler(threading.Thread):
             if (0 < stall_after <= request.sent) or 0 < stall_requests < COUNTS["requests"]:
                 once("stall")
             else:
-                request.carry += accept * times
+                mean = request.accept or accept
+                request.carry += mean * times
                 n = int(request.carry)
                 request.carry -= n
                 if algorithm:
-                    needed = min(times, max(1, round((request.limit - request.sent) / accept)))  # the last steps may not all be needed
+                    needed = min(times, max(1, round((request.limit - request.sent) / mean)))  # the last steps may not all be needed
                     request.verify += needed
                     COUNTS["verify"] += needed
                     self.verified += needed
