@@ -162,6 +162,9 @@ def report(
     ] = None,
     md: Annotated[bool, typer.Option("--md", help="Print Markdown.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one row per cell.")] = False,
+    by_group: Annotated[
+        bool, typer.Option("--by-group", help="With --csv: one row per cell and group of prompts.")
+    ] = False,
     json_out: JsonFlag = False,
     baseline: Annotated[
         str | None, typer.Option("--baseline", help="Configuration to compare with; by default the plan's.")
@@ -180,6 +183,7 @@ def report(
             html=html,
             md=md,
             csv=csv,
+            by_group=by_group,
             as_json=json_out,
             baseline=baseline,
             usd=usd,

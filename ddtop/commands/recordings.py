@@ -26,6 +26,7 @@ def report(
     html: Path | None,
     md: bool,
     csv: bool,
+    by_group: bool = False,
     as_json: bool,
     baseline: str | None,
     usd: float | None = None,
@@ -35,13 +36,23 @@ def report(
     from dataclasses import replace
 
     from ddtop.journal.read.runs import resolve_run
-    from ddtop.report import load, report_csv, report_html, report_json, report_markdown, report_text
+    from ddtop.report import (
+        group_csv,
+        load,
+        report_csv,
+        report_html,
+        report_json,
+        report_markdown,
+        report_text,
+    )
 
     if sum((html is not None, bundle is not None, md, csv, as_json)) > 1:
         raise UsageError(
             "report: more than one output format given",
             do="choose one of --html, --bundle, --md, --csv, --json",
         )
+    if by_group and not csv:
+        raise UsageError("report: --by-group is a form of --csv", do="add --csv")
     if bundle is not None and len(recordings) > 1:
         raise UsageError("report: --bundle is of one recording", do="one bundle for each recording")
     loaded = [replace(load(resolve_run(str(path)).path), usd=usd) for path in recordings]
@@ -55,6 +66,8 @@ def report(
         return _bundle(resolve_run(str(recordings[0])).path, bundle, baseline, usd)
     if as_json:
         return json.dumps(report_json(loaded, baseline), indent=1, ensure_ascii=False)
+    if by_group:
+        return group_csv(loaded).rstrip("\n")
     if csv:
         return report_csv(loaded, baseline).rstrip("\n")
     if md:

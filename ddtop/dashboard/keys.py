@@ -36,6 +36,7 @@ APP: list[Binding] = [
     bind("n", "view.hit(1)", "Next hit", "next-hit"),
     bind("N", "view.hit(-1)", "Previous hit", "previous-hit"),
     bind("v", "view.results", "Results and plots", "results"),
+    bind("G", "view.groups", "Results by group of prompts", "groups"),
     bind("B", "view.baseline", "Compare against this configuration", "baseline"),
     bind("m", "view.metric", "Show another metric", "metric"),
     bind("M", "view.second", "Second line: interval, acceptance length, J/token, …", "second-line"),
@@ -115,7 +116,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("The sweep", ("pause", "skip", "try-again", "broken", "stop-run")),
     (
         "Views",
-        ("open", "results", "plan", "changes", "history", "hosts"),
+        ("open", "results", "groups", "plan", "changes", "history", "hosts"),
     ),
     (
         "The matrix",
@@ -165,6 +166,7 @@ SHORT = {
     "help": "Help",
     "log": "Log",
     "results": "Results",
+    "groups": "Groups",
     "plan": "Plan",
     "hosts": "Hosts",
     "changes": "What changed",

@@ -10,12 +10,14 @@ from ddtop.report.json_form import SCHEMA, report_json
 from ddtop.report.markdown import report_markdown
 from ddtop.report.recording import Recording, load
 from ddtop.report.rows import report_csv
+from ddtop.report.tables.groups import group_csv
 from ddtop.report.terminal import report_text
 from ddtop.report.text import render_table
 
 __all__ = [
     "SCHEMA",
     "Recording",
+    "group_csv",
     "load",
     "render_table",
     "report_csv",

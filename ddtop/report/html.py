@@ -27,6 +27,7 @@ from ddtop.report.recording import NOT_REAL, Recording, second
 from ddtop.report.rows import ROUNDS, has_metric, round_rows
 from ddtop.report.side_by_side import compared_table, compared_words
 from ddtop.report.starts import start_rows
+from ddtop.report.tables.groups import group_grids
 from ddtop.report.tables.ladder import ladders
 from ddtop.report.tables.per_gpu import TITLE as PER_GPU
 from ddtop.report.tables.per_gpu import gpu_charts, gpu_notes, gpu_rows
@@ -95,7 +96,7 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
         "pareto": [(title, note, Markup(svg)) for title, note, svg in gpu_charts(state)],
         "gpus": gpu_rows(state, usd),
         "gpu_notes": gpu_notes(state, usd),
-        "tables": _tables(state, found, baseline),
+        "tables": [*_tables(state, found, baseline), *group_grids(state, baseline)],
         "ladders": ladders(state),
         "rounds_title": ROUNDS,
         "rounds": round_rows(state),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ddtop.errors import plain
+from ddtop.journal.fold.state import State
 from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.select import tps
 from ddtop.report.advice import advice_of, advice_table
@@ -56,10 +57,27 @@ def facts(recording: Recording) -> list[tuple[str, str]]:
         ("ended", f"{minute(run.ended.at_s)}, {OUTCOMES[run.ended.outcome]}" if run.ended else "not ended"),
         ("cells", f"{total}: {parts}" if parts else str(total)),
         ("baseline", run.baseline or ""),
+        *(("dataset", words) for words in dataset_words(state)),
     ]
     if run.simulated:
         out.insert(0, ("SIMULATED", NOT_REAL))
     return [(name, value) for name, value in out if value]
+
+
+def dataset_words(state: State) -> list[str]:
+    """Each dataset that prompts were taken from: revision, hash and licence."""
+    source = state.run.plan_source
+    out = []
+    for name, about in (source.datasets if source is not None else {}).items():
+        parts = [
+            name,
+            f"revision {str(about['revision'])[:12]}" if about.get("revision") else "",
+            f"SHA-256 {str(about.get('sha256', ''))[:12]}",
+            str(about.get("licence") or "licence not named"),
+            "" if about.get("shareable", True) else "its texts are not in the recording",
+        ]
+        out.append(", ".join(part for part in parts if part))
+    return out
 
 
 def _recording(recording: Recording, baseline: str | None) -> list[str]:

@@ -90,7 +90,7 @@ def report_csv(recordings: Sequence[Recording], baseline: str | None = None) -> 
     out = io.StringIO()
     writer = csv.DictWriter(out, [*KEYS, *COMPARED, *names], lineterminator="\n", restval="")
     writer.writeheader()
-    writer.writerows({key: _plain(value) for key, value in row.items()} for row in rows)
+    writer.writerows({key: plain_value(value) for key, value in row.items()} for row in rows)
     return out.getvalue()
 
 
@@ -151,7 +151,7 @@ def _per_gpu(point: GpuPoint | None) -> dict[str, float]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Text without control characters (a bare carriage return would break the row), and what a spreadsheet would take for a
     formula made text; None is an empty field."""
     if isinstance(value, str):

@@ -179,3 +179,13 @@ def test_texts_that_may_not_be_given_away_are_not_recorded(folder: Path) -> None
         file.unlink()
     with pytest.raises(Exception, match="is not on this machine"):
         recorded_plan(text, source)
+
+
+def test_turns_of_a_dataset_are_a_conversation_where_the_plan_asks_for_turns(folder: Path) -> None:
+    rows = [{"turns": [f"a {n}", f"b {n}"], "category": "x"} for n in range(3)]
+    (folder / "two.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    first = expand(read(with_dataset(file="file:two.jsonl"), folder))[0].bench.load
+    assert all("turns" not in p for p in first["prompts"]) and first["requests"] == 9
+    both = expand(read(with_dataset("turns = 2", file="file:two.jsonl"), folder))[0].bench.load
+    assert all(len(p["turns"]) == 1 for p in both["prompts"])
+    assert both["requests"] == 12, "whole passes: three conversations of two turns"

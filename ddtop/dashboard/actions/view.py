@@ -61,6 +61,9 @@ class ViewActions:
             raised = len(here.state.alerts)
             before = f" H shows the {many(raised, 'earlier alert')}." if raised else ""
             return f"No alert is open{' at this moment' if replay is not None else ''}{there}.{before}"
+        source = here.state.run.plan_source
+        if action == "groups" and (source is None or not source.datasets):
+            return "No prompts of this plan have groups: a workload has them by a dataset."
         if action in ("filter", "hit", "previous_log") and self.log_pane is None:
             return "There is no log on this screen: l opens it."
         return None
@@ -96,6 +99,15 @@ class ViewActions:
             self.app.screen.turn_view()
         else:
             self.show(ResultsScreen())
+
+    def action_groups(self) -> None:
+        """`G`: the results by group of prompts; again: back to the list."""
+        from ddtop.dashboard.screens.results import ResultsScreen
+
+        if isinstance(self.app.screen, ResultsScreen):
+            self.app.screen.turn_groups()
+        else:
+            self.show(ResultsScreen(grouped=True))
 
     def action_plan(self) -> None:
         from ddtop.dashboard.screens.plan import PlanScreen

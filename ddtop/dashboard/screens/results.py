@@ -14,6 +14,7 @@ from textual.containers import Container
 from ddtop.dashboard import keys
 from ddtop.dashboard.draw.paint import Item, Line, line
 from ddtop.dashboard.panels.footer import Hint
+from ddtop.dashboard.panels.groups import groups_items, groups_tsv
 from ddtop.dashboard.panels.results import (
     Sort,
     advice_line,
@@ -45,6 +46,7 @@ class ResultsScreen(DdScreen):
     HINTS = (
         "back",
         "results",
+        "groups",
         "plot-next",
         "plot-x",
         "plot-y",
@@ -70,9 +72,10 @@ class ResultsScreen(DdScreen):
     ResultsScreen.-huge #plots { height: 3fr; }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, grouped: bool = False) -> None:
         super().__init__()
         self.sort = Sort()
+        self.grouped = grouped
         self.plotting = False
         self._items: tuple[object, list[Item]] = (None, [])
         """What the rows were made from, and the rows."""
@@ -120,19 +123,20 @@ class ResultsScreen(DdScreen):
         panel = self.query_one(ListPanel)
         width = max(40, panel.size.width - 2)
         order = sort_label(self.sort.by) + (" reversed" if self.sort.reverse else "")
-        set_title(panel, f"Results · sorted by {order} · baseline {self.baseline or 'none'}", "v plots")
+        how = "by group of prompts" if self.grouped else f"sorted by {order}"
+        set_title(panel, f"Results · {how} · baseline {self.baseline or 'none'}", "v plots")
         panel.set_class(self.plotting, "-off")
-        panel.show(
-            [*self._advice(width), *results_head(width, self.sort, self.baseline)],
-            self._list(width),
-        )
+        head = [] if self.grouped else [*self._advice(width), *results_head(width, self.sort, self.baseline)]
+        panel.show(head, self._list(width))
         self._draw_plots()
 
     def _list(self, width: int) -> list[Item]:
         """The rows, made anew where a cell changed, or what is asked for."""
         here = self.here
-        key = (id(here), here.cells_version, self.sort, self.baseline, width)
-        if self._items[0] != key:
+        key = (id(here), here.cells_version, self.sort, self.baseline, width, self.grouped)
+        if self._items[0] != key and self.grouped:
+            self._items = (key, groups_items(here.state, self.baseline, width))
+        elif self._items[0] != key:
             found = results_items(here.state, self.sort, self.baseline, width)
             self._items = (key, found or [Item(line(("No plan, so no results.", "dim")))])
         return self._items[1]
@@ -174,6 +178,12 @@ class ResultsScreen(DdScreen):
         if not self.plotting:
             self.query_one(ListPanel).focus()
 
+    def turn_groups(self) -> None:
+        """`G` again: from the groups to the list and back."""
+        self.grouped, self.plotting = not self.grouped or self.plotting, False
+        self.refresh_view()
+        self.query_one(ListPanel).focus()
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The keys of plots where there is one, those of the list where it is in sight."""
         return self.why_not(action) is None
@@ -184,6 +194,8 @@ class ResultsScreen(DdScreen):
             return "This is a key of the plots: v turns to them."
         if action in ("sort", "reverse") and self.plotting:
             return "This is a key of the list: v turns to it."
+        if action in ("sort", "reverse") and self.grouped:
+            return "This is a key of the list: G turns to it."
         return None
 
     def action_turn_plot(self, part: Part, step: int) -> None:
@@ -226,4 +238,6 @@ class ResultsScreen(DdScreen):
         self.dd.view.open_selected()
 
     def copy_text(self) -> str:
+        if self.grouped:
+            return groups_tsv(self.here.state)
         return results_tsv(self.here.state, self.sort, self.baseline)

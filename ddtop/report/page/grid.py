@@ -101,10 +101,10 @@ def _field(cell: MatrixCell | None, best: str, *, baseline: bool) -> Field:
         mark = f"≈ {mark}".strip()
     if cell.mixed_versions:
         mark = f"{mark} other version".strip()
-    return Field(number(cell.value), small, mark, _kind(cell, baseline), best, _words(cell), place)
+    return Field(number(cell.value), small, mark, kind_of_field(cell, baseline), best, words_of(cell), place)
 
 
-def _words(cell: MatrixCell) -> str:
+def words_of(cell: MatrixCell) -> str:
     """What the pointer reads: the interval, what it rests on, and each doubt in words."""
     lines = []
     if cell.low is not None and cell.high is not None and cell.basis is not None:
@@ -118,7 +118,8 @@ def _words(cell: MatrixCell) -> str:
     return "\n".join([*lines, *([cell.knee] if cell.knee else [])])
 
 
-def _kind(cell: MatrixCell, baseline: bool) -> str:
+def kind_of_field(cell: MatrixCell, baseline: bool) -> str:
+    """The colour of a field by its ratio to the baseline."""
     ratio = cell.speedup
     if baseline or ratio is None or not ratio > 0 or cell.differs is False:
         return ""
