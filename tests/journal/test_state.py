@@ -86,6 +86,63 @@ def test_a_doubt_that_comes_later_changes_the_judgement_and_no_time() -> None:
     assert attempt.measured_at_s == 1_700_000_032.0
 
 
+@pytest.mark.parametrize(
+    ("seen_s", "span_s", "took_s"),
+    [
+        (30.0, 29.0, 29.0),  # as usual
+        (0.1, 29.0, 29.0),  # collected after a cut: begun and measured in one moment
+        (900.0, 29.0, 29.0),  # begun before a cut, collected after it
+        (30.0, 3629.0, 30.0),  # the host's clock was set ahead under it: the rest of the sweep took "hours"
+        (30.0, -3571.0, 30.0),  # … or back
+    ],
+)
+def test_a_cell_took_what_it_took_whatever_clocks_say(seen_s: float, span_s: float, took_s: float) -> None:
+    clock = Clock()
+    raw = {
+        "started_at_s": 100.0,
+        "ended_at_s": 100.0 + span_s,
+        "window": {"zero_mono_ns": 5_000_000_000, "wall_s": 20.0},
+    }
+    state = fold(
+        [
+            ev.CellsPlanned(**clock(), cells=SPECS, baseline="auto"),
+            ev.CellStarted(**clock(), cell_id="a1", attempt=1),
+            ev.CellMeasured(**clock(seen_s), cell_id="a1", attempt=1, validity="VALID", raw=raw),
+        ]
+    )
+    assert state.cells["a1"].seconds == pytest.approx(took_s)
+
+
+def test_a_window_of_nonsense_breaks_no_fold() -> None:
+    clock = Clock()
+    raw = {"window": {"zero_mono_ns": 1, "wall_s": ["x"]}, "started_at_s": "a", "ended_at_s": None}
+    state = fold(
+        [
+            ev.CellsPlanned(**clock(), cells=SPECS, baseline="auto"),
+            ev.CellMeasured(**clock(), cell_id="a1", attempt=1, validity="VALID", raw=raw),
+        ]
+    )
+    assert state.cells["a1"].seconds is None
+
+
+def test_the_acceptance_of_a_window_is_not_that_of_its_burst() -> None:
+    """Both count from 0; a window whose first report has more steps than the burst had was taken for its continuation."""
+    clock = Clock()
+    says = [("settling", 100, 50), ("window", 240, 80), ("window", 540, 180)]
+    state = fold(
+        [
+            ev.CellsPlanned(**clock(), cells=SPECS, baseline="auto"),
+            ev.CellStarted(**clock(), cell_id="a1", attempt=1),
+            *(
+                ev.CellProgress(**clock(), cell_id="a1", phase=phase, spec_tokens=tokens, spec_steps=steps)
+                for phase, tokens, steps in says
+            ),
+        ]
+    )
+    (attempt,) = state.cells["a1"].attempts
+    assert [v for _, v in attempt.live.points("accept")] == [2.0, 3.0, 3.0]
+
+
 def test_the_matrix_shows_speedups_against_the_baseline() -> None:
     view = matrix(fold(sweep()))
     assert tps(fold(sweep())) == [1]

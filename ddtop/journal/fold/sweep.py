@@ -136,7 +136,8 @@ def _cell_progress(state: State, event: ev.CellProgress) -> None:
 def _accepted(event: ev.CellProgress, before: ev.CellProgress | None) -> float | None:
     """Tokens a verification step since the report before; None where no response has ended in between."""
     tokens, steps = event.spec_tokens or 0, event.spec_steps or 0
-    if before is not None and steps >= (before.spec_steps or 0):  # else they began anew, with the window
+    anew = before is None or (before.phase == "settling") != (event.phase == "settling")  # with the window
+    if before is not None and not anew and steps >= (before.spec_steps or 0):
         tokens, steps = tokens - (before.spec_tokens or 0), steps - (before.spec_steps or 0)
     return tokens / steps if steps > 0 else None
 
@@ -165,12 +166,25 @@ def _cell_measured(state: State, event: ev.CellMeasured) -> None:
     if not amends:  # a later doubt changes the judgement, not the times
         attempt.measured_at_s = event.at_s
         attempt.host_span_s, attempt.window_mono_s = _host_span_s(event.raw), _window_mono_s(event.raw)
+        seen_s = None
         if attempt.started_mono_s is not None and attempt.segment == state.run.segment:
-            attempt.seconds = max(0.0, event.mono_s - attempt.started_mono_s)
+            seen_s = max(0.0, event.mono_s - attempt.started_mono_s)
+        attempt.seconds = _took_s(attempt, seen_s)
     cell.validity, cell.reasons, cell.metrics = event.validity, event.reasons, event.metrics
     cell.engine, cell.engine_version, cell.driver = event.engine, event.engine_version, event.driver
     cell.generation = event.generation
     cell.progress = None
+
+
+def _took_s(attempt: AttemptView, seen_s: float | None) -> float | None:
+    """How long a cell took. `seen_s`: from its beginning to its result as they were recorded, which may both have come late:
+    a result that was collected after a cut says when it was measured by the host's clock, which may have been set."""
+    span, window = attempt.host_span_s, attempt.window_mono_s
+    spanned_s = span[1] - span[0] if span is not None else None
+    if seen_s is None or spanned_s is None:
+        return seen_s if spanned_s is None else spanned_s
+    collected = window is not None and seen_s < window[1] - window[0]
+    return spanned_s if collected else min(seen_s, spanned_s)
 
 
 def _host_span_s(raw: dict[str, Any]) -> tuple[float, float] | None:
@@ -184,7 +198,8 @@ def _window_mono_s(raw: dict[str, Any]) -> tuple[float, float] | None:
     window = raw.get("window")
     if not isinstance(window, dict) or not isinstance(zero := window.get("zero_mono_ns"), int):
         return None
-    return zero / 1e9, zero / 1e9 + float(window.get("wall_s") or 0.0)
+    wall_s = window.get("wall_s")
+    return zero / 1e9, zero / 1e9 + (float(wall_s) if isinstance(wall_s, int | float) else 0.0)
 
 
 def _cell_outputs(state: State, event: ev.CellOutputs) -> None:

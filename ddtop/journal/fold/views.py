@@ -189,7 +189,7 @@ class AttemptView:
     ended_at_s: float | None = None
     """When the cell's state was set for this attempt."""
     seconds: float | None = None
-    """From start to result; None where the runner changed in between."""
+    """How long it took: by the host's clock or as its runner saw it, as `_took_s` says. None where neither is known."""
     state: CellState | None = None
     reason: str = ""
     cause: str | None = None
@@ -250,18 +250,8 @@ class CellView:
 
     @property
     def seconds(self) -> float | None:
-        """Duration of the last measured attempt, warm-up included.
-
-        By the clock of the host where the load generator gave both its stamps (a cell collected after
-        a lost connection has no other true duration), else from start to result as this runner saw them.
-        """
-        for attempt in reversed(self.attempts):
-            if attempt.measured_at_s is None:
-                continue
-            if attempt.host_span_s is not None:
-                return attempt.host_span_s[1] - attempt.host_span_s[0]
-            return attempt.seconds
-        return None
+        """Duration of the last measured attempt, warm-up included; of a search with all its loads."""
+        return next((a.seconds for a in reversed(self.attempts) if a.measured_at_s is not None), None)
 
 
 @dataclass(slots=True)
