@@ -200,6 +200,29 @@ def test_a_pipe_that_was_read_late_costs_no_reading_of_the_window() -> None:
     assert "no power sample for" in cell_energy(hole).missing, "inside the window it is one"
 
 
+def test_the_highest_power_is_of_one_moment() -> None:
+    """One GPU has no sample of the second round, and both have one of 900 W after the window."""
+    samples = [
+        {"t": int(t * 1e9), "gpu": gpu, "power_instant_w": watts}
+        for t, gpu, watts in (
+            *((0.0, 0, 100.0), (0.01, 1, 300.0), (1.0, 0, 500.0), (2.0, 0, 200.0), (2.01, 1, 500.0)),
+            *((3.0, 0, 150.0), (3.01, 1, 100.0), (9.0, 0, 900.0), (9.01, 1, 900.0)),
+        )
+    ]
+    raw = gpu_result(gpu_samples=samples)
+    raw["window"] = {**raw["window"], "wall_s": 3.5}
+    assert cell_energy(raw).power_max_w == 700.0
+    alone = [one for one in samples if one["gpu"] == 0 or one["t"] > 8e9]
+    assert cell_energy({**raw, "gpu_samples": alone}).power_max_w is None, "never seen together"
+
+
+def test_a_counter_that_fell_or_says_nan_is_no_figure() -> None:
+    counter = {"energy": {"mj": {"0": -5_000, "1": 5_000_000}, "span_s": 10.0}}
+    assert cell_energy(gpu_result(gpu=counter)).source != "energy counter"
+    said = counters({"a_total": 1.0, "b_total": 1.0}, {"a_total": float("nan"), "b_total": 4.0})
+    assert counter_deltas(said) == {"b_total": 3.0}
+
+
 def test_the_counter_is_preferred() -> None:
     counter = {"gpus": [], "energy": {"mj": {"0": 3_030_000, "1": 4_040_000}, "span_s": 10.1}}
     got = cell_energy(gpu_result(gpu=counter))

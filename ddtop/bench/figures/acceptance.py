@@ -59,6 +59,8 @@ def counter_deltas(counters: dict[str, Any] | None) -> dict[str, float]:
     deltas: dict[str, float] = {}
     for name, value in after.items():
         step = value - before.get(name, 0.0)
+        if not math.isfinite(step):
+            continue  # a series may say NaN of itself
         if step < 0 and name.partition("{")[0].endswith(("_total", "_count", "_sum")):
             return {}
         deltas[name] = step

@@ -130,7 +130,7 @@ def cell_energy(raw: Mapping[str, Any], *, gpus: Iterable[int] | None = None) ->
         energy_j=energy,
         source=source,
         power_mean_w=None if energy is None else energy / wall_s,
-        power_max_w=_max_together(series),
+        power_max_w=_max_together(series, wall_s),
         power_limit_w=sum(limits) if len(limits) == len(per_gpu) else None,
         thermal_share=max(one["thermal_share"] for one in per_gpu.values()),
         power_cap_share=max(one["power_cap_share"] for one in per_gpu.values()),
@@ -193,17 +193,26 @@ def _counter_j(about: Mapping[str, Any], indices: list[int], wall_s: float, all_
         return None
     if abs(span - wall_s) > max(0.1, 0.05 * wall_s):
         return None
+    if any(counted[name] < 0 for name in names):  # its driver was loaded anew: it counts from 0 again
+        return None
     joules = sum(counted[name] for name in names) / 1e3
     return joules * wall_s / span if joules > 0 else None
 
 
-def _max_together(series: dict[int, list[dict[str, Any]]]) -> float | None:
-    """The highest sum over GPUs of samples that were read together (within one sampling round)."""
-    rounds: dict[int, dict[int, float]] = {}
-    for index, rows in series.items():
-        for place, row in enumerate(rows):
-            value = row.get("power_instant_w", row.get("power_w"))
-            if value is not None:
-                rounds.setdefault(place, {})[index] = value
-    whole = [sum(values.values()) for values in rounds.values() if len(values) == len(series)]
-    return max(whole, default=None)
+def _max_together(series: dict[int, list[dict[str, Any]]], wall_s: float) -> float | None:
+    """The highest sum over GPUs of samples that were read together: in one round of sampling, inside the window. A round in
+    which a GPU has no sample is none."""
+    rows = sorted(
+        ((row["t"], index, row) for index, mine in series.items() for row in mine), key=lambda one: one[:2]
+    )
+    inside = [one for one in rows if 0 <= one[0] / 1e9 <= wall_s] or rows
+    most: float | None = None
+    here: dict[int, float | None] = {}
+    for _, index, row in [*inside, (0, -1, {})]:
+        if index < 0 or index in here:  # the next round begins
+            values = [value for value in here.values() if value is not None]
+            if len(values) == len(series):
+                most = max(sum(values), most if most is not None else 0.0)
+            here = {}
+        here[index] = row.get("power_instant_w", row.get("power_w"))
+    return most
