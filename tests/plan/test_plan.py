@@ -159,7 +159,7 @@ def test_ids_depend_on_what_reaches_server_and_client_and_on_nothing_else() -> N
         'name = "fib"': 'name = "fibonacci"',
         "auto = {}": "plain = {}",
         "tp = [1, 2]": "tp = [2, 1]",
-        'baseline = "b16"': 'baseline = "auto"\n[policy]\ntransient = "stop"\n[bench]\ntime_limit_s = 30',
+        'baseline = "b16"': 'baseline = "auto"\n[policy]\ntransient = "stop"\n[bench]\ntime_limit_s = 60',
         'path = "/m"': 'path = "/m"\nname = "Some name"\nsources = ["/disk/m"]',
     }
     for old, new in same.items():
@@ -394,7 +394,21 @@ WRONG: list[tuple[str, str, str]] = [
         'name = "small"\n[sampling]\nextra_body = { max_tokens = 5 }',
         "is set by ddtop itself",
     ),
-    ('name = "small"', 'name = "small"\n[sampling]\nextra_body = { t = 1979-05-27 }', "holds a date or time"),
+    (
+        'name = "small"',
+        'name = "small"\n[sampling]\nextra_body = { t = 1979-05-27 }',
+        "holds a date, a time, nan",
+    ),
+    (
+        'name = "small"',
+        'name = "small"\n[sampling]\nextra_body = { t = nan }',
+        "holds a date, a time, nan or inf",
+    ),
+    (
+        'name = "small"',
+        'name = "small"\n[sampling]\nextra_body = { t = ' + "[" * 60 + "]" * 60 + " }",
+        "nested too deeply",
+    ),
     ('name = "small"', 'name = "small"\n[sampling]\ntemperature = nan', "sampling.temperature: found NaN"),
     (
         'name = "small"',

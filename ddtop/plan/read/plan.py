@@ -21,6 +21,7 @@ from ddtop.plan.read.fields import Fields
 from ddtop.plan.read.workload import read_matrix, read_sampling, read_workloads
 
 MAX_BYTES = 8 * 1024 * 1024
+DEEPEST = 32
 
 _RETRY = r"retry-(once|twice)(-then-(broken|fail|stop))?"
 POLICY_WORDS: dict[str, tuple[str, str]] = {
@@ -96,10 +97,13 @@ def parse_plan(
     problems = Problems(text, files, datasets)
     try:
         raw = tomli.loads(text)
+        if _too_deep(raw):
+            raise RecursionError
     except tomli.TOMLDecodeError as error:
         raise InvalidPlanError(name, [_syntax(error, text)]) from error
     except RecursionError as error:
-        raise InvalidPlanError(name, [Problem((), "is nested too deeply", "a few levels at most")]) from error
+        words = f"at most {DEEPEST} levels"
+        raise InvalidPlanError(name, [Problem((), "is nested too deeply", words)]) from error
     data = {
         key: fill_env(problems, value, (key,), os.environ if environ is None else environ)
         for key, value in raw.items()
@@ -111,6 +115,19 @@ def parse_plan(
     if problems.faults:
         raise InvalidPlanError(name, problems.faults)
     return plan, tuple(problems.warnings)
+
+
+def _too_deep(value: Any) -> bool:
+    """Whether tables and lists are nested deeper than everything here that walks through them can follow."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return bool(level)
 
 
 def _syntax(error: tomli.TOMLDecodeError, text: str) -> Problem:

@@ -294,7 +294,9 @@ def read_sampling(fields: Fields) -> Sampling:
         if key in extra:
             fields.problems.fault((*fields.path, "extra_body", key), "is set by ddtop itself", "leave it out")
     if _plain(extra) is None:
-        fields.problems.fault((*fields.path, "extra_body"), "holds a date or time", "what JSON can say")
+        fields.problems.fault(
+            (*fields.path, "extra_body"), "holds a date, a time, nan or inf", "what JSON can say"
+        )
         extra = {}
     return Sampling(endpoint=endpoint, temperature=temperature, ignore_eos=ignore_eos, extra_body=extra)
 
