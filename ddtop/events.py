@@ -151,6 +151,8 @@ class CellSpec(Value, frozen=True, kw_only=True):
     """The first load of a start measured again as its last: it shows drift, and is in no average."""
     refines: tuple[int, int] | None = None
     """Measured only because a speed-up crosses 1 between these two concurrencies."""
+    sampling: str = ""
+    """The variant of sampling, where the plan has several; `workload` then has `/name` behind its own."""
     group: str = ""
     """The only group of prompts in it, where each group is a cell of its own; `workload` then ends in `:group`."""
     aa: bool = False

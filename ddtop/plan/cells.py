@@ -11,7 +11,7 @@ import msgspec
 
 from ddtop.events import CellSpec
 from ddtop.plan.launch import BenchSpec, LaunchSpec, PlannedCell
-from ddtop.plan.model import AA, Config, LoadPoint, Plan, Scalar, SkipRule, Workload
+from ddtop.plan.model import AA, Config, LoadPoint, Plan, Sampling, Scalar, SkipRule, Workload
 from ddtop.plan.placeholders import fill
 
 ID_LENGTH = 12
@@ -190,12 +190,22 @@ class Load(NamedTuple):
     context: int
     point: LoadPoint
     repeat: int
+    sampling: Sampling
+
+    @property
+    def name(self) -> str:
+        """The workload as cells name it: `mixed`, of a variant `mixed/greedy`, of a group alone `mixed/greedy:coding`."""
+        workload = self.workload
+        if not self.sampling.name:
+            return workload.name
+        return f"{workload.base}/{self.sampling.name}" + (f":{workload.group}" if workload.group else "")
 
     @property
     def content(self) -> tuple[Any, ...]:
         """What is asked, as values that can be hashed."""
         shared = self.workload.sharing
         more = (sorted(shared.items()),) if shared else ()
+        more = (*more, self.sampling.name) if self.sampling.name else more
         return (self.prompts, self.tokens, self.context, _which(self.point), self.repeat, *more)
 
 
@@ -203,9 +213,10 @@ def _loads(plan: Plan) -> list[Load]:
     """What is asked of every configuration, in running order."""
     digests = {w.name: _digest(w.prompts) for w in plan.workloads}
     return [
-        Load(workload, digests[workload.name], tokens, context, point, repeat)
+        Load(workload, digests[workload.name], tokens, context, point, repeat, sampling)
         for repeat in range(plan.matrix.repeats)
         for workload in plan.workloads
+        for sampling in plan.samplings
         for tokens in workload.output_tokens
         for context in plan.matrix.context
         for point in plan.matrix.points
@@ -234,8 +245,9 @@ def _cell(
         id=cell_id,
         config=config.name,
         tp=launch.tp,
-        workload=load.workload.name,
+        workload=load.name,
         group=load.workload.group,
+        sampling=load.sampling.name,
         output_tokens=load.tokens,
         concurrency=load.point.concurrency,
         rate=load.point.rate,
@@ -289,15 +301,15 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
     asked: dict[str, Any] = {
         "url": _url(launch),
         "engine": launch.engine,
-        "endpoint": plan.sampling.endpoint,
+        "endpoint": load.sampling.endpoint,
         "context": load.context,
         "output_tokens": load.tokens,
         **load.workload.sharing,
-        "exact_tokens": plan.sampling.ignore_eos
+        "exact_tokens": load.sampling.ignore_eos
         if load.workload.stop is None
         else load.workload.stop == "length",
-        "temperature": plan.sampling.temperature,
-        "extra_body": plan.sampling.extra_body,
+        "temperature": load.sampling.temperature,
+        "extra_body": load.sampling.extra_body,
         **_how_much(plan, load),
         **_warm_up(plan, load.point),
         "flush_cache": plan.bench.flush_cache,
@@ -372,7 +384,8 @@ def _at_most_s(plan: Plan, point: LoadPoint) -> float:
 
 def base_name(spec: CellSpec) -> str:
     """The workload's name in the plan."""
-    return spec.workload.removesuffix(f":{spec.group}") if spec.group else spec.workload
+    name = spec.workload.removesuffix(f":{spec.group}") if spec.group else spec.workload
+    return name.removesuffix(f"/{spec.sampling}") if spec.sampling else name
 
 
 def matches(rule: SkipRule, spec: CellSpec) -> bool:
@@ -385,6 +398,7 @@ def matches(rule: SkipRule, spec: CellSpec) -> bool:
         (rule.context, spec.context),
         (rule.output_tokens, spec.output_tokens),
         (rule.rate, spec.rate),
+        (rule.sampling, spec.sampling),
         (rule.search, spec.search.by if spec.search is not None else None),
     )
     return all(not wanted or value in wanted for wanted, value in pairs)

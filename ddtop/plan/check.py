@@ -21,7 +21,7 @@ def count_cells(plan: Plan) -> int:
     matrix = plan.matrix
     loads = sum(len(w.output_tokens) for w in plan.workloads)
     arms = (len(plan.configs) + matrix.aa) * len(matrix.tp) * matrix.starts
-    size = len(matrix.points) * len(matrix.context) * loads * matrix.repeats
+    size = len(matrix.points) * len(matrix.context) * loads * matrix.repeats * len(plan.samplings)
     return arms * (size + (matrix.starts > 1))
 
 
@@ -112,7 +112,8 @@ def _check_size(plan: Plan, problems: Problems) -> None:
 
 
 def _check_prompts(plan: Plan, problems: Problems) -> None:
-    if plan.sampling.endpoint == "chat":
+    flat = next((one.endpoint for one in plan.samplings if one.endpoint != "chat"), None)
+    if flat is None:
         return
     places = {name: n for n, name in enumerate(dict.fromkeys(w.base for w in plan.workloads))}
     for workload in plan.workloads:
@@ -123,6 +124,6 @@ def _check_prompts(plan: Plan, problems: Problems) -> None:
                     places[workload.base],
                     "dataset" if workload.dataset is not None else "prompts_file",
                 ),
-                f'holds messages, but sampling.endpoint is "{plan.sampling.endpoint}"',
+                f'holds messages, but sampling.endpoint is "{flat}"',
                 'endpoint = "chat", or plain prompts',
             )

@@ -99,6 +99,7 @@ class SkipRule(Part, frozen=True, kw_only=True):
     rate: tuple[float, ...] = ()
     search: tuple[str, ...] = ()
     """What is searched by: `concurrency`, `rate`."""
+    sampling: tuple[str, ...] = ()
 
 
 class LoadPoint(Part, frozen=True, kw_only=True):
@@ -190,6 +191,8 @@ class Workload(Part, frozen=True, kw_only=True):
 class Sampling(Part, frozen=True, kw_only=True):
     """`[sampling]`: what is sent with every request. It decides speculative results."""
 
+    name: str = ""
+    """Of a variant: `[[sampling]]`."""
     endpoint: Endpoint = "chat"
     temperature: float = 0.0
     ignore_eos: bool = True
@@ -273,7 +276,8 @@ class Plan(Part, frozen=True, kw_only=True):
     """In the order of the file, `for` expanded."""
     matrix: Matrix
     workloads: tuple[Workload, ...]
-    sampling: Sampling = Sampling()
+    samplings: tuple[Sampling, ...] = (Sampling(),)
+    """Variants that each workload is measured with; one without a name where the plan has no variants."""
     bench: Bench = Bench()
     policy: Policy = Policy()
     record: Record = Record()
@@ -288,3 +292,8 @@ class Plan(Part, frozen=True, kw_only=True):
     """Datasets by the names that the plan uses → what they are."""
     env: dict[str, str] = {}
     """Variables of this machine that `{env.NAME}` stood for."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """The first of them."""
+        return self.samplings[0]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddtop.agent.loadgen.records import pack
+from ddtop.agent.loadgen.records import pack, unpack
 from ddtop.events import CellMeasured, CellOutputs, CellSpec, CellsPlanned, CellStateSet, Event, decode_event
 from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
@@ -140,6 +140,29 @@ def test_different_outputs_are_suspect_and_shown() -> None:
     )
     shown = cell.metrics["accuracy"]["differences"]
     assert len(shown) == guard.SHOWN and shown[0]["at"] == 60 and shown[0]["other"].startswith("return None")
+
+
+def test_a_fault_in_one_group_is_not_lost_among_the_others() -> None:
+    """Few outputs of one category differ at once; over all of them that reads as noise."""
+    same = {str(i): [f"{TEXT}# {i}\n{TEXT}" * 8] for i in range(40)}
+    other = {i: [text[0][:5] + "no"] if int(i) % 10 == 0 else text for i, text in same.items()}
+
+    def grouped(texts: dict[str, list[str]], again: dict[str, list[str]] | None = None) -> dict[str, Any]:
+        result = unpack(raw(texts, again))
+        for record in result["requests"]:
+            record["group"] = "code" if record["i"] % 10 == 0 else "prose"
+        return pack(result)
+
+    made, _ = ctx()
+    take(made, AUTO, grouped(same, {i: same[i] for i in "01"}))
+    cell = take(made, B15, grouped(other))
+    found = cell.metrics["accuracy"]
+    assert found["by_group"]["code"] == {"compared": 4, "equal_share": 0.0, "suspect": True}
+    assert found["by_group"]["prose"] == {"compared": 36, "equal_share": 1.0, "suspect": False}
+    assert "answers-differ" in cell.reasons
+    made, _ = ctx()
+    take(made, AUTO, raw(same))
+    assert "answers-differ" not in take(made, B15, raw(other)).reasons, "as a whole they read as noise"
 
 
 def test_a_baseline_that_differs_from_itself_excuses_others() -> None:

@@ -174,6 +174,11 @@ class Fields:
                 out[name] = str(item)
         return out
 
+    def anything(self, key: str) -> Any:
+        """Whatever stands there; None where nothing does."""
+        value = self._take(key)
+        return None if value is _ABSENT else value
+
     def any_table(self, key: str) -> dict[str, Any]:
         """A table of anything that JSON can say."""
         value = self._take(key)

@@ -12,13 +12,14 @@ import tomli
 
 from ddtop.errors import PlanError
 from ddtop.plan.check import check_cells
-from ddtop.plan.model import Bench, Model, Notify, Plan, Policy, Record, Report, Sampling
+from ddtop.plan.model import Bench, Model, Notify, Plan, Policy, Record, Report
 from ddtop.plan.placeholders import check_all, fill_env, names_in
 from ddtop.plan.problems import InvalidPlanError, Problem, Problems, shown
 from ddtop.plan.read.bench import check_bench_argv, read_bench
 from ddtop.plan.read.configs import NAME, read_configs, read_service
 from ddtop.plan.read.fields import Fields
-from ddtop.plan.read.workload import read_matrix, read_sampling, read_workloads
+from ddtop.plan.read.sampling import read_samplings
+from ddtop.plan.read.workload import read_matrix, read_workloads
 
 MAX_BYTES = 8 * 1024 * 1024
 DEEPEST = 32
@@ -162,8 +163,7 @@ def _read(fields: Fields, text: str, name: str, folder: Path | None) -> Plan:
     table = fields.table("matrix") or Fields(problems, {}, ("matrix",))
     matrix = read_matrix(table, configs, workloads, bench)
     check_bench_argv(bench, configs, problems)
-    sampling_fields = fields.table("sampling")
-    sampling = read_sampling(sampling_fields) if sampling_fields is not None else Sampling()
+    samplings = read_samplings(problems, fields.anything("sampling"), bench)
     plan = Plan(
         name=title,
         host=host,
@@ -172,7 +172,7 @@ def _read(fields: Fields, text: str, name: str, folder: Path | None) -> Plan:
         configs=configs,
         matrix=matrix,
         workloads=workloads,
-        sampling=sampling,
+        samplings=samplings,
         bench=bench,
         policy=_read_policy(fields.table("policy")),
         record=_read_record(fields.table("record")),

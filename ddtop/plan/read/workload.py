@@ -1,23 +1,19 @@
-"""`[matrix]`, `[[workload]]` and `[sampling]`: what is asked of every configuration."""
+"""`[matrix]` and `[[workload]]`: what is asked of every configuration."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path as FilePath
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from ddtop.plan.model import (
     AA,
-    ENDPOINTS,
     ORDERS,
     Bench,
     Config,
-    Endpoint,
     LoadPoint,
     Matrix,
-    Sampling,
     Service,
     SkipRule,
     Workload,
@@ -95,6 +91,7 @@ def _read_skip(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wor
     }
     rate = fields.numbers("rate", MIN_RATE, MAX_RATE, "requests/s")
     search = fields.texts("search", one=True) or ()
+    sampling = fields.texts("sampling", one=True) or ()
     fields.done()
     for key, names, known in (
         ("config", config, [c.name for c in configs]),
@@ -107,12 +104,18 @@ def _read_skip(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wor
                 fields.problems.fault(
                     (*fields.path, key), f"names {shown(name)}, which is not a {what}", suggest(name, known)
                 )
-    if not config and not workload and not rate and not search and not any(numbers.values()):
+    if not any((config, workload, rate, search, sampling, *numbers.values())):
         fields.problems.fault(
             fields.path, "would skip every cell", "say which: config, workload, tp, concurrency, context, …"
         )
     return SkipRule(
-        reason=reason or "", config=config, workload=workload, rate=rate, search=search, **numbers
+        reason=reason or "",
+        config=config,
+        workload=workload,
+        rate=rate,
+        search=search,
+        sampling=sampling,
+        **numbers,
     )
 
 
@@ -281,32 +284,3 @@ def _prompt(item: Any) -> Any:
     if isinstance(messages, list) and messages and all(isinstance(m, dict) and "role" in m for m in messages):
         return {"messages": messages, **extra}
     return extra if extra.get("turns") else None
-
-
-def read_sampling(fields: Fields) -> Sampling:
-    """`[sampling]`."""
-    endpoint = cast(Endpoint, fields.choice("endpoint", ENDPOINTS, "chat"))
-    temperature = fields.number("temperature", 0.0, 0, 10)
-    ignore_eos = fields.flag("ignore_eos", True)
-    extra = fields.any_table("extra_body")
-    fields.done()
-    for key in ("model", "stream", "messages", "prompt", "max_tokens"):
-        if key in extra:
-            fields.problems.fault((*fields.path, "extra_body", key), "is set by ddtop itself", "leave it out")
-    if _plain(extra) is None:
-        fields.problems.fault(
-            (*fields.path, "extra_body"), "holds a date, a time, nan or inf", "what JSON can say"
-        )
-        extra = {}
-    return Sampling(endpoint=endpoint, temperature=temperature, ignore_eos=ignore_eos, extra_body=extra)
-
-
-def _plain(value: Any) -> bool | None:
-    """True where JSON can say `value`, None where not (TOML has dates, infinities and NaN besides)."""
-    if isinstance(value, dict):
-        return True if all(_plain(v) for v in value.values()) else None
-    if isinstance(value, list):
-        return True if all(_plain(v) for v in value) else None
-    if isinstance(value, float):
-        return True if math.isfinite(value) else None
-    return True if isinstance(value, str | int | bool) else None

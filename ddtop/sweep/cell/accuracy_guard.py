@@ -69,7 +69,37 @@ def compare(baseline: Outputs, other: Outputs) -> AccuracyReport:
     return compare_outputs(baseline.texts, other.texts, baseline.again)
 
 
-def as_metrics(report: AccuracyReport, baseline: str) -> dict[str, Any]:
+def compare_groups(baseline: Outputs, other: Outputs, groups: Mapping[str, str]) -> dict[str, AccuracyReport]:
+    """The same for each group of prompts: a fault in one of them is lost among the outputs of all. `groups`: request index
+    → group."""
+    out: dict[str, AccuracyReport] = {}
+    for group in dict.fromkeys(groups.values()):
+        mine = {index for index, one in groups.items() if one == group}
+        parts = [
+            {index: texts for index, texts in found.items() if index in mine}
+            for found in (baseline.texts, other.texts)
+        ]
+        report = compare_outputs(parts[0], parts[1], baseline.again)
+        if report.compared:
+            out[group] = report
+    return out
+
+
+def suspicion(report: AccuracyReport, groups: Mapping[str, AccuracyReport]) -> str:
+    """Why the outputs are in doubt, as a whole or in one group; empty where they are not."""
+    if report.suspect:
+        return report.why
+    return next((f"in {group}: {one.why}" for group, one in groups.items() if one.suspect), "")
+
+
+def groups_in(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Request index → group of its prompt, of a result that is unpacked; {} where prompts have none."""
+    return {str(r["i"]): str(r["group"]) for r in raw.get("requests") or () if r.get("group")}
+
+
+def as_metrics(
+    report: AccuracyReport, baseline: str, groups: Mapping[str, AccuracyReport] | None = None
+) -> dict[str, Any]:
     """The `accuracy` metric of a cell."""
     out: dict[str, Any] = {"baseline": baseline, "compared": report.compared, "why": report.why}
     if report.compared:
@@ -80,6 +110,11 @@ def as_metrics(report: AccuracyReport, baseline: str) -> dict[str, Any]:
         out["first_divergence_chars"] = report.first_divergence
     if report.differences:
         out["differences"] = _shown(report)
+    if groups:
+        out["by_group"] = {
+            group: {"compared": one.compared, "equal_share": one.equal_share, "suspect": one.suspect}
+            for group, one in groups.items()
+        }
     return out
 
 

@@ -89,12 +89,12 @@ def commit(
     try:
         whole = unpack(dict(raw))
         found = guard.outputs_in(whole)
-        report, base = _compared(ctx, cell, found)
-        if report is not None and report.suspect:
-            known = {**(known or {}), "answers_differ": report.why}
+        report, base, groups = _compared(ctx, cell, found, guard.groups_in(whole))
+        if report is not None and (why := guard.suspicion(report, groups)):
+            known = {**(known or {}), "answers_differ": why}
         judged = judge_cell(whole, slo=_slo(ctx), spec=known)
         if report is not None:
-            judged.metrics["accuracy"] = guard.as_metrics(report, base)
+            judged.metrics["accuracy"] = guard.as_metrics(report, base, groups)
         if found is not None:
             number = begin_cell(ctx, cell, origin.job, origin.generation)
             ctx.emit(CellOutputs, cell_id=cell.id, attempt=number, **found.packed())
@@ -290,17 +290,18 @@ def _break_siblings(
 
 
 def _compared(
-    ctx: SweepContext, cell: CellView, found: guard.Outputs | None
-) -> tuple[AccuracyReport | None, str]:
-    """(the cell's outputs compared with the baseline's, the baseline's cell id); (None, "") without a baseline."""
+    ctx: SweepContext, cell: CellView, found: guard.Outputs | None, groups: Mapping[str, str]
+) -> tuple[AccuracyReport | None, str, dict[str, AccuracyReport]]:
+    """(the cell's outputs compared with the baseline's, the baseline's cell id, the same by group of prompts); (None, "", {})
+    without a baseline."""
     base = guard.reference(ctx.state.plan_cells, cell.spec) if found is not None else None
     if found is None or base is None or base.outputs is None:
-        return None, ""
+        return None, "", {}
     try:
         kept = guard.outputs_of(base.outputs)
     except ValueError:  # the baseline's recorded outputs are damaged: that is no fault of this cell
-        return None, ""
-    return guard.compare(kept, found), base.id
+        return None, "", {}
+    return guard.compare(kept, found), base.id, guard.compare_groups(kept, found, groups)
 
 
 def _slo(ctx: SweepContext) -> Slo | None:
