@@ -100,6 +100,17 @@ def turn_rows(metrics: Mapping[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
+def length_words(metrics: Mapping[str, Any]) -> list[str]:
+    """Lengths that differ from request to request, asked against got, one a line."""
+    return [
+        f"{name}: asked mean {figure(round(one['asked']['mean']))}, p50 {figure(round(one['asked']['p50']))}, "
+        f"max {figure(round(one['asked']['max']))}; got mean {figure(round(one['got']['mean']))}, "
+        f"p50 {figure(round(one['got']['p50']))}, max {figure(round(one['got']['max']))}"
+        for name, one in (metrics.get("lengths") or {}).items()
+        if one.get("got")
+    ]
+
+
 TURN_COLUMNS = ("n", "prompt", "cached", "TTFT p50", "TTFT p90", "TPOT p50")
 
 
@@ -151,6 +162,7 @@ def bench_text(result: Mapping[str, Any]) -> str:
     if turns := turn_rows(metrics):
         lines.append(" " * 16 + "".join(f"{name:>10}" for name in TURN_COLUMNS))
         lines += [f"{row[0]:<16}" + "".join(f"{text:>10}" for text in row[1:]) for row in turns]
+    lines += [f"{'tokens':<16}{words}" for words in length_words(metrics)]
     if words := cache_words(metrics.get("prefix_cache") or {}):
         lines.append(f"prefix cache    {words}")
     if (metrics.get("burst") or {}).get("requests"):

@@ -11,7 +11,17 @@ import msgspec
 
 from ddtop.events import CellSpec
 from ddtop.plan.launch import BenchSpec, LaunchSpec, PlannedCell
-from ddtop.plan.model import AA, Config, LoadPoint, Plan, Sampling, Scalar, SkipRule, Workload
+from ddtop.plan.model import (
+    AA,
+    Config,
+    LoadPoint,
+    Plan,
+    Sampling,
+    Scalar,
+    SkipRule,
+    Workload,
+    lengths_words,
+)
 from ddtop.plan.placeholders import fill
 
 ID_LENGTH = 12
@@ -191,6 +201,8 @@ class Load(NamedTuple):
     point: LoadPoint
     repeat: int
     sampling: Sampling
+    drawn_context: dict[str, Any]
+    """The distribution of which each conversation has its context; empty: `context` is for all."""
 
     @property
     def name(self) -> str:
@@ -204,8 +216,9 @@ class Load(NamedTuple):
     def content(self) -> tuple[Any, ...]:
         """What is asked, as values that can be hashed."""
         shared = self.workload.sharing
-        more = (sorted(shared.items()),) if shared else ()
+        more: tuple[Any, ...] = (sorted(shared.items()),) if shared else ()
         more = (*more, self.sampling.name) if self.sampling.name else more
+        more = (*more, sorted(self.drawn_context.items())) if self.drawn_context else more
         return (self.prompts, self.tokens, self.context, _which(self.point), self.repeat, *more)
 
 
@@ -213,13 +226,14 @@ def _loads(plan: Plan) -> list[Load]:
     """What is asked of every configuration, in running order."""
     digests = {w.name: _digest(w.prompts) for w in plan.workloads}
     return [
-        Load(workload, digests[workload.name], tokens, context, point, repeat, sampling)
+        Load(workload, digests[workload.name], tokens, context, point, repeat, sampling, drawn)
         for repeat in range(plan.matrix.repeats)
         for workload in plan.workloads
+        for drawn in (plan.matrix.context_lengths if workload.trace is None else {},)
         for sampling in plan.samplings
         for tokens in workload.output_tokens
-        for context in plan.matrix.context
-        for point in plan.matrix.points
+        for context in (plan.matrix.context if workload.trace is None else (0,))
+        for point in (plan.matrix.points if workload.trace is None else workload.trace.points)
     ]
 
 
@@ -259,7 +273,7 @@ def _cell(
         sentinel=sentinel,
         aa=aa,
         baseline=config.name == plan.matrix.baseline,
-        shape=load.workload.shape,
+        shape=_shape(load),
     )
     reason = next((rule.reason for rule in plan.matrix.skip if matches(rule, spec)), None)
     if reason is not None:
@@ -302,8 +316,9 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
         "url": _url(launch),
         "engine": launch.engine,
         "endpoint": load.sampling.endpoint,
-        "context": load.context,
+        "context": load.context if not load.drawn_context else 0,
         "output_tokens": load.tokens,
+        **({"context_lengths": load.drawn_context} if load.drawn_context else {}),
         **load.workload.sharing,
         "exact_tokens": load.sampling.ignore_eos
         if load.workload.stop is None
@@ -333,8 +348,19 @@ def _builtin(plan: Plan, _config: Config, launch: LaunchSpec, load: Load) -> tup
     return content, bench
 
 
+def _shape(load: Load) -> str:
+    words = [load.workload.shape]
+    if load.point.speed is not None and load.point.speed != 1:
+        words[0] += f" at {load.point.speed:g} times its speed"
+    if load.drawn_context:
+        words.append(f"context {lengths_words(load.drawn_context)}")
+    return "; ".join(word for word in words if word)
+
+
 def _which(point: LoadPoint) -> Any:
     """What tells a load from the others of its workload."""
+    if point.speed is not None:
+        return ["trace", point.speed]
     if point.search is not None:
         return point.search.short
     return point.concurrency if point.rate is None else [point.rate]
@@ -343,6 +369,8 @@ def _which(point: LoadPoint) -> Any:
 def _warm_up(plan: Plan, point: LoadPoint) -> dict[str, Any]:
     """What comes before the window, and how long it lasts at least. A rate has its own duration, a search its own times."""
     bench = plan.bench
+    if point.speed is not None:  # it has a beginning of its own, which nothing may precede
+        return {"warmup": 1 if bench.warmup == "handover" else bench.warmup}
     out: dict[str, Any] = {"warmup": bench.warmup}
     if bench.warmup == "handover":
         out["settle_pct"] = bench.settle_pct
@@ -358,6 +386,10 @@ def _how_much(plan: Plan, load: Load) -> dict[str, Any]:
         return (
             {"mode": "closed"} if point.search.by == "concurrency" else {"mode": "open", "seed": load.repeat}
         )
+    trace = load.workload.trace
+    if trace is not None:
+        out: dict[str, Any] = {"mode": "open", "arrival": "trace", "rate": point.rate, "speed": point.speed}
+        return {**out, "requests": len(trace.requests), "block_tokens": trace.block_tokens}
     if point.rate is not None:
         # The same arrivals for every configuration, others in each repeat.
         requests = math.ceil(point.rate * point.duration_s) * load.workload.turns

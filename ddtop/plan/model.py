@@ -36,6 +36,16 @@ BENCH_FORMATS = (
 )
 
 
+def lengths_words(lengths: dict[str, Any]) -> str:
+    """A distribution of lengths in words: `lognormal, mean 300, p99 2,000`."""
+    parts = [
+        f"{key} {value:,g}" if not isinstance(value, list) else f"of {len(value)} values"
+        for key, value in lengths.items()
+        if key != "dist"
+    ]
+    return ", ".join([lengths["dist"], *parts])
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the parts of a plan."""
 
@@ -110,6 +120,40 @@ class LoadPoint(Part, frozen=True, kw_only=True):
     duration_s: float = 60.0
     """For how long requests are sent at `rate`."""
     search: Search | None = None
+    speed: float | None = None
+    """Of a trace's clock; None: requests come at random times."""
+
+
+class Trace(Part, frozen=True, kw_only=True):
+    """Requests that were really sent, to be replayed by their own clock."""
+
+    name: str
+    requests: tuple[dict[str, Any], ...] = ()
+    """{"at_ms", "input_tokens", "output_tokens", "hash_ids"}, in order of time."""
+    speeds: tuple[float, ...] = (1.0,)
+    block_tokens: int = 512
+    """What a hash id stands for."""
+
+    @property
+    def points(self) -> tuple[LoadPoint, ...]:
+        """Its loads: one for each speed, with the mean rate that this makes."""
+        if not self.requests:
+            return ()
+        span_s = (self.requests[-1]["at_ms"] - self.requests[0]["at_ms"]) / 1e3
+        return tuple(
+            LoadPoint(
+                rate=float(f"{len(self.requests) / max(span_s / speed, 1.0):.3g}"),
+                duration_s=max(span_s / speed, 1.0),
+                speed=speed,
+            )
+            for speed in self.speeds
+        )
+
+    @property
+    def output_tokens(self) -> int:
+        """Of a request, on average."""
+        total = sum(int(one["output_tokens"]) for one in self.requests)
+        return max(1, round(total / max(1, len(self.requests))))
 
 
 class Matrix(Part, frozen=True, kw_only=True):
@@ -121,7 +165,9 @@ class Matrix(Part, frozen=True, kw_only=True):
     load: tuple[LoadPoint, ...] = ()
     """Further loads, and searches."""
     context: tuple[int, ...] = (0,)
-    """Tokens before the prompt."""
+    """Tokens before the prompt; with `context_lengths` their mean."""
+    context_lengths: dict[str, Any] = {}
+    """A distribution, of which each conversation has its own context."""
     repeats: int = 1
     """Of each cell inside one start."""
     starts: int = 1
@@ -149,7 +195,11 @@ class Workload(Part, frozen=True, kw_only=True):
     prompts: tuple[Any, ...] = ()
     """Strings, or {"prompt": …} / {"messages": […]} with an optional output_tokens."""
     output_tokens: tuple[int, ...] = (0,)
-    """0: the user's own benchmark decides."""
+    """0: the user's own benchmark decides. With `output_lengths`, or of a trace, their mean."""
+    output_lengths: dict[str, Any] = {}
+    """A distribution, of which each request has its own length."""
+    trace: Trace | None = None
+    """What is replayed; `prompts` are its requests."""
     turns: int = 1
     """Requests of a conversation: its own answers are sent back."""
     think_ms: float = 0.0
@@ -174,7 +224,12 @@ class Workload(Part, frozen=True, kw_only=True):
     @property
     def sharing(self) -> dict[str, Any]:
         """What prompts have in common, as the load generator takes it; empty where nothing is."""
-        usual = (("turns", 1), ("think_ms", 0.0), ("shared_prefix_tokens", 0))
+        usual: tuple[tuple[str, Any], ...] = (
+            ("turns", 1),
+            ("think_ms", 0.0),
+            ("shared_prefix_tokens", 0),
+            ("output_lengths", {}),
+        )
         return {name: value for name, none in usual if (value := getattr(self, name)) != none}
 
     @property
@@ -185,6 +240,10 @@ class Workload(Part, frozen=True, kw_only=True):
             words.append(f"{self.turns} turns" + (f", {self.think_ms:g} ms apart" if self.think_ms else ""))
         if self.shared_prefix_tokens:
             words.append(f"{self.shared_prefix_tokens:,} tokens shared by all prompts")
+        if self.output_lengths:
+            words.append(f"output {lengths_words(self.output_lengths)}")
+        if self.trace is not None:
+            words.append(f"trace {self.trace.name}, {len(self.trace.requests):,} requests")
         return "; ".join(words)
 
 

@@ -24,7 +24,10 @@ from tests.waiting import HANG_S
 
 from .conftest import start
 
-BUSY = {"generator-waited", "server-waited", "cpu-stolen", "cpu-pressure", "not-settled", "host-paused"}
+BUSY = {
+    *("generator-waited", "server-waited", "cpu-stolen", "cpu-pressure", "not-settled", "host-paused"),
+    "under-delivery",
+}
 """What a busy machine may add; nothing else may be said of these cells."""
 
 

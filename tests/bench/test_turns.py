@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from ddtop.agent.loadgen.conversation import Conversations, first_of, longest, place, too_long
+from ddtop.agent.loadgen.asked.conversation import Conversations, first_of, place
+from ddtop.agent.loadgen.fitting import longest, too_long
 from ddtop.agent.loadgen.measure import run_cell
 from ddtop.agent.loadgen.request_builder import RequestBuilder, nonce_for
 from ddtop.agent.loadgen.spec import SpecError, load_spec
@@ -62,7 +63,7 @@ def test_one_turn_is_what_it_was() -> None:
 
 
 def test_turns_follow_until_the_conversation_is_over() -> None:
-    said = Conversations(load_spec({"url": "http://h:1", "turns": 2, "prompts": ["a", "b", "c"]}))
+    said = Conversations(["a", "b", "c"], 2)
     assert [said.prompt(0, 0), said.prompt(0, 1), said.prompt(1, 0)] == ["a", "b", "c"]
     assert said.goes_on(2, "A") == 3 and said.before(3) == [("c", "A")]
     assert said.goes_on(3, "B") is None and said.before(3) == []
@@ -74,7 +75,7 @@ def test_prompts_that_are_whole_conversations() -> None:
     spec = load_spec(
         {"url": "http://h:1", "prompts": [{"turns": ["a", "b"], "output_tokens": 7}, {"turns": ["c"]}]}
     )
-    said = Conversations(spec)
+    said = Conversations(spec.prompts, spec.turns)
     assert spec.turns == 2 and [said.length(n) for n in (0, 1, 2)] == [2, 1, 2]
     assert said.prompt(0, 1) == {"prompt": "b", "output_tokens": 7} and said.prompt(1, 0) == {"prompt": "c"}
     opened = {"messages": [{"role": "user", "content": "q"}], "turns": ["r"], "group": "code"}
@@ -261,9 +262,9 @@ def test_what_may_end_early_is_not_refused_beforehand() -> None:
     spec = load_spec(
         {"url": "http://h:1", "turns": 3, "output_tokens": 500, "exact_tokens": False, "prompts": ["a b"]}
     )
-    assert longest(spec, Conversations(spec)) == ("a b\n\na b\n\na b", 500)
+    assert longest(spec, Conversations(spec.prompts, spec.turns)) == ("a b\n\na b\n\na b", 500)
     spec.exact_tokens = True
-    assert longest(spec, Conversations(spec))[1] == 1500
+    assert longest(spec, Conversations(spec.prompts, spec.turns))[1] == 1500
     assert too_long(spec, 6, 1500, 1506) == "" and "1,507 tokens" in too_long(spec, 7, 1500, 1506)
 
 

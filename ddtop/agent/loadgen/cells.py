@@ -12,9 +12,10 @@ import os
 import time
 from typing import Any
 
-from .measure import Tell, run_cell
+from .measure import run_cell
 from .records import pack, unpack_value
 from .spec import SCHEMA, SpecError
+from .warm_up import Tell
 
 
 def run_cells(spec: dict[str, Any], out_dir: str, tell: Tell | None = None) -> dict[str, Any]:

@@ -7,30 +7,19 @@ import json
 import os
 import threading
 import time
-from typing import Any, Callable, Dict
+from typing import Any, Callable
 from urllib.parse import urlsplit
 
-from .context_text import corpus, fit_context, random_words
-from .conversation import longest, too_long
-from .engine_calls import (
-    METRICS_PATH,
-    AskError,
-    ask,
-    context_limit,
-    count_tokens,
-    flush_cache,
-    read_counters,
-)
+from .engine_calls import METRICS_PATH, AskError, ask, flush_cache, read_counters
+from .fitting import build
 from .machine import pressure
 from .machine.gpu import GpuSampler
 from .records import served, slim, token_bins
-from .request_builder import RequestBuilder, nonce_for
+from .request_builder import RequestBuilder
 from .spec import SCHEMA, LoadSpec, SpecError, load_spec
-from .warm_up import open_only, small_spec, warm_up
+from .warm_up import Tell, open_only, small_spec, warm_up
 from .window.shards import process_count, run_shards
 from .window.slo import slo_result
-
-Tell = Callable[[Dict[str, Any]], None]
 
 
 def run_cell(data: dict[str, Any], report: Tell | None = None) -> dict[str, Any]:
@@ -87,27 +76,11 @@ def _measure(spec: LoadSpec, result: dict[str, Any], tell: Tell) -> None:
     if not spec.model and spec.kind != "generate":
         spec.model = find_model(base, headers, spec.tls_verify)
     result["model"] = spec.model
-    text = shared = ""
-    if spec.context or spec.shared_prefix_tokens:
-        tell({"phase": "context"})
-    source = random_words(corpus(), spec.seed) if spec.context_kind == "random" else corpus()
-    if spec.context:
-        text, result["context"] = _passage(spec, spec.context, source, (base, headers, key), tell)
-    if spec.shared_prefix_tokens:  # other text than the context's
-        half = len(source) // 2
-        source = source[half:] + source[:half]
-        shared, result["shared_prefix"] = _passage(
-            spec, spec.shared_prefix_tokens, source, (base, headers, key), tell
-        )
-        shared = (nonce_for(spec.nonce + "/shared", 0) if spec.nonce else "") + shared
-    result["turns"] = max(1, spec.turns)
-    builder = RequestBuilder(spec, text, key, shared=shared)
-    if spec.turns > 1:
-        _must_fit(spec, builder, base, headers)
+    builder = build(spec, (base, headers, key), result, tell)
     raise_file_limit()
     if spec.warmup:  # with a hand-over one request, to learn what the server refuses
         tell({"phase": "warming up"})
-        result["warmup"], builder = warm_up(spec, builder, text, key, tell, shared)
+        result["warmup"], builder = warm_up(spec, builder, tell)
     result["usage_asked"] = builder.usage
     if spec.flush_cache:
         result["flush"] = flush_cache(spec.engine, base, headers, spec.tls_verify)
@@ -121,24 +94,10 @@ def _measure(spec: LoadSpec, result: dict[str, Any], tell: Tell) -> None:
         result["counters"] = counters
     if spec.again and spec.keep_texts and not result["window"]["stopped"] and not result.get("error"):
         tell({"phase": "asking again"})
-        result["texts_again"] = _ask_again(spec, builder, text, key, result["window"]["wall_s"], tell)
+        result["texts_again"] = _ask_again(spec, builder, result["window"]["wall_s"], tell)
 
 
-def _must_fit(spec: LoadSpec, builder: RequestBuilder, base: str, headers: dict[str, str]) -> None:
-    """Raises SpecError where the longest conversation is certain not to fit into the server's context."""
-    limit = context_limit(base, spec.engine, headers, spec.tls_verify)
-    if limit is None:
-        return
-    said, answers = longest(spec, builder.conversations)
-    prompts = count_tokens(base, spec.engine, spec.model, said, headers, spec.tls_verify)
-    problem = too_long(spec, prompts or 0, answers, limit)
-    if problem:
-        raise SpecError(problem)
-
-
-def _ask_again(
-    spec: LoadSpec, asked: RequestBuilder, text: str, key: str, wall_s: float, tell: Tell
-) -> dict[str, Any]:
+def _ask_again(spec: LoadSpec, asked: RequestBuilder, wall_s: float, tell: Tell) -> dict[str, Any]:
     """The responses to the window's first requests, asked once more in batches of another size than before. It may take
     as long as the window (of which one request is a part); what is not whole by then is left out."""
     count = min(-(-spec.again // asked.turns), spec.conversations)
@@ -150,8 +109,7 @@ def _ask_again(
         time_limit_s=min(spec.time_limit_s, max(30.0, wall_s)),
     )
     small.keep_texts = True
-    builder = RequestBuilder(small, text, key, asked.usage, asked.shared)
-    out = run_shards(small, builder, list(range(count)), on_progress=open_only(tell))
+    out = run_shards(small, asked.like(small), list(range(count)), on_progress=open_only(tell))
     whole = {str(one["i"]) for one in out["requests"] if one["class"] == "ok"}
     return {index: texts for index, texts in out["texts"].items() if index in whole}
 
@@ -280,39 +238,6 @@ def find_model(base: str, headers: dict[str, str], verify: bool) -> str:
     except (AskError, ValueError, LookupError, TypeError):
         pass
     return ""
-
-
-def _passage(
-    spec: LoadSpec, tokens: int, source: str, server: tuple[str, dict[str, str], str], tell: Tell
-) -> tuple[str, dict[str, Any]]:
-    """Text of so many tokens, and how well it fits. `server`: base URL, headers, API key."""
-    base, headers, key = server
-
-    def by_tokenize(text: str) -> int | None:
-        return count_tokens(base, spec.engine, spec.model, text, headers, spec.tls_verify)
-
-    if by_tokenize("a few words") is not None:
-        text, about = fit_context(tokens, by_tokenize, source)
-        about["by"] = "tokenize"
-        return text, about
-    alone = _prompt_tokens(spec, "", key, tell)
-
-    def by_usage(text: str) -> int | None:
-        whole = _prompt_tokens(spec, text, key, tell)
-        return None if whole is None or alone is None else whole - alone
-
-    text, about = fit_context(tokens, by_usage, source)
-    about["by"] = "usage" if "tokens" in about else "guess"
-    return text, about
-
-
-def _prompt_tokens(spec: LoadSpec, text: str, key: str, tell: Tell) -> int | None:
-    small = small_spec(spec, requests=1, concurrency=1, turns=1, output_tokens=1, exact_tokens=False)
-    out = run_shards(small, RequestBuilder(small, text, key), [0], on_progress=open_only(tell))
-    for record in out["requests"]:
-        if "prompt_tokens" in record:
-            return int(record["prompt_tokens"])
-    return None
 
 
 def raise_file_limit() -> None:

@@ -11,7 +11,10 @@ import json
 import random
 from typing import Any
 
-from .conversation import Conversations, flat, place
+from .asked.conversation import Conversations, flat, place
+from .asked.lengths import Draws
+from .asked.trace import BlockTexts, trace_times
+from .context_text import CHARS_PER_TOKEN, corpus, passage
 from .spec import LoadSpec
 
 _MARK = "@@ddtop-nonce@@"  # stands where the nonce goes while the JSON is built; plain ASCII, so JSON keeps it as it is
@@ -35,7 +38,12 @@ class RequestBuilder:
         self.context = context_text
         self.shared = shared
         self.usage = usage or spec.usage
-        self.conversations = Conversations(spec)
+        self.conversations = Conversations(spec.prompts, spec.turns)
+        seed = "%d/%%s" % spec.seed
+        self.outputs = Draws(spec.output_lengths, seed % "output", 1) if spec.output_lengths else None
+        self.contexts = Draws(spec.context_lengths, seed % "context", 0) if spec.context_lengths else None
+        self.source, self.chars_per_token = "", CHARS_PER_TOKEN
+        self.blocks = BlockTexts(spec.block_tokens, spec.nonce, corpus()) if spec.replays else None
         self._api_key = api_key
         self._cache: dict[int, tuple[bytes, bytes]] = {}
 
@@ -44,10 +52,19 @@ class RequestBuilder:
         """Requests of a conversation, at most."""
         return self.conversations.turns
 
+    def like(self, spec: LoadSpec, usage: str = "") -> RequestBuilder:
+        """A builder of another load with the same texts before its prompts."""
+        other = RequestBuilder(spec, self.context, self._api_key, usage or self.usage, self.shared)
+        other.source, other.chars_per_token = self.source, self.chars_per_token
+        if self.blocks is not None and other.blocks is not None:
+            other.blocks.chars = self.blocks.chars
+        return other
+
     def body(self, index: int) -> dict[str, Any]:
         """The JSON body of request `index`, with the mark in place of the nonce."""
         spec = self.spec
-        lead = self.shared + (_MARK if spec.nonce else "") + self.context
+        nonce = _MARK if spec.nonce and self.blocks is None else ""  # a trace's blocks have their own
+        lead = self.shared + nonce + self._context(index)
         body: dict[str, Any] = {}
         tokens = self.asked(index)
         if spec.kind == "generate":
@@ -87,7 +104,31 @@ class RequestBuilder:
         prompt = self.prompt(index)
         if isinstance(prompt, dict) and prompt.get("output_tokens"):
             return int(prompt["output_tokens"])
-        return self.spec.output_tokens
+        return self.outputs.of(index) if self.outputs is not None else self.spec.output_tokens
+
+    def drawn(self, index: int) -> dict[str, int]:
+        """What was asked of request `index` where that differs from request to request: `want` output tokens, `want_context`,
+        `want_prompt`. Empty where the spec says it for all."""
+        out: dict[str, int] = {}
+        if self.outputs is not None or self.blocks is not None:
+            out["want"] = self.asked(index)
+        if self.contexts is not None:
+            out["want_context"] = self.contexts.of(place(index, self.turns)[0])
+        if self.blocks is not None:
+            out["want_prompt"] = int(self.prompt(index)["input_tokens"])
+        return out
+
+    def _context(self, index: int) -> str:
+        """The text before a request's own, of its conversation's length."""
+        if self.contexts is None:
+            return self.context
+        tokens = self.contexts.of(place(index, self.turns)[0])
+        return passage(int(tokens * self.chars_per_token), self.source) + "\n\n" if tokens else ""
+
+    def _said(self, index: int) -> Any:
+        """The prompt of request `index` with its text."""
+        prompt = self.prompt(index)
+        return prompt if self.blocks is None else self.blocks.prompt(prompt, index)
 
     def prompt(self, index: int) -> Any:
         """The prompt of request `index` alone, without what its conversation said before."""
@@ -97,18 +138,19 @@ class RequestBuilder:
         """(head, tail) of request `index`; sent one after the other they are the whole request."""
         conversation, turn = place(index, self.turns)
         key = conversation * self.turns % len(self.spec.prompts)
-        parts = None if turn or self.conversations.scripts else self._cache.get(key)
+        own = turn or self.conversations.scripts or self.outputs or self.contexts or self.blocks
+        parts = None if own else self._cache.get(key)
         if parts is None:
             text = json.dumps(self.body(index)).encode()
             before, mark, after = text.partition(_MARK.encode())
             parts = (before, after) if mark else (b"", text)
-            if not turn:
+            if not own:
                 self._cache[key] = parts
         before, after = parts
         # json.dumps wrote the newline of the nonce nowhere yet: encode it the same way here
-        nonce = (
-            json.dumps(nonce_for(self.spec.nonce, conversation))[1:-1].encode() if self.spec.nonce else b""
-        )
+        nonce = b""
+        if self.spec.nonce and self.blocks is None:
+            nonce = json.dumps(nonce_for(self.spec.nonce, conversation))[1:-1].encode()
         head = self._header(len(before) + len(nonce) + len(after), index)
         return head + before + nonce, after
 
@@ -138,14 +180,14 @@ class RequestBuilder:
         for prompt, answer in self.conversations.before(index):
             out += self._messages(prompt, "" if out else lead)
             out.append({"role": "assistant", "content": answer})
-        return out + self._messages(self.prompt(index), "" if out else lead)
+        return out + self._messages(self._said(index), "" if out else lead)
 
     def _text(self, index: int) -> str:
         """The same as plain text, for endpoints that know no messages."""
         said = [
             text for prompt, answer in self.conversations.before(index) for text in (flat(prompt), answer)
         ]
-        return "\n\n".join([*said, flat(self.prompt(index))])
+        return "\n\n".join([*said, flat(self._said(index))])
 
     def _messages(self, prompt: Any, lead: str) -> list[Any]:
         if isinstance(prompt, dict) and isinstance(prompt.get("messages"), list):
@@ -154,6 +196,13 @@ class RequestBuilder:
                 messages[0]["content"] = lead + messages[0]["content"]
             return messages
         return [{"role": "user", "content": lead + flat(prompt)}]
+
+
+def window_times(spec: LoadSpec, count: int) -> list[int]:
+    """When the requests of an open loop are due, in ns after the start; a trace says it by itself."""
+    if spec.replays:
+        return trace_times(spec.prompts[:count], spec.speed)
+    return arrival_times(count, spec.rate, spec.arrival, spec.seed)
 
 
 def arrival_times(count: int, rate: float, arrival: str, seed: int) -> list[int]:

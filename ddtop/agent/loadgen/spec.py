@@ -6,6 +6,9 @@ import dataclasses
 from typing import Any
 from urllib.parse import urlsplit
 
+from .asked import lengths, trace
+from .asked.conversation import script_of
+
 SCHEMA = 1
 ENDPOINTS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "generate": "/generate"}
 CONNECTIONS = ("keep-alive", "fresh", "cold", "cold-start")
@@ -28,8 +31,10 @@ class LoadSpec:
     (words in random order: they destroy what speculative decoding accepts), `shared_prefix_tokens` of text that every
     prompt of the cell begins with, before the nonce. `turns`: requests of a conversation (0 = as many as the prompts say,
     else 1); its own answers are sent back, the nonce is the conversation's, and each turn but the first is sent `think_ms`
-    after the answer before it. How: `mode` closed (`concurrency`
-    streams, `requests` in all, rounded up to whole conversations) or open (`rate` conversations per second, `arrival` poisson or constant, `seed`);
+    after the answer before it. `output_lengths` and `context_lengths`: a distribution (`lengths`) of which each request, or
+    conversation, has its own length, in place of `output_tokens` and `context`. How: `mode` closed (`concurrency`
+    streams, `requests` in all, rounded up to whole conversations) or open (`rate` conversations per second, `arrival` poisson, constant, or trace: the prompts are requests of a trace (`trace`), whose clock runs `speed` times as
+    fast, a hash id standing for `block_tokens`; `seed`);
     `connections` keep-alive, fresh (a new one each, opened before the clock), cold (a new one each, connect
     inside TTFT) or cold-start (so for the first request of a stream, then keep-alive); `request_timeout_s`,
     `time_limit_s` of the window and its warm-up, `give_up_after` requests that all gave 0 tokens (0 = `concurrency`),
@@ -57,9 +62,11 @@ class LoadSpec:
     context: int = 0
     context_kind: str = "natural"
     shared_prefix_tokens: int = 0
+    context_lengths: dict[str, Any] = dataclasses.field(default_factory=dict)
     turns: int = 0
     think_ms: float = 0.0
     output_tokens: int = 128
+    output_lengths: dict[str, Any] = dataclasses.field(default_factory=dict)
     exact_tokens: bool = True
     temperature: float = 0.0
     extra_body: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -70,6 +77,8 @@ class LoadSpec:
     requests: int = 1
     rate: float = 0.0
     arrival: str = "poisson"
+    speed: float = 1.0
+    block_tokens: int = 512
     seed: int = 0
     max_in_flight: int = 4096
     connections: str = "keep-alive"
@@ -132,7 +141,12 @@ class LoadSpec:
     @property
     def shares(self) -> bool:
         """True if prompts have a beginning in common by design: then hits of the prefix cache are a result."""
-        return self.turns > 1 or self.shared_prefix_tokens > 0
+        return self.turns > 1 or self.shared_prefix_tokens > 0 or self.replays
+
+    @property
+    def replays(self) -> bool:
+        """True if the prompts are requests of a trace."""
+        return self.arrival == "trace"
 
     @property
     def conversations(self) -> int:
@@ -152,7 +166,7 @@ _ONE_OF = {
     "path_kind": tuple(ENDPOINTS),
     "context_kind": ("natural", "random"),
     "mode": ("closed", "open"),
-    "arrival": ("poisson", "constant"),
+    "arrival": ("poisson", "constant", "trace"),
     "connections": CONNECTIONS,
     "usage": ("each", "final", "none"),
 }
@@ -169,6 +183,7 @@ _AT_LEAST = {
     "give_up_after": 0,
     "again": 0,
     "max_in_flight": 1,
+    "block_tokens": 16,
     "gpu_ms": 20,
     "raw_mib": 1,
 }
@@ -205,7 +220,7 @@ def load_spec(data: dict[str, Any]) -> LoadSpec:
     for key, least in _AT_LEAST.items():
         if getattr(spec, key) < least:
             raise SpecError("%s: %r; must be at least %d" % (key, getattr(spec, key), least))
-    if spec.mode == "open" and not spec.rate > 0:
+    if spec.mode == "open" and not spec.rate > 0 and not spec.replays:
         raise SpecError("rate: %r; an open loop needs requests per second above 0" % spec.rate)
     if not spec.request_timeout_s > 0 or not spec.time_limit_s > 0:
         raise SpecError("request_timeout_s and time_limit_s must be above 0")
@@ -217,6 +232,12 @@ def load_spec(data: dict[str, Any]) -> LoadSpec:
     _slo(spec)
     if not spec.prompts:
         spec.prompts = ["Write a Python program that prints the first 50 Fibonacci numbers."]
+    for key, least in (("output_lengths", 1), ("context_lengths", 0)):
+        problem = lengths.problem_of(getattr(spec, key), least) if getattr(spec, key) else ""
+        if problem:
+            raise SpecError("%s: %s" % (key, problem))
+    if spec.replays:
+        return _trace(spec)
     for place, prompt in enumerate(spec.prompts):
         good = isinstance(prompt, dict) and ("prompt" in prompt or "messages" in prompt or script_of(prompt))
         if not isinstance(prompt, str) and not good:
@@ -227,14 +248,23 @@ def load_spec(data: dict[str, Any]) -> LoadSpec:
     return spec
 
 
-def script_of(prompt: Any) -> list[Any]:
-    """What the user says, turn by turn, of a prompt that is a whole conversation: its "prompt" or "messages" if it has one,
-    then each of its "turns"; empty where it has none."""
-    turns = prompt.get("turns") if isinstance(prompt, dict) else None
-    if not isinstance(turns, list) or not all(isinstance(one, str) and one for one in turns):
-        return []
-    opening = {key: prompt[key] for key in ("prompt", "messages") if key in prompt}
-    return [opening, *turns] if opening else turns
+def _trace(spec: LoadSpec) -> LoadSpec:
+    """A trace has its own lengths and its own clock, so that nothing else may ask for others."""
+    problem = trace.problem_of(spec.prompts)
+    if problem:
+        raise SpecError(problem)
+    if not 0 < spec.speed:
+        raise SpecError("speed: %r; wanted above 0" % spec.speed)
+    for key in ("context", "context_lengths", "output_lengths", "shared_prefix_tokens"):
+        if getattr(spec, key):
+            raise SpecError("%s: a trace says the lengths of its requests by itself" % key)
+    if spec.turns > 1:
+        raise SpecError("turns: a trace is of single requests")
+    spec.turns, spec.mode = 1, "open"
+    spec.requests = min(spec.requests, len(spec.prompts)) if spec.requests > 1 else len(spec.prompts)
+    span_s = (spec.prompts[spec.requests - 1]["at_ms"] - spec.prompts[0]["at_ms"]) / 1e3 / spec.speed
+    spec.rate = spec.rate or spec.requests / max(span_s, 1.0)
+    return spec
 
 
 def _slo(spec: LoadSpec) -> None:

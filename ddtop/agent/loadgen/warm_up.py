@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 from .request_builder import RequestBuilder
 from .spec import LoadSpec
 from .window.shards import run_shards
+
+Tell = Callable[[Dict[str, Any]], None]
 
 
 def small_spec(spec: LoadSpec, **changes: Any) -> LoadSpec:
@@ -38,10 +40,7 @@ def open_only(tell: Callable[[dict[str, Any]], None] | None) -> Callable[[dict[s
 def warm_up(
     spec: LoadSpec,
     builder: RequestBuilder,
-    text: str,
-    key: str,
     tell: Callable[[dict[str, Any]], None] | None = None,
-    shared: str = "",
 ) -> tuple[dict[str, Any], RequestBuilder]:
     """Warm-up requests, apart from the result. A server that refuses a field of the request (400, 422) is asked without
     it: stream_options, ignore_eos, max_tokens. What was given up is said."""
@@ -55,7 +54,7 @@ def warm_up(
             small.nonce = spec.nonce + "/warm-up"
         out = run_shards(
             small,
-            RequestBuilder(small, text, key, usage, shared),
+            builder.like(small, usage),
             list(range(count)),
             on_progress=open_only(tell),
         )
@@ -83,7 +82,7 @@ def warm_up(
         about["why"] = why[0]
     if out["error"]:
         about["error"] = out["error"]
-    return about, RequestBuilder(spec, text, key, usage, shared)
+    return about, builder.like(spec, usage)
 
 
 def _give_up(why: str, usage: str, spec: LoadSpec) -> str:

@@ -10,6 +10,7 @@ from ddtop.agent.loadgen.records import unpack
 from ddtop.bench.figures.acceptance import Acceptance, acceptance, counter_deltas, drafted_share, total
 from ddtop.bench.figures.energy import CAP_SHARE, CellEnergy, cell_energy
 from ddtop.bench.figures.groups import by_group
+from ddtop.bench.figures.lengths import asked_and_got, lengths_off
 from ddtop.bench.figures.metrics import Slo, burst_metrics, cell_metrics
 from ddtop.bench.figures.requests import Request, read_request
 from ddtop.bench.figures.stats import percentile
@@ -75,10 +76,12 @@ def _judge(raw: Mapping[str, Any], slo: Slo | None, spec: Mapping[str, Any] | No
     turns, shared = _shared(result)
     if turns > 1:
         metrics["by_turn"] = by_turn(requests, turns)
-    if turns > 1 or shared:
+    if turns > 1 or shared or asked.get("arrival") == "trace":
         records = [*(result.get("burst") or ()), *(result.get("requests") or ())]
         if cache := prefix_cache(whole_run(result), str(asked.get("engine") or ""), records):
             metrics["prefix_cache"] = cache
+    if lengths := asked_and_got(result.get("requests") or (), turns):
+        metrics["lengths"] = lengths
     accepted = acceptance(result, log=known.get("acceptance_log") or ())
     if accepted is not None:
         accepted = replace(accepted, problems=acceptance_problems(accepted.length, known.get("draft_tokens")))
@@ -278,21 +281,24 @@ def _server(
     # where an engine knows no flush, the nonce before each prompt does its work, and `cache-hits` watches it
     defeated = flush and flush.get("asked") is False and (result.get("spec") or {}).get("nonce")
     turns, shared = _shared(result)
-    early = early_hits(requests, turns, shared)
-    if turns > 1 or shared:  # hits are a result; what the cell did not cause is none
+    by_design = turns > 1 or bool(shared) or (result.get("spec") or {}).get("arrival") == "trace"
+    early = early_hits(requests, turns, shared) if turns > 1 or shared else ""
+    if by_design:  # hits are a result; what the cell did not cause is none
         defeated = defeated or bool(flush and (result.get("spec") or {}).get("nonce") and not early)
         if early:
             details["cache-hits"] = early
     if flush and not flush.get("ok") and not defeated and not _nothing_cached(result, metrics):
         details["cache-not-flushed"] = str(flush.get("text", ""))
     each = metrics.get("cached_tokens", 0) / max(1, metrics["requests_ok"])
-    if turns == 1 and not shared and metrics.get("cached_share", 0.0) > CACHED_SHARE and each > 16:
+    if not by_design and metrics.get("cached_share", 0.0) > CACHED_SHARE and each > 16:
         details["cache-hits"] = f"{metrics['cached_share']:.1%} of the prompt tokens"
     context = result.get("context")
     if context and not context.get("ok"):
         details["context-off"] = (
             f"asked {context.get('asked')}, got {context.get('tokens', 'an unknown number')}"
         )
+    if off := lengths_off(metrics.get("lengths") or {}):
+        details["context-off"] = off
     deltas = counter_deltas(result.get("counters"))
     lost = total(
         deltas,

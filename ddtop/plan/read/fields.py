@@ -206,6 +206,10 @@ class Fields:
             return []
         return [Fields(self.problems, item, (*self.path, key, i)) for i, item in enumerate(value)]
 
+    def done_with(self, *keys: str) -> None:
+        """Keys of which all is said that is to be said."""
+        self._known |= dict.fromkeys(keys)
+
     def done(self) -> None:
         """Every key that no accessor asked for is a fault, named with the nearest known one."""
         for key in self.data:

@@ -22,9 +22,11 @@ from ddtop.plan.problems import Problems, shown, suggest
 from ddtop.plan.read.configs import NAME, suggest_config
 from ddtop.plan.read.dataset import by_group, read_dataset, read_stop
 from ddtop.plan.read.fields import Fields
+from ddtop.plan.read.lengths import read_lengths
 from ddtop.plan.read.load import MAX_CONCURRENCY, MAX_RATE, MIN_RATE, read_loads
 from ddtop.plan.read.refine import read_refine
 from ddtop.plan.read.starts import read_starts
+from ddtop.plan.read.trace import OTHERS, read_trace
 from ddtop.words import many
 
 MAX_TP, MAX_TOKENS, MAX_REPEATS, MAX_TURNS = 1024, 10_000_000, 1000, 1000
@@ -38,7 +40,14 @@ def read_matrix(
     tables = fields.tables("load", "[{ concurrency = 8 }, { rate = 4.0 }]")
     concurrency = fields.wholes("concurrency", () if tables else (1,), 1, MAX_CONCURRENCY)
     load = read_loads(tables, concurrency, workloads, bench)
-    context = fields.wholes("context", (0,), 0, MAX_TOKENS)
+    drawn: dict[str, Any] = {}
+    if isinstance(fields.data.get("context"), dict) and (table := fields.table("context")) is not None:
+        drawn, mean = read_lengths(table, 0, MAX_TOKENS)
+        context: tuple[int, ...] = (mean,)
+        if bench.kind == "command":
+            fields.fault("context", fields.data["context"], 'numbers, with bench.kind = "command"')
+    else:
+        context = fields.wholes("context", (0,), 0, MAX_TOKENS)
     repeats = fields.whole("repeats", 1, 1, MAX_REPEATS)
     starts, rounds = read_starts(fields, configs)
     aa = fields.flag("aa", False)
@@ -70,6 +79,7 @@ def read_matrix(
         concurrency=concurrency,
         load=load,
         context=context,
+        context_lengths=drawn,
         repeats=repeats,
         starts=starts,
         rounds=rounds,
@@ -147,9 +157,13 @@ def read_workloads(
                 (*table.path, "name"), f"{shown(name)} is used twice", "give each workload its own name"
             )
         default = (256,) if bench.kind == "builtin" else (0,)
-        tokens = table.wholes("output_tokens", default, 1, MAX_TOKENS)
+        tokens, drawn = _output_tokens(table, bench, default)
         prompts, dataset = read_dataset(table, folder)
-        if not table.has("dataset"):
+        trace = read_trace(table, bench, folder)
+        if trace is not None:
+            prompts, tokens = trace.requests, (trace.output_tokens,)
+            table.done_with(*OTHERS)
+        elif not table.has("dataset"):
             prompts = _prompts(table, bench, folder)
         turns, think_ms, shared = _conversation(table, bench, prompts)
         license_ = table.text("license")
@@ -159,6 +173,8 @@ def read_workloads(
             name=name,
             prompts=prompts,
             output_tokens=tokens,
+            output_lengths=drawn,
+            trace=trace,
             turns=turns,
             think_ms=think_ms,
             shared_prefix_tokens=shared,
@@ -169,6 +185,20 @@ def read_workloads(
         out += by_group(table, workload, service, configs)
         table.done()
     return tuple(out)
+
+
+def _output_tokens(
+    fields: Fields, bench: Bench, default: tuple[int, ...]
+) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """(numbers of output tokens, {}), or (the mean, a distribution)."""
+    value = fields.data.get("output_tokens")
+    table = fields.table("output_tokens") if isinstance(value, dict) else None
+    if table is None:
+        return fields.wholes("output_tokens", default, 1, MAX_TOKENS), {}
+    drawn, mean = read_lengths(table, 1, MAX_TOKENS)
+    if bench.kind == "command":
+        fields.fault("output_tokens", value, 'numbers, with bench.kind = "command"')
+    return (mean,), drawn
 
 
 def _conversation(fields: Fields, bench: Bench, prompts: tuple[Any, ...]) -> tuple[int, float, int]:

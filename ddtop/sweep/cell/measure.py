@@ -181,6 +181,11 @@ class Measurer:
         texts = [len(str(prompt)) for prompt in load.get("prompts") or ()]
         said = (int(load.get("turns") or 1) - 1) * int(load.get("output_tokens") or 0)
         given = float(load.get("context") or 0) + float(load.get("shared_prefix_tokens") or 0)
+        drawn = load.get("context_lengths") or {}
+        given += float(drawn.get("max") or drawn.get("p99") or drawn.get("mean") or 0)
+        given += max(
+            (p.get("input_tokens") or 0 for p in load.get("prompts") or () if isinstance(p, dict)), default=0
+        )
         return given + said + max(texts, default=0) * int(load.get("turns") or 1) / CHARS_PER_TOKEN
 
     @property

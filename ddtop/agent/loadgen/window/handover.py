@@ -10,7 +10,7 @@ import random
 import struct
 from typing import Any, Callable, Iterator
 
-from ..conversation import first_of, place
+from ..asked.conversation import first_of, place
 from ..response.exchange import Exchange
 from ..spec import LoadSpec
 from .settling import LIMIT_SHARE, ClosedLoop, OpenLoop

@@ -15,6 +15,7 @@ import traceback
 from typing import Any, Callable
 
 from ..request_builder import RequestBuilder
+from ..response.exchange import Exchange
 from ..spec import LoadSpec
 from .handover import ZERO
 from .live import as_heard, joined
@@ -122,7 +123,7 @@ def _child(
         window.run()
         _frame(writing, b"e", None)
         progress(window.live.done, 0, window.traffic.reads, window.live.final(window.end_ns))
-        records = [exchange.record(window.zero_ns) for exchange in window.exchanges]
+        records = [_record(exchange, window) for exchange in window.exchanges]
         before = window.before
         texts = {}
         if spec.keep_texts:
@@ -131,7 +132,7 @@ def _child(
             "requests": records,
             "texts": texts,
             "client": window.quality(),
-            "burst": [exchange.record(window.zero_ns) for exchange in before.burst] if before else [],
+            "burst": [_record(exchange, window) for exchange in before.burst] if before else [],
             "handover": before.about(window.zero_ns) if before else None,
             "zero_ns": window.zero_ns,
             "close_ns": window.close_ns,
@@ -143,6 +144,10 @@ def _child(
     except Exception as error:
         answer = {"error": "%s: %s" % (type(error).__name__, error), "trace": traceback.format_exc()[-4000:]}
     _frame(writing, b"r", answer)
+
+
+def _record(exchange: Exchange, window: Window) -> dict[str, Any]:
+    return {**exchange.record(window.zero_ns), **window.builder.drawn(exchange.index)}
 
 
 def _frame(fd: int, kind: bytes, value: Any) -> None:

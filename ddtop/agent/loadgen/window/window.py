@@ -17,8 +17,8 @@ import time
 from collections import deque
 from typing import Any, Callable, Dict, Iterable, Optional
 
-from ..conversation import first_of, place
-from ..request_builder import RequestBuilder, arrival_times
+from ..asked.conversation import first_of, place
+from ..request_builder import RequestBuilder, window_times
 from ..response.exchange import Exchange
 from ..spec import LoadSpec
 from .connection import CONNECTING, HANDSHAKE, IDLE, READING, SENDING, Connection
@@ -257,9 +257,10 @@ class Window:
     def _arrivals(self, zero_ns: int) -> None:
         """Open loop: all requests of the window with their times. One that is handed over ends with its last arrival, so it
         begins a gap before its first: as many gaps as requests, and never a window of no length."""
-        spec, count, skip = self.spec, self.spec.conversations, int(self.before is not None)
+        spec, count = self.spec, self.spec.conversations
+        skip = int(self.before is not None and not spec.replays)
         most = count + self.more * self.processes + skip
-        times = arrival_times(most, spec.rate, spec.arrival, spec.seed)[skip:]
+        times = window_times(spec, most)[skip:]
         while count < len(times) and times[count] < spec.min_window_s * 1e9:
             count += 1
         own = range(self.queue[0] % self.processes, count, self.processes)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddtop.bench.figures.stats import shown_percentile
-from ddtop.bench.render import TURN_COLUMNS, burst_words, cache_words, turn_rows
+from ddtop.bench.render import TURN_COLUMNS, burst_words, cache_words, length_words, turn_rows
 from ddtop.dashboard.draw.metrics import COLUMNS, metric_of
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.draw.text import bar, whole
@@ -128,6 +128,7 @@ QUALITY = (
     ("steady_tok_s", "steady", "tok/s while all streams ran"),
     ("peak_tok_s", "peak", "tok/s over the best second"),
     ("in_flight_mean", "in flight", "requests, mean"),
+    ("start_lag_ms.p99", "start lag", "ms after its time, p99"),
     ("requests_unfinished", "unfinished", "requests cut by the time limit"),
     ("cached_share", "cached", "share of prompt tokens"),
     ("energy_j", "energy", "J"),
@@ -150,9 +151,12 @@ def quality_lines(metrics: dict[str, Any], width: int) -> list[Line]:
                 words = burst_words(table)
             for at, row in enumerate(wrap_text(words, max(20, width - 16), 3)):
                 out.append(line((f"  {label:<12}" if at == 0 else " " * 14, "label"), (row, "text")))
+    facts = [("tokens", words) for words in length_words(metrics)]
     if words := cache_words(metrics.get("prefix_cache") or {}):
+        facts.append(("prefix cache", words))
+    for label, words in facts:
         for at, row in enumerate(wrap_text(words, max(20, width - 16), 3)):
-            out.append(line((f"  {'prefix cache' if at == 0 else '':<12}", "label"), (f" {row}", "text")))
+            out.append(line((f"  {label if at == 0 else '':<12}", "label"), (f" {row}", "text")))
     return [(), line(("How it was measured", "title")), *out] if out else []
 
 

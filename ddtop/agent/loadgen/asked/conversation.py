@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .spec import LoadSpec, script_of
-
 
 def place(index: int, turns: int) -> tuple[int, int]:
     """(conversation, turn from 0) of a request; conversations of the burst are -1, -2, …"""
@@ -24,14 +22,24 @@ def first_of(conversation: int, turns: int) -> int:
     return conversation * turns if conversation >= 0 else -1 - (-1 - conversation) * turns
 
 
+def script_of(prompt: Any) -> list[Any]:
+    """What the user says, turn by turn, of a prompt that is a whole conversation: its "prompt" or "messages" if it has one,
+    then each of its "turns"; empty where it has none."""
+    turns = prompt.get("turns") if isinstance(prompt, dict) else None
+    if not isinstance(turns, list) or not all(isinstance(one, str) and one for one in turns):
+        return []
+    opening = {key: prompt[key] for key in ("prompt", "messages") if key in prompt}
+    return [opening, *turns] if opening else turns
+
+
 class Conversations:
     """What each conversation of a load says. Without scripts a conversation takes the prompts one after the other, so that
     request i has prompt i mod n; with scripts each takes the next prompt as a whole."""
 
-    def __init__(self, spec: LoadSpec) -> None:
-        self.prompts = spec.prompts
-        self.turns = max(1, spec.turns)
-        self.scripts = any(script_of(one) for one in spec.prompts)
+    def __init__(self, prompts: list[Any], turns: int) -> None:
+        self.prompts = prompts
+        self.turns = max(1, turns)
+        self.scripts = any(script_of(one) for one in prompts)
         self._answers: dict[int, list[str]] = {}
 
     def length(self, conversation: int) -> int:
@@ -67,42 +75,6 @@ class Conversations:
             return None
         self._answers.setdefault(conversation, []).append(answer)
         return index + 1 if index >= 0 else index - 1
-
-
-def longest(spec: LoadSpec, conversations: Conversations) -> tuple[str, int]:
-    """(what the user says in all, tokens of the answers) of the longest of the load's conversations. Answers that may end
-    early count as nothing, but for the last one: so much room a server needs in any case."""
-    best: tuple[int, str, int] = (-1, "", 0)
-    for number in range(min(len(spec.prompts), spec.conversations)):
-        said, answers = [], 0
-        for turn in range(conversations.length(number)):
-            prompt = conversations.prompt(number, turn)
-            said.append(flat(prompt))
-            asked = isinstance(prompt, dict) and prompt.get("output_tokens")
-            answers = int(asked or spec.output_tokens) + (answers if spec.exact_tokens else 0)
-        text = "\n\n".join(said)
-        if len(text) + answers > best[0]:
-            best = (len(text) + answers, text, answers)
-    return best[1], best[2]
-
-
-def too_long(spec: LoadSpec, prompts: int, answers: int, limit: int) -> str:
-    """What is wrong where a conversation needs more tokens than a server's context holds; "" where it fits."""
-    parts = (
-        ("shared prefix", spec.shared_prefix_tokens),
-        ("context", spec.context),
-        ("prompts", prompts),
-        ("answers", answers),
-    )
-    need = sum(tokens for _, tokens in parts)
-    if need <= limit:
-        return ""
-    words = ", ".join("%s %s" % (name, format(tokens, ",")) for name, tokens in parts if tokens)
-    return (
-        "a conversation of %d turns takes at least %s tokens (%s), and the server's context holds %s:"
-        " ask for fewer turns, shorter answers or less context, or start the server with a longer context"
-        % (max(1, spec.turns), format(need, ","), words, format(limit, ","))
-    )
 
 
 def flat(prompt: Any) -> str:
