@@ -136,6 +136,9 @@ class CommandHandler:
             case ev.RestartService():
                 if ctx.sweep is None:
                     return "there is no plan: ddtop only watches"
+                at_work = ctx.state.restart.unit if ctx.state.restart is not None else None
+                if c.unit is not None and at_work is not None and c.unit != at_work:
+                    return f"{c.unit} is not the server at work: {at_work} is, and no other is restarted"
                 requests.restart_by = c.viewer
                 return None
             case ev.Retry() | ev.Skip() | ev.MarkBroken():

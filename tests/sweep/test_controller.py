@@ -464,6 +464,22 @@ def test_pause_is_after_the_cell_in_flight() -> None:
     assert at["a1"] - at["a0"] > 400
 
 
+def test_no_other_server_is_restarted_than_the_one_that_was_named() -> None:
+    """With several units in a plan, the one at work was restarted whatever was asked."""
+    rig = Rig()
+
+    def ask(_: Controller) -> None:
+        rig.give(ev.RestartService, unit="another.service")
+        rig.give(ev.RestartService, unit="s.service")
+
+    rig.on_event = at_cell("b0", ask)
+    assert rig.run().word == "done"
+    seen = [(e.outcome, e.reason) for e in rig.events if isinstance(e, ev.CommandSeen)]
+    assert [outcome for outcome, _ in seen] == ["refused", "obeyed"]
+    assert "another.service is not the server at work: s.service is" in seen[0][1]
+    assert len(rig.world.starts) == 4
+
+
 def test_a_late_command_is_refused_as_late() -> None:
     rig = Rig()
     rig.commands.append(ev.Pause(id="old", viewer="me", at_s=1e9 + JumpingSelector.clock[0] - 60))
