@@ -37,6 +37,7 @@ KINDS: Mapping[str, Kind] = {
     "suspend-generator": Kind(1, (1.0, 20.0), frozenset({"measuring-failed"})),
     "kill-server": Kind(3, explains=ENDED),
     "suspend-server": Kind(2, (1.0, 30.0), ENDED | HUNG),
+    "kill-supervisor": Kind(2, explains=ENDED),
     "stop-server": Kind(1, explains=ENDED),
     "restart-server": Kind(1, explains=ENDED | {"old-server"}),
     "daemon-reload": Kind(1),
@@ -102,8 +103,26 @@ class Trial:
         return frozenset().union(*(KINDS[f.kind].explains for f in self.faults))
 
 
-SHAPES: Mapping[str, int] = {"plain": 10, "race": 3, "search": 3, "handover": 2, "refine": 2, "rounds": 1}
+SHAPES: Mapping[str, int] = {
+    "plain": 10,
+    "race": 3,
+    "search": 3,
+    "handover": 2,
+    "refine": 2,
+    "rounds": 1,
+    "process": 4,
+}
 """How often each sweep is drawn."""
+OF_UNITS = frozenset({"stop-server", "restart-server", "daemon-reload", "edit-unit", "owner-drop-in"})
+"""Kinds that need a unit of systemd."""
+OF_PROCESSES = frozenset({"kill-supervisor"})
+
+
+def fits(kind: str, shape: str) -> bool:
+    """Whether a fault can befall a sweep."""
+    return kind not in (OF_UNITS if shape == "process" else OF_PROCESSES)
+
+
 SPAN_S: Mapping[str, float] = {"rounds": 120.0}
 """Over how much of a run the seconds of its faults are spread, where that is not 24."""
 
@@ -111,8 +130,8 @@ SPAN_S: Mapping[str, float] = {"rounds": 120.0}
 def trial(seed: int, kinds: Sequence[str] = (), faults: int = 0, shape: str = "") -> Trial:
     """The trial of a seed: one to five faults of `kinds` (all, if empty), a third of them beside the one before."""
     rng = random.Random(f"ddtop-campaign-{seed}")
-    names = list(kinds) or list(KINDS)
     shape = shape or random.Random(f"shape-{seed}").choices(list(SHAPES), list(SHAPES.values()))[0]
+    names = [kind for kind in kinds or KINDS if fits(kind, shape)]
     found: list[Fault] = []
     span_s = SPAN_S.get(shape, 24.0)
     for _ in range(faults or rng.choice((1, 2, 3, 3, 4, 5))):
@@ -120,7 +139,7 @@ def trial(seed: int, kinds: Sequence[str] = (), faults: int = 0, shape: str = ""
         names = [n for n in names if not {f.kind for f in found} & set(KINDS[n].not_with)]
         kind = rng.choices(names, [KINDS[n].weight for n in names])[0]
         found.append(_fault(rng, kind, found[-1] if found and rng.random() < 0.35 else None, span_s))
-    was_active = rng.random() < 0.4
+    was_active = rng.random() < 0.4 and shape != "process"
     staged = was_active or rng.random() < 0.6
     return Trial(
         shape=shape,

@@ -98,6 +98,17 @@ ON_HOST: Mapping[str, tuple[str, str]] = {
 edits stay. `max-sessions` lets nobody in, `one-session` one channel a connection; both end the logins that are there."""
 
 
+OF_PROCESS: Mapping[str, tuple[str, str]] = {
+    "kill-server": ("pkill -9 -f '[s]glang.launch_server'", ""),
+    "suspend-server": (
+        "pkill -STOP -f '[s]glang.launch_server'",
+        "pkill -CONT -f '[s]glang.launch_server'; true",
+    ),
+    "kill-supervisor": ("pkill -9 -f 'zip [s]upervise'", ""),
+}
+"""The same where the server is a plain process under a supervisor of ddtop's agent."""
+
+
 VIEWER = """import sys
 from pathlib import Path
 from ddtop.commands.connect import _session, show
@@ -125,8 +136,8 @@ def build_clock(folder: Path) -> Path | None:
 class Injector:
     """Sets the faults of one trial. `runner`: the living runner of the trial, which may change."""
 
-    def __init__(self, host: Any, folder: Path, runner: Callable[[], Any]) -> None:
-        self.host, self.folder, self.runner = host, folder, runner
+    def __init__(self, host: Any, folder: Path, runner: Callable[[], Any], *, process: bool = False) -> None:
+        self.host, self.folder, self.runner, self.process = host, folder, runner, process
         self.again_at: float | None = None
         """When the runner that was killed is started again (monotonic)."""
         self.ends_s: float | None = None
@@ -137,8 +148,9 @@ class Injector:
     def inject(self, fault: Fault) -> None:
         """Sets it. Raises VoidError where that cannot be."""
         try:
-            if fault.kind in ON_HOST:
-                self._on_host(fault, *ON_HOST[fault.kind])
+            ways = {**ON_HOST, **OF_PROCESS} if self.process else ON_HOST
+            if fault.kind in ways:
+                self._on_host(fault, *ways[fault.kind])
             else:
                 getattr(self, "_" + fault.kind.replace("-", "_"))(fault)
         except (BedError, OSError, subprocess.TimeoutExpired) as error:

@@ -16,6 +16,7 @@ from ddtop.events import (
     CellsPlanned,
     CellStateSet,
     Event,
+    Generation,
     RestartReady,
     RunEnded,
     SearchStep,
@@ -50,7 +51,7 @@ class Seen:
         said_ready = {e["invocation"] for e in ledger if e["event"] == "ready"}
         for event in events:
             if isinstance(event, RestartReady):
-                start = event.generation.id.partition("/")[0]
+                start = start_of(event.generation)
                 self.ready[start] = start in said_ready
                 if start not in said_ready:
                     self._bad("false-ready", f"start {start[:12]} was called ready; it never said so")
@@ -140,6 +141,17 @@ class Claim:
 SLACK_S = 0.1
 
 
+def start_of(generation: Generation) -> str:
+    """A start's name in the ledger: its InvocationID; of a plain process its pid and boot."""
+    pid, at, _ = generation.id.partition("@")
+    return f"{pid}@{generation.boot.partition('/')[0]}" if at else generation.id.partition("/")[0]
+
+
+def named_by_pid(ledger: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The ledger of a plain process, whose InvocationID is that of whatever started its supervisor."""
+    return [{**e, "invocation": f"{e.get('pid')}@{e.get('boot')}"} for e in ledger]
+
+
 def claims(events: Iterable[Event]) -> list[Claim]:
     """Of each result and each load of a search; the last of a cell where it was measured twice."""
     found: list[Claim] = []
@@ -150,7 +162,7 @@ def claims(events: Iterable[Event]) -> list[Claim]:
             cell, span, metrics = e.cell_id, (e.raw["started_at_s"], e.raw["ended_at_s"]), e.metrics
         else:
             continue
-        start = e.generation.id.partition("/")[0] if e.generation else ""
+        start = start_of(e.generation) if e.generation else ""
         most = (metrics.get("e2e_ms") or {}).get("max", 0.0) / 1000
         asked, tokens = metrics.get("requests_ok") or 0, metrics.get("output_tokens") or 0
         found.append(Claim(cell, start, *span, int(asked), int(tokens), most, e.reasons))

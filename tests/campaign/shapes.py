@@ -55,6 +55,10 @@ def _searches(text: str) -> str:
     return _matrix(load)(text)
 
 
+def _as_process(text: str) -> str:
+    return text.replace('kind = "systemd"', 'kind = "process"').replace("sglang-bench.service", "sglang")
+
+
 def _hands_over(text: str) -> str:
     return text.replace("warmup = 0\n", "min_window_s = 2\n")
 
@@ -126,6 +130,7 @@ SHAPES: Mapping[str, Shape] = {
         decided=_search,
     ),
     "rounds": Shape(cells=27, marks=MARKS, requests=3, edit=_matrix("starts = 3")),
+    "process": Shape(cells=6, plain=True, marks=MARKS, edit=_as_process),
     "handover": Shape(cells=6, marks=MARKS, edit=_hands_over),
     "refine": Shape(
         cells=8,

@@ -42,6 +42,7 @@ from tests.campaign.oracle import (
     judge_figures,
     judge_residue,
     judge_telling,
+    named_by_pid,
 )
 from tests.campaign.shapes import SHAPES, plan_of, undecided
 from tests.stories.harness import Runner, left_behind
@@ -160,13 +161,14 @@ def phase_of(before: str, events: list[Event]) -> str:
     return before
 
 
-def ledger(host: Any) -> list[dict[str, Any]]:
-    """All lines in the order in which they were written; [] while the host is dark."""
+def ledger(host: Any, *, process: bool = False) -> list[dict[str, Any]]:
+    """All lines in the order in which they were written; [] while the host is dark. `process`: of a plain process."""
     try:
         text = host.sh("cat /var/lib/ddtop-bed/ledger.jsonl 2>/dev/null || true")
     except (BedError, OSError, subprocess.TimeoutExpired):
         return []
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
+    found = [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
+    return named_by_pid(found) if process else found
 
 
 def prepare(host: Any, trial: Trial) -> None:
@@ -259,7 +261,7 @@ class _Play:
             else {}
         )
         self.tape, self.seen = Tape(self.recording), Seen()
-        self.injector = Injector(host, folder, lambda: self.runner)
+        self.injector = Injector(host, folder, lambda: self.runner, process=trial.shape == "process")
         self.phase, self.sampled_at = "connecting", 0.0
         self.texts: list[str] = []
         self.ours = self._ours()
@@ -273,7 +275,7 @@ class _Play:
         new = self.tape.more()
         self.phase = phase_of(self.phase, new)
         if new:
-            self.seen.take(new, ledger(self.host))
+            self.seen.take(new, ledger(self.host, process=self.trial.shape == "process"))
         if time.monotonic() >= self.sampled_at + 1.0:
             self.sampled_at = time.monotonic()
             with contextlib.suppress(OSError):
@@ -397,7 +399,7 @@ class _Play:
         self.texts.append(self.runner.text())
         (self.folder / "out.txt").write_text("\n=====\n".join(self.texts))
         host.wait_on()
-        lines = ledger(host)
+        lines = ledger(host, process=self.trial.shape == "process")
         (self.folder / "ledger.jsonl").write_text("".join(json.dumps(e) + "\n" for e in lines))
         fresh = Tape(self.recording)
         fresh.more()
