@@ -279,3 +279,27 @@ def test_whatever_happens_whenever_it_is_as_found_or_said(
     unit = rig.world.unit(UNIT)
     assert unit.override is None
     assert own(unit) if active else unit.active != "active", (active, unit)
+
+
+@pytest.mark.parametrize("leave_running", [False, True])
+def test_a_run_that_is_stopped_in_a_cut_leaves_no_load_and_no_running_cell(leave_running: bool) -> None:
+    """Its job went on for hours where the server was to be left running, and its cell was called running for ever."""
+    rig = Rig()
+
+    def cut(_: Controller) -> None:
+        rig.world.link_up = False
+        rig.world.drop("cut")
+        loop = asyncio.get_running_loop()
+        loop.call_later(1.0, lambda: rig.give(ev.StopRun, leave_running=leave_running))
+        loop.call_later(2.0, lambda: setattr(rig.world, "link_up", True))
+
+    rig.world.cell_s = 500.0
+    rig.on_event = at_cell("b0", cut)
+    assert rig.run().word == "stopped"
+    assert [j.state for j in rig.world.jobs.values()] == ["done", "killed"]
+    assert rig.states("b") == ["interrupted", "planned"]
+    assert (rig.world.serving is not None) == leave_running
+    rig.world.cell_s = 3.0
+    rig.on_event = None
+    assert rig.run().word == "done"
+    assert rig.states("b") == ["done", "done"]

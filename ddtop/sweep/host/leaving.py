@@ -10,11 +10,11 @@ import asyncio
 from dataclasses import replace
 
 from ddtop.errors import AgentError, HostError, HostLostError
-from ddtop.events import HostRebooted
+from ddtop.events import CellStateSet, HostRebooted
 from ddtop.hosts.base import Host
 from ddtop.sweep.host.lease import HostLease
 from ddtop.sweep.host.link import Link
-from ddtop.sweep.recovery.restore import original_states, restore_all
+from ddtop.sweep.recovery.restore import original_states, restore_all, stop_jobs
 from ddtop.sweep.shared.context import Outcome, SweepContext
 from ddtop.sweep.shared.limits import LEAVE_S
 from ddtop.sweep.shared.requests import Requests
@@ -37,26 +37,36 @@ class Leaving:
         """
         left = await self._put_back(outcome, by)
         await self.lease.release()
+        if left.word != "host-lost":  # else its job may go on, and is waited for by the next runner
+            for cell in [c for c in self.ctx.state.plan_cells if c.state == "running"]:
+                number, why = (
+                    cell.attempts[-1].number if cell.attempts else None,
+                    left.reason or "the run ended",
+                )
+                self.ctx.emit(
+                    CellStateSet, cell_id=cell.id, state="interrupted", reason=why, attempt=number, by=by
+                )
         return left
 
     async def _put_back(self, outcome: Outcome, by: str) -> Outcome:
         ctx = self.ctx
-        if self.requests.leave_running or not original_states(ctx.state):
+        touched = not self.requests.leave_running and bool(original_states(ctx.state))
+        if not touched and not any(c.state == "running" for c in ctx.state.plan_cells):
             return outcome
         if self.lease.denied is not None:
-            return self._denied(outcome)
+            return self._denied(outcome) if touched else outcome
         wait_s = 0.0 if outcome.word == "host-lost" else 60.0 * ctx.policy.host_lost_wait_min
         began = ctx.mono()
         while True:
             host = await self._host(began, wait_s)
             if host is None:
-                return self._lost(outcome)
+                return self._lost(outcome) if touched else self._load_left(outcome)
             self._say_rebooted(host)
             try:
                 if not await self.lease.renew(host):
                     return self._denied(outcome)
                 async with asyncio.timeout(LEAVE_S):
-                    left = await restore_all(ctx, host, by=by)
+                    left = await (restore_all(ctx, host, by=by) if touched else stop_jobs(ctx, host))
                 return replace(outcome, left_behind=tuple(left))
             except HostLostError:
                 ctx.note(
@@ -67,6 +77,10 @@ class Leaving:
                 await asyncio.sleep(0.05)  # the link notices in the same moment
             except (AgentError, TimeoutError) as error:
                 return replace(outcome, left_behind=(self._words(error),))
+
+    def _load_left(self, outcome: Outcome) -> Outcome:
+        words = f"a load of this run may go on on {self.ctx.host_name}, which is not reached: it ends by its own limit"
+        return replace(outcome, left_behind=(words,))
 
     def _denied(self, outcome: Outcome) -> Outcome:
         who = person(self.lease.denied or {})

@@ -165,7 +165,7 @@ def not_undone(left: Iterable[str]) -> list[str]:
 
 async def restore_all(ctx: SweepContext, host: Host, *, by: str = "automatic") -> list[str]:
     """Puts every touched unit back. Returns, in words, what could not be undone."""
-    left = await _stop_jobs(ctx, host)
+    left = await stop_jobs(ctx, host)
     was = original_states(ctx.state)
     # Units that were not active first: they share a port with those that were.
     for original in sorted(was.values(), key=lambda f: f.active):
@@ -206,7 +206,7 @@ async def _put_back(ctx: SweepContext, host: Host, original: OriginalState) -> l
     return words
 
 
-async def _stop_jobs(ctx: SweepContext, host: Host) -> list[str]:
+async def stop_jobs(ctx: SweepContext, host: Host) -> list[str]:
     """Stops this run's jobs: a load must not go on when its sweep is over."""
     left: list[str] = []
     try:
