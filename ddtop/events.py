@@ -447,12 +447,15 @@ class ServerFigures(Event, frozen=True, kw_only=True, tag="server-figures"):
 
 
 class BoundDiagnosed(Event, frozen=True, kw_only=True, tag="bound"):
-    """What limits the GPUs now, and what that means for the sweep."""
+    """What limited the GPUs over the seconds before it, and what that means for the sweep."""
 
     verdict: str
     strength: Literal["strong", "weak", "none"] = "none"
     why: str = ""
+    """Medians over `window_s`, so not the readings of this moment."""
     meaning: str = ""
+    window_s: float | None = None
+    """Seconds that it rests on; None in recordings that do not say it."""
 
 
 class LogRead(Event, frozen=True, kw_only=True, tag="log"):

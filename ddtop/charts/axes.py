@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ddtop.charts.model import Axis
 from ddtop.charts.ticks import Scale
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import usable
 from ddtop.journal.read.select import metric_value
+from ddtop.journal.results.matrix import usable
 
 LOG_FROM = 4.0
 """A value that was set (streams, a budget) is on a log2 axis where its largest is this many times its smallest."""

@@ -1,6 +1,6 @@
 """The results of a recording as flat fields: where each was measured, and its figures by name. Pure.
 
-Values, intervals and what counts are those of the matrix (`journal/read/matrix.py`); nothing is averaged here.
+Values, intervals and what counts are those of the matrix (`journal/results/matrix.py`); nothing is averaged here.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from ddtop.charts.axes import DERIVED, NAME_NUMBER, PLACES
 from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import MatrixCell, Row, fields_of, matrix, usable
-from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
 from ddtop.journal.read.select import DEFAULT_METRIC, Column, short_count, tps
+from ddtop.journal.results.field import MatrixCell, Row
+from ddtop.journal.results.matrix import fields_of, matrix, usable
+from ddtop.journal.results.per_gpu import GpuPoint, per_gpu
 from ddtop.plan.variables import variables
 
 _ENDS_IN = re.compile(r"(\d{1,9})\Z")

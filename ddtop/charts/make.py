@@ -16,7 +16,7 @@ from ddtop.charts.searches import search_chart
 from ddtop.errors import UsageError
 from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.per_gpu import unknown_configs
+from ddtop.journal.results.per_gpu import unknown_configs
 
 
 @dataclass(frozen=True, slots=True)

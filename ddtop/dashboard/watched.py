@@ -27,9 +27,10 @@ from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, CellView
 from ddtop.journal.read.eta import Eta, sweep_eta
-from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix, progress_pct
-from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
 from ddtop.journal.read.select import advised_alert, busy, questions, running_cell, tps
+from ddtop.journal.results.field import Matrix, MatrixCell
+from ddtop.journal.results.matrix import matrix, progress_pct
+from ddtop.journal.results.per_gpu import GpuPoint, per_gpu
 from ddtop.journal.scale import horizon
 
 if TYPE_CHECKING:

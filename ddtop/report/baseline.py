@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import matrix, usable
 from ddtop.journal.read.select import DEFAULT_METRIC, tps
+from ddtop.journal.results.matrix import matrix, usable
 
 
 def against_baseline(

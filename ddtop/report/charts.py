@@ -15,8 +15,9 @@ from ddtop.charts.svg import chart_svg
 from ddtop.errors import UsageError
 from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import Matrix, matrix
 from ddtop.journal.read.select import Column, tps
+from ddtop.journal.results.field import Matrix
+from ddtop.journal.results.matrix import matrix
 from ddtop.report.svg import Bar, bars
 
 BY_LOAD = ("throughput", "speedup", "ttft", "tpot", "budget", "acceptance")

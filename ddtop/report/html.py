@@ -10,15 +10,15 @@ from markupsafe import Markup, escape
 
 from ddtop.errors import plain
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.select import tps
+from ddtop.journal.results.matrix import matrix
 from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.bundle.checklist import checklist, checklist_json
 from ddtop.report.bundle.seen import see
 from ddtop.report.charts import charts
-from ddtop.report.conclusion import Conclusion, conclude
+from ddtop.report.conclusion import conclude
 from ddtop.report.conclusion.best import TITLE as BEST
-from ddtop.report.conclusion.best import best_rows, stars
+from ddtop.report.conclusion.best import best_rows
 from ddtop.report.markdown import facts
 from ddtop.report.page.cells import anchor, details
 from ddtop.report.page.grid import grids
@@ -96,7 +96,7 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
         "pareto": [(title, note, Markup(svg)) for title, note, svg in gpu_charts(state)],
         "gpus": gpu_rows(state, usd),
         "gpu_notes": gpu_notes(state, usd),
-        "tables": [*_tables(state, found, baseline), *group_grids(state, baseline)],
+        "tables": [*_tables(state, baseline), *group_grids(state, baseline)],
         "ladders": ladders(state),
         "rounds_title": ROUNDS,
         "rounds": round_rows(state),
@@ -132,22 +132,21 @@ def _recording(recording: Recording, baseline: str | None) -> dict[str, Any]:
     return {**run, "parts": [(name, bool(run[key])) for name, key in parts]}
 
 
-def _tables(state: State, found: Conclusion, baseline: str | None) -> list[dict[str, Any]]:
+def _tables(state: State, baseline: str | None) -> list[dict[str, Any]]:
     tables: list[dict[str, Any]] = []
     for metric, title, lower in METRICS:
         if not has_metric(state, metric) and metric != "output_tok_s":
             continue
-        best = stars([one for one in found.best if one.metric == metric])
         for tp in tps(state):
             whole = matrix(state, tp, metric, baseline, lower_is_better=lower)
             view, lost = folded(whole)
-            notes = [*lost, *legend(state, [tp], metric, baseline).splitlines()]
+            notes = [*lost, *legend([whole]).splitlines()]
             against = f", × {view.baseline}" if view.baseline else ""
             tables.append(
                 {
                     "title": f"{title} · tp{tp}{against}",
                     "open": metric in MAIN,
-                    "grids": grids(view, best, whole.columns, brief=metric not in MAIN),
+                    "grids": grids(view, whole.columns, brief=metric not in MAIN),
                     "notes": "\n".join(notes),
                 }
             )

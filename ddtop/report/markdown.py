@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from ddtop.errors import plain
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.select import tps
+from ddtop.journal.results.matrix import matrix
 from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.conclusion import conclude
 from ddtop.report.conclusion.best import TITLE as BEST
-from ddtop.report.conclusion.best import best_rows, stars
+from ddtop.report.conclusion.best import best_rows
 from ddtop.report.recording import NOT_REAL, OUTCOMES, Recording, counts_words, engines, minute, second
 from ddtop.report.rows import ROUNDS, round_rows
 from ddtop.report.side_by_side import compared_table
@@ -83,7 +83,6 @@ def dataset_words(state: State) -> list[str]:
 def _recording(recording: Recording, baseline: str | None) -> list[str]:
     state = recording.state
     found = conclude(state, baseline)
-    best = stars(found.best)
     parts = [f"# {escape(state.run.name or recording.name)}"]
     parts.append("\n".join(f"- {name}: {escape(value)}" for name, value in facts(recording)))
     parts += ["## Conclusion", "\n".join(f"{n}. {escape(line)}" for n, line in enumerate(found.sentences, 1))]
@@ -95,12 +94,12 @@ def _recording(recording: Recording, baseline: str | None) -> list[str]:
         whole = matrix(state, tp, baseline=baseline)
         view, lost = folded(whole)
         parts.append(f"## tp{tp} · {escape(view.metric)}")
-        rows = table(view, best, whole.columns)
+        rows = table(view, whole.columns)
         parts += [
             _table([[row[0], *(row[i + 1] for i in some)] for row in rows])
             for some in pieces_of(view.columns)
         ]
-        notes = [*lost, *legend(state, [tp], view.metric, baseline).splitlines()]
+        notes = [*lost, *legend([whole]).splitlines()]
         parts += [_notes("\n".join(notes))] if notes else []
     for title, rows in ladders(state):
         parts += [f"## {escape(title)}", _table(rows)]

@@ -18,7 +18,6 @@ from ddtop.journal.fold.views import CellView, RestartView
 from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.read.select import counts
 from ddtop.report.page.trace import Trace
-from ddtop.words import many
 
 NOT_REAL = "the GPUs and the engine are not real, so these are not measurements"
 """What a SIMULATED recording says of itself."""
@@ -72,31 +71,17 @@ def planned_price(plan_toml: str | None) -> float | None:
 
 
 def outcome_words(state: State) -> str:
-    """How the run ended, in words: `stopped: 16 of 30 cells done, 12 skipped, 2 not run`; a run without a plan has the word alone."""
+    """How the run ended, in words: `stopped: 16 of 30 cells done, 12 skipped, 2 not measured`; a run without a plan has the word alone."""
     ended = state.run.ended
     word = OUTCOMES[ended.outcome] if ended is not None else "not ended"
-    total, (done, *others) = len(state.plan_cells), _tally(state)
-    if not total:
-        return word
-    return ", ".join(
-        [f"{word}: {done[1]} of {many(total, 'cell')} done", *(f"{n} {w}" for w, n in others if n)]
-    )
+    tally = counts(state.plan_cells)
+    return f"{word}: {tally.of_total(ended=ended is not None)}" if tally.total else word
 
 
 def counts_words(state: State) -> str:
     """Cells of the present plan by state: `3 done, 4 failed, 2 broken`; empty for a run without a plan."""
-    return ", ".join(f"{n} {word}" for word, n in _tally(state) if n)
-
-
-def _tally(state: State) -> tuple[tuple[str, int], ...]:
     tally = counts(state.plan_cells)
-    return (
-        ("done", tally.done),
-        ("failed", tally.failed),
-        ("broken", tally.broken),
-        ("skipped", tally.skipped),
-        ("not run", tally.remaining),
-    )
+    return tally.in_words(ended=state.run.ended is not None) if tally.total else ""
 
 
 def load(path: Path) -> Recording:

@@ -9,10 +9,11 @@ from typing import Any
 
 from ddtop.errors import plain
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import MatrixCell, matrix
-from ddtop.journal.read.per_gpu import GpuPoint, per_gpu
 from ddtop.journal.read.select import DEFAULT_METRIC, Column, metric_value, tps
 from ddtop.journal.read.server_figures import load_of
+from ddtop.journal.results.field import MatrixCell
+from ddtop.journal.results.matrix import matrix
+from ddtop.journal.results.per_gpu import GpuPoint, per_gpu
 from ddtop.report.recording import Recording, iso
 from ddtop.stats.differ import Comparison
 

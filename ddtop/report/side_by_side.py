@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ddtop.events import CellSpec
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import starts_in
 from ddtop.journal.read.select import DEFAULT_METRIC, Column, short_count
+from ddtop.journal.results.matrix import starts_in
 from ddtop.report.recording import Recording
 from ddtop.report.text import number
 from ddtop.stats.spread import mean

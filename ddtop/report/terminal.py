@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from ddtop.errors import plain
 from ddtop.report.conclusion import conclude
-from ddtop.report.conclusion.best import stars
 from ddtop.report.recording import NOT_REAL, Recording, outcome_words
 from ddtop.report.side_by_side import compared_table
 from ddtop.report.text import aligned, render_table, split, wrapped
@@ -41,8 +40,7 @@ def _recording(recording: Recording, baseline: str | None, width: int | None) ->
     state = recording.state
     found = conclude(state, baseline)
     sentences = "\n".join(wrapped(f"- {line}", width) for line in found.sentences)
-    best = stars(found.best)
-    table = render_table(state, baseline=found.baseline, width=width, best=best)
+    table = render_table(state, baseline=found.baseline, width=width)
     return "\n\n".join([wrapped(f"# {_headline(recording)}", width), sentences, table])
 
 

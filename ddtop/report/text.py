@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ddtop.events import CellState
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
 from ddtop.journal.read.select import DEFAULT_METRIC, Column, tps
+from ddtop.journal.results.field import Matrix, MatrixCell, Rank
+from ddtop.journal.results.matrix import matrix
 from ddtop.stats.spread import Basis
 
 WORDS: dict[CellState, str] = {
@@ -23,6 +24,7 @@ WORDS: dict[CellState, str] = {
     "done": "no value",
 }
 """Shown where there is no number: glyph and word, never colour alone."""
+STARS: dict[Rank, str] = {"best": "★", "maybe": "☆", "": ""}
 BASIS: dict[Basis, str] = {
     "starts": "between starts",
     "inside": "inside one start only: other starts may differ more",
@@ -65,18 +67,15 @@ def field(cell: MatrixCell | None, *, baseline: bool = False) -> str:
     return text
 
 
-def table(
-    view: Matrix, best: Mapping[tuple[str, Column], str] | None = None, loads: Sequence[Column] = ()
-) -> list[list[str]]:
-    """Header and rows of a matrix as text; the first column is the configuration. `best`: marks of the best
-    of each load.
-    `loads`: all loads among which a column's name must be clear."""
+def table(view: Matrix, loads: Sequence[Column] = ()) -> list[list[str]]:
+    """Header and rows of a matrix as text; the first column is the configuration. `loads`: all loads among which a column's
+    name must be clear."""
     head = [f"tp{view.tp}", *(column.label(loads or view.columns) for column in view.columns)]
     rows = [
         [f"{row.config} (baseline)" if row.baseline else row.config]
         + [
-            f"{(best or {}).get((row.config, column), '')} {field(cell, baseline=row.baseline)}".strip()
-            for column, cell in zip(view.columns, row.cells, strict=True)
+            f"{STARS[cell.rank] if cell is not None else ''} {field(cell, baseline=row.baseline)}".strip()
+            for cell in row.cells
         ]
         for row in view.rows
     ]
@@ -123,7 +122,7 @@ def folded(view: Matrix) -> tuple[Matrix, list[str]]:
     ]
     for name, mine in names:
         said = dict.fromkeys(f"skipped: {c.reason}" if c.reason else c.state for c in mine)
-        whys.setdefault(", ".join(said).replace("planned", "not run"), {})[name] = None
+        whys.setdefault(", ".join(said).replace("planned", "not measured"), {})[name] = None
     lines = [f"Nothing measured ({why}): {', '.join(mine)}" for why, mine in whys.items()]
     return replace(view, columns=tuple(columns), rows=kept), lines
 
@@ -134,24 +133,23 @@ def render_table(
     metric: str = DEFAULT_METRIC,
     baseline: str | None = None,
     width: int | None = None,
-    best: Mapping[tuple[str, Column], str] | None = None,
 ) -> str:
     """The results for a terminal: one table for each TP (or one). Where `width` columns do not hold it, the loads go on
     below: no field is cut."""
     wanted = [tp] if tp is not None else tps(state)
     parts: list[str] = []
-    for each in wanted:
-        whole = matrix(state, each, metric, baseline)
+    views = [matrix(state, each, metric, baseline) for each in wanted]
+    for each, whole in zip(wanted, views, strict=True):
         view, lost = folded(whole)
         against = f", × {view.baseline}" if view.baseline else ""
         blocks = (
-            ["\n".join(aligned(rows)) for rows in split(table(view, best, whole.columns), width)]
+            ["\n".join(aligned(rows)) for rows in split(table(view, whole.columns), width)]
             if view.columns
             else []
         )
         parts.append("\n\n".join([f"{metric} · tp{each}{against}", *blocks]).replace("\n\n", "\n", 1))
         parts += ["\n".join(wrapped(line, width) for line in lost)] if lost else []
-    notes = legend(state, wanted, metric, baseline)
+    notes = legend(views)
     if notes:
         parts.append("\n".join(wrapped(line, width) for line in notes.splitlines()))
     return "\n\n".join(parts) or "no cells: nothing was planned in this run"
@@ -182,14 +180,10 @@ def wrapped(line: str, width: int | None) -> str:
     )
 
 
-def legend(state: State, wanted: Sequence[int], metric: str, baseline: str | None) -> str:
-    """Words for the marks that occur, and the reasons behind them."""
+def legend(views: Sequence[Matrix]) -> str:
+    """Words for the marks that occur in these tables, and the reasons behind them."""
     named = [
-        (row.config, cell)
-        for tp in wanted
-        for row in matrix(state, tp, metric, baseline).rows
-        for cell in row.cells
-        if cell is not None
+        (row.config, cell) for view in views for row in view.rows for cell in row.cells if cell is not None
     ]
     cells = [cell for _, cell in named]
     lines: list[str] = []
@@ -199,18 +193,14 @@ def legend(state: State, wanted: Sequence[int], metric: str, baseline: str | Non
     if bases:
         lines.append("[…]: 95% interval by the spread " + " or ".join(BASIS[b] for b in BASIS if b in bases))
     if any(c.rank == "best" for c in cells):
-        lines.append("★ the best of its load: every other differs from it")
+        lines.append("★ the best of its load, sure: every other clearly differs from it")
     if any(c.rank == "maybe" for c in cells):
-        lines.append("☆ reads best of its load; another may be as good")
+        lines.append("☆ the best of its load, or not clearly different from it: not sure")
     unlike = {config: cell.unlike for config, cell in named if cell.unlike}
     lines += [f"{config}: {words}, so × compares unlike work" for config, words in unlike.items()]
     if any(c.differs is False for c in cells):
         lines.append("≈ not different from the baseline")
-    lines += [
-        aa_words(view)
-        for view in (matrix(state, tp, metric, baseline) for tp in wanted)
-        if view.aa is not None
-    ]
+    lines += [aa_words(view) for view in views if view.aa is not None]
     for validity, mark in (("SUSPECT", "?"), ("INVALID", "!")):
         whose: dict[str, dict[str, None]] = {}
         for config, cell in named:

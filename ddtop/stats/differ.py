@@ -13,6 +13,7 @@ FLOOR = 0.01
 """A difference below 1% does not matter, however small the spread."""
 RISK = 0.05
 """The chance that any of the configurations compared at one load is called different where none is."""
+ONCE = "one side was measured once: nothing shows whether its figure holds"
 MOST_MORE = 30
 """So many more samples are not worth naming: the answer is then "no"."""
 
@@ -20,7 +21,8 @@ MOST_MORE = 30
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """`ratio` = value ÷ reference's, with a 95% interval [low, high] (None without a spread). `different` is None where
-    there is nothing to judge by; True also means that it holds for all configurations compared at once."""
+    there is nothing to judge by, or where one side was measured once: the others' spread says nothing of a mishap in that
+    one. True also means that it holds for all configurations compared at once."""
 
     different: bool | None
     ratio: float | None
@@ -72,12 +74,13 @@ def differences(
         one = _ratio(reference, result)
         if one.ratio is not None and spread.basis is not None:
             error = math.hypot(spread.error(reference), spread.error(result))
-            risks[name] = _risk(one.ratio, error, spread.freedom)
             half = quantile(1 - RISK, spread.freedom) * error
             low, high = around(one.ratio, half)
             sizes = (len(samples(reference, spread.basis)), len(samples(result, spread.basis)))
+            if min(sizes) > 1:
+                risks[name] = _risk(one.ratio, error, spread.freedom)
             one = Comparison(
-                *(None, one.ratio, low, high, "", spread.basis),
+                *(None, one.ratio, low, high, ONCE, spread.basis),
                 *(spread.sd, spread.freedom, sizes),
             )
         out[name] = one

@@ -236,7 +236,12 @@ def test_where_nothing_is_measured_each_reason_is_said_once() -> None:
 def test_a_winner_with_other_answers_is_not_advised_silently() -> None:
     changed = {"validity": "SUSPECT", "reasons": ("answers-differ",)}
     state = made({"auto": {1: [100.0]}, "tiny": {1: [300.0]}}, **changed)
-    assert one(state).reasons[-1].startswith("tiny gives other answers than auto")
+    found = one(state)
+    assert (
+        found.words
+        == "c 1: auto; better if it holds: tiny at c 1, SUSPECT: the answers differ from the baseline's"
+    )
+    assert found.reasons[-1].startswith("tiny gives other answers than auto")
     slower = one(made({"auto": {1: [100.0]}, "tiny": {1: [50.0]}}, **changed))
     assert not any("other answers" in line for line in slower.reasons)
 

@@ -344,6 +344,7 @@ def running(tps: tuple[int, ...] = (1,)) -> Script:
         strength="strong",
         why="DRAM 91 % · tensor 4 % (GPM)",
         meaning="a larger tree budget is nearly free",
+        window_s=2.0,
     )
     under_way(script, name)
     script.log(

@@ -25,8 +25,9 @@ from ddtop.dashboard.panels.sweep import (
 )
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import Matrix, matrix
 from ddtop.journal.read.select import comes_in_bursts
+from ddtop.journal.results.field import Matrix
+from ddtop.journal.results.matrix import matrix
 from tests.dashboard import story
 from tests.dashboard.conftest import Open, screen_text, session_of, settle
 from tests.journal.made import Clock, spec
@@ -158,7 +159,7 @@ def test_a_sure_difference_and_a_sure_best_are_filled() -> None:
     assert field(shown, "b16") == "150.0 ▲1.50×★" and field(shown, "b15") == "130.0 ▲1.30×"
     assert field(shown, "b8").endswith("▼0.80×")
     assert "1.50× auto [1." in words(shown, "b16") and "better, sure" in words(shown, "b16")
-    assert "★ best of its column, sure" in words(shown, "b16") and "2 starts" in words(shown, "b16")
+    assert "★ best, sure" in words(shown, "b16") and "2 starts" in words(shown, "b16")
     assert "worse, sure" in words(shown, "b8")
 
 
@@ -193,8 +194,8 @@ def test_a_doubtful_baseline_makes_the_speed_ups_doubtful() -> None:
     )
     cell = shown.rows[1].cells[0]
     assert cell is not None and gain_role(cell) == "warn"
-    assert field(shown, "b15") == "150.0  △1.50×?"
-    assert "auto is SUSPECT there: the time limit ended the cell" in words(shown, "b15")
+    assert field(shown, "b15") == "150.0  △1.50×?☆"
+    assert "doubtful: auto is SUSPECT there (the time limit ended the cell)" in words(shown, "b15")
 
 
 def test_a_suspect_result_says_why_in_words_and_is_not_the_best() -> None:
@@ -203,8 +204,13 @@ def test_a_suspect_result_says_why_in_words_and_is_not_the_best() -> None:
         (c, n, v, doubt if c == "b15" else {}) for n in range(2) for c, v in (("auto", 100.0), ("b15", 150.0))
     ]
     shown = matrix(made(*((c, n, v * (1 + 0.001 * n), more) for c, n, v, more in cells)))
-    assert field(shown, "b15") == "150.1? ▲1.50×", "there is no other sound result to be better than"
-    assert "SUSPECT: the answers differ from the baseline's (and 1 more reason)" in words(shown, "b15")
+    assert field(shown, "b15") == "150.1? ▲1.50×", "what is in doubt is not the best"
+    assert (
+        "better, doubtful: it is SUSPECT (the answers differ from the baseline's and 1 more reason)"
+        in words(shown, "b15")
+    )
+    assert "better than auto if it holds" in words(shown, "b15") and field(shown, "auto").endswith("☆")
+    assert ", sure" not in words(shown, "b15")
 
 
 def test_a_suspect_result_that_reads_better_leaves_no_best_for_sure() -> None:
@@ -234,7 +240,7 @@ def test_unlike_answers_are_said_beside_the_speed_up() -> None:
         cell.metrics |= {"output_tokens": tokens, "requests_ok": 8}
     shown = matrix(state)
     assert field(shown, "b15").startswith("150.0 ~△1.50×") and "~" not in field(shown, "b16")
-    assert "unlike work: its answers have 100 tokens, the baseline's 256" in words(shown, "b15")
+    assert "doubtful: unlike work (its answers have 100 tokens, the baseline's 256)" in words(shown, "b15")
 
 
 def test_bursts_of_chunks_give_no_time_between_tokens() -> None:
@@ -365,7 +371,7 @@ def test_the_list_follows_the_same_rules_as_the_matrix() -> None:
     )
     assert [row.split()[-1] for row in rows_of(sure, Sort())][1::2] == ["▲1.30×★", "▲1.30×★"]
     doubted = made(("auto", 0, 100.0, {"validity": "SUSPECT"}), ("b15", 0, 130.0, {}))
-    assert rows_of(doubted, Sort())[1].endswith("△1.30×?")
+    assert rows_of(doubted, Sort())[1].endswith("△1.30×?☆")
 
 
 def test_what_counts_for_nothing_is_never_first_in_the_list() -> None:

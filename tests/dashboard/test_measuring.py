@@ -18,8 +18,8 @@ from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.series import KEPT, MOST, LiveSeries
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.select import running_cell
+from ddtop.journal.results.matrix import matrix
 from tests.dashboard import story
 from tests.journal.made import Clock, spec
 

@@ -27,7 +27,7 @@ from ddtop.dashboard.panels.sweep import matrix_lines
 from ddtop.dashboard.panels.timeline.typed import parse_time
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import matrix
+from ddtop.journal.results.matrix import matrix
 from tests.dashboard import story
 
 LIVE = Recording(live=True, size_b=3_100_000)
@@ -116,6 +116,20 @@ def test_stale_readings_keep_their_values_and_say_their_age() -> None:
     assert "412/600 W" in stale
     assert "1m00s ago" in stale
     assert "stale 1m00s" in gpu_title(state, 160)
+
+
+@pytest.mark.parametrize(("window_s", "span"), [(2.0, "2 s to {at}"), (None, "at {at}")])
+def test_the_sentence_on_the_gpus_names_its_time(window_s: float | None, span: str) -> None:
+    """Its 103 W are a median of seconds gone by; the row above it has the 245 W of now."""
+    state = gpu_state(ev.GpuReading(index=0, power_w=245.0, power_limit_w=600.0))
+    said = "util.gpu 7%, 103 of 600 W (17%)"
+    state.bound = ev.BoundDiagnosed(
+        at_s=90.0, mono_s=0, host="h", verdict="latency-bound", why=said, window_s=window_s
+    )
+    words = " ".join(texts(gpu_lines(state, 100.0, 140, 3)))
+    assert (
+        f"latency-bound, {span.format(at=time.strftime('%H:%M:%S', time.localtime(90.0)))} · {said}" in words
+    )
 
 
 def test_idle_neighbours_share_a_row_and_anything_else_stands_alone() -> None:

@@ -13,7 +13,8 @@ from ddtop.dashboard.panels.results import Sort, results_items
 from ddtop.dashboard.watched import Watched
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import Matrix, matrix
+from ddtop.journal.results.field import Matrix
+from ddtop.journal.results.matrix import matrix
 from tests.dashboard.memory import MemorySession
 from tests.journal.test_matrix import made
 

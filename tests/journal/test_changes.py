@@ -67,7 +67,7 @@ def test_what_a_person_who_comes_back_reads() -> None:
         "↻ the host was rebooted once",
         "~ the host was lost once, 1m30s in all",
         "★ Best so far (1 of 2 loads changed)",
-        "      fib@256 c1: b15 143 tok/s, 5.50× (was auto)",
+        "      fib@256 c1: b15 ☆ 143 tok/s, 5.50× auto; reads best, not sure: one measurement each (was auto)",
         "  No cell is left to measure",
     ]
     dead = change_rows(state, left_s, state.at_s, live=False)

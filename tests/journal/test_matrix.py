@@ -13,7 +13,8 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.history.learn import spread_between_starts
 from ddtop.journal.history.store import History
 from ddtop.journal.read.eta import sweep_eta
-from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix
+from ddtop.journal.results.field import Matrix, MatrixCell
+from ddtop.journal.results.matrix import matrix
 from ddtop.report.text import render_table
 from tests.journal.made import Clock, spec
 

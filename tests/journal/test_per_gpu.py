@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from ddtop import events as ev
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
-from ddtop.journal.read import per_gpu as module
-from ddtop.journal.read.per_gpu import GpuPoint, held_by, per_gpu, unknown_configs, with_fronts
 from ddtop.journal.read.select import Column
+from ddtop.journal.results import per_gpu as module
+from ddtop.journal.results.per_gpu import GpuPoint, held_by, per_gpu, unknown_configs, with_fronts
 from tests.journal.made import NEW, Clock, restart, spec
 
 LOAD = Column("fib", 256, 0, 1)

@@ -13,7 +13,6 @@ from ddtop.journal.fold import apply as appliers
 from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.eta import Prior, sweep_eta
-from ddtop.journal.read.matrix import matrix, progress_pct
 from ddtop.journal.read.select import (
     action_on,
     advised_action,
@@ -26,6 +25,7 @@ from ddtop.journal.read.select import (
     running_cell,
     tps,
 )
+from ddtop.journal.results.matrix import matrix, progress_pct
 from tests.journal.made import KINDS, SPECS, Clock, any_event, measured, spec, sweep
 
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace as with_fields
 
 from ddtop.events import Generation, Search, StartProvenance
 from ddtop.journal.fold.views import CellView, RestartView
-from ddtop.journal.read.matrix import Matrix, MatrixCell, Row
 from ddtop.journal.read.select import Column
+from ddtop.journal.results.field import Matrix, MatrixCell, Row
 from ddtop.plan import parse_plan
 from ddtop.report.bundle.checklist import RULES, checklist, checklist_json
 from ddtop.report.bundle.seen import Seen

@@ -11,8 +11,8 @@ import pytest
 from ddtop import events as ev
 from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
+from ddtop.journal.results.matrix import bests
 from ddtop.report.conclusion import conclude, words
-from ddtop.report.conclusion.best import bests
 from tests.commands.record_demo import EVENTS
 from tests.journal.made import Clock, measured, spec
 
@@ -172,7 +172,7 @@ def test_many_loads_are_counted() -> None:
 
 def test_a_suspect_result_is_the_best_only_without_a_sound_one() -> None:
     best, _, doubt = said(("auto", 1, (100.0,)), ("b15", 1, (250.0,)), ("b99", 1, (400.0,), SUSPECT))
-    assert "b15 (2.50×; b99 reads 4.00×, but is SUSPECT)" in best
+    assert "b15 (2.50×; better if it holds: b99 4.00×, SUSPECT: a GPU slowed down because it was hot)" in best
     assert "1 of 3 results is SUSPECT (a GPU slowed down because it was hot)" in doubt
     assert "b99 (up to 4.00×) reads better than the best at some loads, and is in doubt there" in doubt
     best, _, doubt = said(("auto", 1, (100.0,), SUSPECT), ("b15", 1, (250.0,), SUSPECT))
@@ -194,7 +194,7 @@ def test_what_loses_to_a_doubtful_baseline_is_not_the_best() -> None:
             ("auto", 1, (100.0,), {"validity": "INVALID", "reasons": ("client-bound",)}),
             "(its results are INVALID)",
         ),
-        (("auto", 1, (None,)), "(1 not run)"),
+        (("auto", 1, (None,)), "(1 not measured)"),
     ],
 )
 def test_without_the_baseline_no_speed_up_is_claimed(base: Result, why: str) -> None:
@@ -223,10 +223,11 @@ def test_a_run_in_which_nothing_was_done_claims_nothing() -> None:
     failed = {"state": "failed", "reason": "CUDA error. \nmore"}
     best, worse, doubt = said(("auto", 1, (1.0,), failed), ("b15", 1, (None,)), ended="crashed")
     assert (
-        best == "What is best is unknown: no cell has a result that counts (1 failed: CUDA error; 1 not run)."
+        best
+        == "What is best is unknown: no cell has a result that counts (1 failed: CUDA error; 1 not measured)."
     )
     assert worse.startswith("Where it does not pay is unknown")
-    assert "the runner crashed; 2 of 2 cells have no result (1 failed: CUDA error; 1 not run)" in doubt
+    assert "the runner crashed; 2 of 2 cells have no result (1 failed: CUDA error; 1 not measured)" in doubt
 
 
 def test_a_run_that_only_watched_compares_nothing() -> None:
@@ -355,7 +356,7 @@ def test_a_cell_under_way_is_not_run() -> None:
     (last,) = (c for c in state.plan_cells if c.spec.config == "b17")
     for event in measured(Clock(), last.id, 1.0)[:3]:
         apply(state, event)
-    assert "1 of 10 cells has no result (1 not run)" in conclude(state).sentences[2]
+    assert "1 of 10 cells has no result (1 not measured)" in conclude(state).sentences[2]
 
 
 def test_answers_of_another_length_win_nothing() -> None:
@@ -363,7 +364,10 @@ def test_answers_of_another_length_win_nothing() -> None:
         return config, 1, (tok_s,), {"metrics": {"requests_ok": 100, "output_tokens": 100 * each}}
 
     best, _, doubt = said(of("auto", 100.0, 256.0), of("b15", 300.0, 90.0), of("b16", 150.0, 256.0))
-    assert "b16 (1.50×; b15 reads 3.00×, but its answers have 90 tokens, the baseline's 256)" in best
+    assert (
+        "b16 (1.50×; better if it holds: b15 3.00×, but its answers have 90 tokens, the baseline's 256)"
+        in best
+    )
     assert "b15 did other work than auto (b15: its answers have 90 tokens, the baseline's 256)" in doubt
     assert "b15" not in said(of("auto", 100.0, 256.0), of("b15", 50.0, 90.0))[1]
 

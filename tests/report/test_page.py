@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 from ddtop import events as ev
 from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.reader import JournalReader
+from ddtop.journal.results.matrix import matrix
 from ddtop.journal.write.writer import JournalWriter
 from ddtop.report import Recording, load, report_html, report_json, report_markdown
 from ddtop.report.advice import advice_of, advice_table
@@ -230,11 +230,11 @@ def wide(configs: int = 9, workloads: int = 4, contexts: int = 3, loads: int = 4
 def test_a_wide_matrix_is_cut_by_workload_and_context() -> None:
     state = wide()
     view = matrix(state)
-    found = grid.grids(view, {}, view.columns)
+    found = grid.grids(view, view.columns)
     assert len(found) == 12 and {len(one.head) for one in found} == {4}
     assert found[0].caption == "tp1 · w0@256 · 0 ctx" and found[0].head == ("c1", "c2", "c4", "c8")
     narrow = matrix(wide(2, 1, 2, 4))
-    (whole,) = grid.grids(narrow, {}, narrow.columns)
+    (whole,) = grid.grids(narrow, narrow.columns)
     assert whole.caption == "tp1" and whole.head[0] == "w0@256 0 ctx c1"
 
 
@@ -250,11 +250,12 @@ def test_432_cells_fit_in_a_file_that_can_be_mailed() -> None:
 def test_what_is_said_of_a_field_is_in_words() -> None:
     state = full()
     view = matrix(state)
-    row = next(
-        r for r in grid.grids(view, {("b15", view.columns[1]): "☆"}, view.columns)[0].rows if r[0] == "b15"
-    )
+    row = next(r for r in grid.grids(view, view.columns)[0].rows if r[0] == "b15")
     field = row[2][1]
-    assert field.best == "☆" and field.mark == "? SUSPECT" and field.kind == "up3"
+    assert view.bests[1] is not None and field.best == (
+        view.bests[1].star if view.bests[1].config == "b15" else ""
+    )
+    assert field.mark == "? SUSPECT" and field.kind == "up3"
     assert "thermal-cap: a GPU slowed down because it was hot" in field.words
     assert "95% interval" in field.words and field.small.startswith(re.match(r"[\d.]+×", field.small)[0])  # type: ignore[index]
 

@@ -12,8 +12,8 @@ import pytest
 from ddtop.dashboard.panels.cell.page import cell_lines
 from ddtop.dashboard.panels.results import front_line
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import matrix
-from ddtop.journal.read.per_gpu import per_gpu
+from ddtop.journal.results.matrix import matrix
+from ddtop.journal.results.per_gpu import per_gpu
 from ddtop.report import Recording, report_csv, report_html, report_json, report_markdown
 from ddtop.report.recording import planned_price
 from ddtop.report.tables.per_gpu import gpu_charts

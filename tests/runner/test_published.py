@@ -6,9 +6,9 @@ import json
 import zipfile
 
 from ddtop.commands.plans.again import plan_again
-from ddtop.journal.read.per_gpu import per_gpu
 from ddtop.journal.read.reader import read_state
 from ddtop.journal.read.server_figures import load_of
+from ddtop.journal.results.per_gpu import per_gpu
 from ddtop.plan import check_plan, expand
 from ddtop.report.bundle.write import write_bundle
 

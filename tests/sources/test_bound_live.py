@@ -70,7 +70,7 @@ def test_the_commonest_verdict_of_a_span() -> None:
     _, watch = told()
     for verdict, begin, end in TRUTH:
         found = watch.between(begin + 2, end)
-        assert found is not None and found.verdict == verdict and "readings" in found.why
+        assert found is not None and found.verdict == verdict and "spans of 2 s" in found.why
     assert watch.between(0.0, 1.0) is None
 
 

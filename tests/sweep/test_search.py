@@ -26,7 +26,7 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.eta import sweep_eta
 from ddtop.journal.read.ladder import trying, words
-from ddtop.journal.read.matrix import matrix
+from ddtop.journal.results.matrix import matrix
 from ddtop.journal.write.writer import JournalWriter
 from ddtop.report.html import report_html
 from ddtop.report.json_form import report_json

@@ -13,8 +13,8 @@ from ddtop.agent.host.metrics import pause_s
 from ddtop.dashboard.panels.cell.page import cell_lines
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.server_figures import load_of
+from ddtop.journal.results.matrix import matrix
 from ddtop.report import report_json
 from ddtop.report.tables.server import server_rows
 from ddtop.services.base import Launch

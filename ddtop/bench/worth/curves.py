@@ -6,21 +6,20 @@ Works on any recording, also on one that has not ended: what was not measured, a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ddtop.bench.worth.break_even import BreakEven, Point, break_even
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import starts_in
-from ddtop.journal.read.select import DEFAULT_METRIC, short_count
+from ddtop.journal.read.select import DEFAULT_METRIC, short_count, tps
+from ddtop.journal.results.field import SIMULATED, Best, Matrix
+from ddtop.journal.results.matrix import matrix, starts_in
 from ddtop.stats.differ import FLOOR, differences
 from ddtop.stats.spread import Starts, mean, pooled
 
 Rows = dict[str, dict[int, list[CellView]]]
 """Configuration → concurrency → cells."""
-SIMULATED = "acceptance-simulated"
-"""A reason with which a result says nothing of what speculation is worth."""
 
 
 class Load(NamedTuple):
@@ -77,11 +76,26 @@ class Curves:
     """True where intervals are by the spread inside one start only."""
     doubts: tuple[str, ...] = ()
     """Reasons of the reference's results that are SUSPECT."""
+    bests: tuple[tuple[int, Best], ...] = ()
+    """Concurrency → the best there, as the matrix has it; empty for curves of cells alone."""
 
 
 def all_curves(state: State, metric: str = DEFAULT_METRIC, baseline: str | None = None) -> tuple[Curves, ...]:
     """The curves of every load of the present plan, in the plan's order. Higher `metric` is better."""
-    return curves_of(state.plan_cells, metric, baseline if baseline is not None else state.run.baseline)
+    found = curves_of(state.plan_cells, metric, baseline if baseline is not None else state.run.baseline)
+    views = {tp: matrix(state, tp, metric, baseline) for tp in tps(state)}
+    return tuple(replace(one, bests=_bests(views[one.load.tp], one.load)) for one in found)
+
+
+def _bests(view: Matrix, load: Load) -> tuple[tuple[int, Best], ...]:
+    """The best at each concurrency of a load; those of rates and searches have no place on this axis."""
+    here = [
+        (column.concurrency, best)
+        for column, best in zip(view.columns, view.bests, strict=True)
+        if best is not None and column.concurrency and column.rate is None and not column.search
+        if (view.tp, column.workload, column.output_tokens, column.context) == load
+    ]
+    return tuple(sorted(here, key=lambda pair: pair[0]))
 
 
 def curves_of(

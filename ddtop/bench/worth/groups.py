@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import MatrixCell, starts_in, usable
 from ddtop.journal.read.select import short_count
+from ddtop.journal.results.field import MatrixCell
+from ddtop.journal.results.matrix import starts_in, usable
 from ddtop.stats.differ import Comparison, differences
 from ddtop.stats.spread import Spread, Starts, mean, pooled, value_of
 

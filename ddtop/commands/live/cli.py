@@ -23,11 +23,22 @@ Run = Annotated[
 
 
 @app.command()
-def status(run: Run = None, json_out: JsonFlag = False) -> None:
-    """Say what a run does now, how long it takes, and what it asks."""
+def status(
+    run: Run = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            help="What changed since then: a span (90m, 8h) or a time (22:15, 2026-11-30 22:15).",
+            show_default=False,
+        ),
+    ] = None,
+    json_out: JsonFlag = False,
+) -> None:
+    """Say what a run does now, how long it takes, what is best so far, and what it asks."""
     from ddtop.commands.live import status as room
 
-    typer.echo(room.status(run, json_out=json_out))
+    typer.echo(room.status(run, json_out=json_out, since=since))
 
 
 @app.command()

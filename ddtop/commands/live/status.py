@@ -8,16 +8,28 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ddtop.commands.live.read import as_json, read_now, which
+from ddtop.dashboard.panels.timeline.typed import parse_time
 from ddtop.errors import DdtopError, UsageError, plain
 from ddtop.events import CellState
 from ddtop.journal.act.now import SCHEMA, cell_facts, facts
 from ddtop.journal.locks import live_recordings
 from ddtop.journal.read.eta import Eta
+from ddtop.journal.read.select import Counts
+from ddtop.journal.results.matrix import bests
+from ddtop.report.conclusion.best import best_json, best_lines
+from ddtop.report.conclusion.changes import change_text
 from ddtop.words import duration, many
 
 
-def status(run: str | None, *, json_out: bool) -> str:
-    """Text or JSON of one run; without `run`, of all that are live here, and of the last that ended."""
+def status(run: str | None, *, json_out: bool, since: str | None = None) -> str:
+    """Text or JSON of one run; without `run`, of all that are live here, and of the last that ended. `since`: what changed
+    after that moment instead, as text. Raises UsageError on a moment that cannot be read."""
+    if since is not None:
+        if json_out:
+            raise UsageError(
+                "status: --since is for people", do="leave out --json, or ddtop wait --since SEQ --json"
+            )
+        return plain(_changes(which(run), since))
     if run is not None:
         one = _facts(which(run))
         return as_json(one) if json_out else plain(status_text(one))
@@ -33,7 +45,25 @@ def status(run: str | None, *, json_out: bool) -> str:
 
 def _facts(path: Path) -> dict[str, Any]:
     now = read_now(path)
-    return facts(now.state, time.time(), path=path, live=now.live)
+    found = bests(now.state)
+    best = (
+        {"best": best_json(found), "best_words": best_lines(found, now.state.run.baseline)} if found else {}
+    )
+    return {**facts(now.state, time.time(), path=path, live=now.live), **best}
+
+
+def _changes(path: Path, since: str) -> str:
+    """What changed in a run since `since`: a span before now (or before its end), or a time of day."""
+    now = read_now(path)
+    at_s = time.time() if now.live else now.state.at_s
+    back = since if since[:1] in "+-" or ":" in since else f"-{since}"
+    since_s = parse_time(back, at_s, now.state.run.started_at_s)
+    if since_s is None:
+        raise UsageError(
+            f"status --since: `{since}` is no time",
+            do="give a span such as 90m or 8h, or a time such as 22:15",
+        )
+    return change_text(now.state, since_s, at_s, live=now.live)
 
 
 def _last_ended(but: set[str]) -> dict[str, Any] | None:
@@ -64,8 +94,9 @@ def status_text(one: dict[str, Any]) -> str:
     since = f", {word_at} {clock(one['since_s'], now_s)}" if "since_s" in one else ""
     lines.append(f"  {word.replace('-', ' ')}: {_doing(one)}{since}")
     if cells := one.get("cells"):
-        parts = [f"{cells[key]} {key}" for key in ("failed", "broken", "skipped") if cells.get(key)]
-        lines.append(f"  cells: {cells['done']} of {cells['total']} done" + "".join(f", {p}" for p in parts))
+        named = {key: value for key, value in cells.items() if key != "remaining"}
+        tally = Counts(**named, planned=cells.get("remaining", 0))
+        lines.append(f"  {tally.of_total(ended='ended' in one)}")
     if eta := one.get("eta"):
         # The words of the dashboard's header: two screens never say different things about the same run.
         left = Eta(
@@ -83,6 +114,9 @@ def status_text(one: dict[str, Any]) -> str:
             else ": no similar cell or start was measured yet"
         )
         lines.append(f"  ETA: {left.words}{by} ({many(left.restarts, 'start')} left)")
+    lines += [
+        f"  {'best: ' if not n else '      '}{text}" for n, text in enumerate(one.get("best_words", ()))
+    ]
     if paused := one.get("paused"):
         lines.append(f"  paused by {paused['by']}" + (f": {paused['reason']}" if "reason" in paused else ""))
     for alert in one.get("alerts", ()):
@@ -181,19 +215,29 @@ def cells(run: str | None, states: Sequence[str], *, json_out: bool) -> str:
     now = read_now(which(run))
     at_s = time.time()
     chosen = [c for c in now.state.plan_cells if not wanted or c.state in wanted]
-    rows = [cell_facts(c, at_s) for c in chosen]
+    marks = {one_id: one for one in bests(now.state) if one.verdict != "alone" for one_id in one.field.ids}
+    rows = [
+        {
+            **cell_facts(c, at_s),
+            **({"best": "sure" if marks[c.id].sure else "not sure"} if c.id in marks else {}),
+        }
+        for c in chosen
+    ]
     if json_out:
         return as_json({"schema": SCHEMA, "run": now.state.run.run_id, "cells": rows})
     if not rows:
         return "no such cells" if now.state.plan_cells else "this run has no cells: no plan was given"
     width = max(len(row["label"]) for row in rows)
-    return plain("\n".join(_cell_line(row, width) for row in rows))
+    told = list({id(marks[row["id"]]): marks[row["id"]] for row in rows if row["id"] in marks}.values())
+    notes = ["", *best_lines(told, now.state.run.baseline)] if told else []
+    return plain("\n".join([*(_cell_line(row, width) for row in rows), *notes]))
 
 
 def _cell_line(row: dict[str, Any], width: int) -> str:
     speed = f"{row['output_tok_s']:>9,.1f} tok/s" if "output_tok_s" in row else " " * 9 + "   n/a"
+    speed += {"sure": " ★", "not sure": " ☆"}.get(row.get("best", ""), "  ")
     doubts = f" [{', '.join(row['reasons'])}]" if "reasons" in row else ""
     why = f"  {row['reason']}" if "reason" in row and row["state"] != "done" else ""
     return (
-        f"{row['id'][:12]}  {row['label']:{width}}  {row['state']:11} {speed}  {row.get('validity', '')}{doubts}{why}"
+        f"{row['id'][:12]}  {row['label']:{width}}  {row['state']:11} {speed} {row.get('validity', '')}{doubts}{why}"
     ).rstrip()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ddtop.dashboard.draw.fields import FORMS, LEAST, Form, columns_of
 from ddtop.dashboard.draw.grid import ALL, Cursor, Shape, Sight, heads_of, in_sight, load_name
-from ddtop.journal.read.matrix import Matrix
+from ddtop.journal.results.field import Matrix
 
 HEAD_MAX, SWAPPED_HEAD_MAX = 18, 24
 COLUMN_HEAD_MAX = 18

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from ddtop.dashboard.draw.metrics import Metric, metric_of
 from ddtop.dashboard.draw.paint import Line, Span, crop, line, pad
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, SPINNER, times
-from ddtop.journal.read.matrix import Matrix, MatrixCell
+from ddtop.journal.results.field import Matrix, MatrixCell
 
 STRONG = 1.5
 """Speed-ups from here on are drawn in the role `gain`."""

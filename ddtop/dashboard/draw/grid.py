@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from ddtop.journal.read.matrix import Matrix, MatrixCell
 from ddtop.journal.read.select import Column, short_count
+from ddtop.journal.results.field import Matrix, MatrixCell
 
 Axis = Literal["all", "load", "context", "workload", "tokens"]
 AXES: tuple[Axis, ...] = ("load", "context", "workload", "tokens")

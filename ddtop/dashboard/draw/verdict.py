@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ddtop.bench.judge.validity import TABLE
+from ddtop.bench.worth.sure import because, compared, if_it_holds, standing_of
 from ddtop.dashboard.draw.fields import BEST, GAIN_GLYPH, MAYBE, gain_role, half_width, kind_of
 from ddtop.dashboard.draw.grid import Cursor, cell_at, load_name
 from ddtop.dashboard.draw.metrics import metric_of
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, times
-from ddtop.journal.read.matrix import Matrix, MatrixCell
+from ddtop.journal.results.field import Matrix, MatrixCell
 from ddtop.stats.differ import samples_needed
 from ddtop.words import many
 
@@ -33,20 +33,6 @@ def legend(matrix: Matrix) -> tuple[tuple[str, str], ...]:
     doubts = {"?"} if any(c.validity == "SUSPECT" for c in cells) else set()
     seen = kinds | marks | doubts
     return tuple((f"{glyph} {word}", "dim") for glyph, _, word in LEGEND if seen & set(glyph))
-
-
-def sure_words(cell: MatrixCell, baseline: str | None) -> str:
-    """In a few words, whether a field differs from the baseline's."""
-    kind = kind_of(cell)
-    if kind in ("better", "worse"):
-        return f"{kind}, sure"
-    return f"no clear difference from {baseline}" if kind == "same" else "not sure: no spread"
-
-
-def reason_words(reason: str) -> str:
-    """Why a result is SUSPECT or INVALID, in words."""
-    known = TABLE.get(reason)
-    return known.meaning if known is not None else reason
 
 
 def detail(matrix: Matrix, cursor: Cursor) -> list[tuple[str, str]]:
@@ -75,7 +61,10 @@ def detail(matrix: Matrix, cursor: Cursor) -> list[tuple[str, str]]:
             out.extend(gain_phrases(matrix, cell))
     if cell.knee:
         out.append((cell.knee, "label"))
-    if cell.validity in ("SUSPECT", "INVALID"):
+    said = (
+        not row.baseline and cell.speedup is not None
+    )  # whether it is SUSPECT is said with its speed-up then
+    if cell.validity == "INVALID" or (cell.validity == "SUSPECT" and not said):
         out.append(_doubt(cell))
     elif cell.reason:
         out.append((cell.reason, "label"))
@@ -84,32 +73,24 @@ def detail(matrix: Matrix, cursor: Cursor) -> list[tuple[str, str]]:
         out.append(
             (f"{many(cell.n, 'repeat')}, one start only" if one else many(cell.starts, "start"), "dim")
         )
-    if cell.rank == "best":
-        out.append((f"{BEST} best of its column, sure", "key"))
-    elif cell.rank == "maybe":
-        out.append((f"{MAYBE} {_maybe(matrix, cursor)}", "dim"))
+    best = matrix.bests[cursor.column] if cursor.column < len(matrix.bests) else None
+    if best is not None and cell.rank:
+        if best.config == row.config:
+            out.append((f"{best.star} {standing_of(best).words}", "key" if best.sure else "dim"))
+            out += [(if_it_holds(one, times(one.ratio)), "warn") for one in best.doubted]
+        else:
+            out.append((f"{MAYBE} no clear difference from the best, {best.config}", "dim"))
+    elif best is not None:
+        held = next((one for one in best.doubted if one.config == row.config), None)
+        if held is not None:
+            out.append((f"better than {best.config} if it holds", "warn"))
     return out
 
 
 def _doubt(cell: MatrixCell) -> tuple[str, str]:
     """Why a result is SUSPECT or INVALID: its first reason in words."""
     role = "warn" if cell.validity == "SUSPECT" else "bad"
-    if not cell.reasons:
-        return str(cell.validity), role
-    more = f" (and {many(len(cell.reasons) - 1, 'more reason')})" if len(cell.reasons) > 1 else ""
-    return f"{cell.validity}: {reason_words(cell.reasons[0])}{more}", role
-
-
-def _maybe(matrix: Matrix, cursor: Cursor) -> str:
-    """Why a field is not the best of its column for sure."""
-    near = [
-        row.config
-        for n, row in enumerate(matrix.rows)
-        if n != cursor.row and (cell := row.cells[cursor.column]) is not None and cell.rank
-    ]
-    if near:
-        return f"no clear difference from {', '.join(near)}"
-    return "best value of its column, not sure"
+    return f"{cell.validity}: {because(cell.reasons)}" if cell.reasons else str(cell.validity), role
 
 
 def gain_phrases(matrix: Matrix, cell: MatrixCell) -> list[tuple[str, str]]:
@@ -130,20 +111,18 @@ def gain_phrases(matrix: Matrix, cell: MatrixCell) -> list[tuple[str, str]]:
     )
     role = gain_role(cell)
     out = [(ratio + between, role)]
-    kind = kind_of(cell)
-    if kind in ("better", "worse"):
-        out.append((f"{kind}, sure", role))
-    elif kind == "same":
-        more, of = samples_needed(against), "start" if against.basis == "starts" else "repeat"
-        would = f": about {many(more, f'more {of}')} of each would show it" if more is not None else ""
-        out.append((f"no clear difference from {name}{would}", "warn"))
-    else:
-        out += [("not sure: one measurement each", "warn"), ("[matrix] starts = 3 gives a spread", "label")]
-    if cell.base_reasons:
-        why = reason_words(cell.base_reasons[0]) if cell.base_reasons[0] else "it is SUSPECT"
-        out.append((f"doubtful: {name} is SUSPECT there: {why}", "warn"))
-    if cell.unlike:
-        out.append((f"unlike work: {cell.unlike}", "warn"))
-    if cell.mixed_versions:
-        out.append(("another engine version than the baseline's", "warn"))
+    said = compared(cell, name)
+    if said is None:
+        return out
+    if said.sure == "sure":
+        return [*out, (said.words, role)]
+    more, of = samples_needed(against), "start" if against.basis == "starts" else "repeat"
+    would = (
+        f": about {many(more, f'more {of}')} of each would show it"
+        if more is not None and not said.sure
+        else ""
+    )
+    out.append((said.words + would, "warn"))
+    if said.sure == "not sure":
+        out.append(("[matrix] starts = 3 gives a spread", "label"))
     return out

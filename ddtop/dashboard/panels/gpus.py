@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, line, pad, width_of, wrap_text
-from ddtop.dashboard.draw.text import UNKNOWN, bar, duration, gib, sparkline, whole
+from ddtop.dashboard.draw.text import UNKNOWN, bar, clock, duration, gib, sparkline, whole
 from ddtop.events import BoundDiagnosed
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import GpuPoint, GpuView
@@ -241,17 +241,24 @@ def bucketed(
 
 
 def bound_lines(bound: BoundDiagnosed | None, width: int, most: int) -> list[Line]:
-    """What limits the GPUs and what that means for the sweep; weak verdicts say that they are weak."""
+    """What limited the GPUs, over which time, and what that means for the sweep; weak verdicts say that they are weak. Its
+    readings are medians up to then: the rows above have those of now."""
     if bound is None:
         return []
     weak = " (weak)" if bound.strength == "weak" else ""
     head = f"{bound.verdict}{weak}"
-    rest = " · ".join(part for part in (bound.why, bound.meaning) if part)
-    wrapped = wrap_text(f"{head} · {rest}" if rest else head, width, most)
+    rest = " · ".join(part for part in (span_words(bound), bound.why, bound.meaning) if part)
+    wrapped = wrap_text(f"{head}, {rest}", width, most)
     first = wrapped[0] if wrapped else ""
     rows = [line((first[: len(head)], "accent"), (first[len(head) :], "label"))]
     rows.extend(line((text, "label")) for text in wrapped[1:])
     return rows
+
+
+def span_words(bound: BoundDiagnosed) -> str:
+    """The time that a verdict rests on: `2 s to 11:47:03`."""
+    at = clock(bound.at_s)
+    return f"at {at}" if bound.window_s is None else f"{bound.window_s:.0f} s to {at}"
 
 
 def gpu_title(state: State, now_s: float) -> str:

@@ -145,10 +145,8 @@ def _run_parts(state: State, now_s: float, eta: Eta | None = None) -> list[tuple
     parts.append(("measured", line(("measured", "label"))))
     if tally.skipped:
         parts.append(("skipped", line((f"· {tally.skipped} skipped", "dim"))))
-    bad = tally.failed + tally.broken
-    if bad:
-        word = "failed" if not tally.broken else "broken" if not tally.failed else "failed or broken"
-        parts.append(("bad", line((f"· ✗ {bad} {word}", "bad"))))
+    if tally.bad:
+        parts.append(("bad", line((f"· ✗ {tally.bad}", "bad"))))
     if run.ended is not None:
         role = "ok" if run.ended.outcome == "done" else "warn"
         parts.append(("", line((f"· ended: {run.ended.outcome}", role))))

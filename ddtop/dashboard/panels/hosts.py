@@ -76,7 +76,6 @@ def _sweep(state: State, now_s: float) -> Line:
         work = f"ended: {state.run.ended.outcome}"
     elif state.paused is not None:
         work = "‖ PAUSED"
-    bad = tally.failed + tally.broken
     return line(
         ("   ", "dim"),
         (f"{state.run.name or 'sweep'} ", "label"),
@@ -84,7 +83,7 @@ def _sweep(state: State, now_s: float) -> Line:
         (empty, "track"),
         (f" {tally.done} of {tally.total} measured", "value"),
         (f" · {tally.skipped} skipped" if tally.skipped else "", "dim"),
-        (f" · ✗ {bad} bad" if bad else "", "bad"),
+        (f" · ✗ {bad}" if (bad := tally.bad) else "", "bad"),
         (
             f" · ETA {eta.words}" if eta.high_s is not None and tally.remaining else "",
             "dim",

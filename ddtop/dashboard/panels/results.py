@@ -14,9 +14,10 @@ from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, UNKNOWN, times
 from ddtop.events import CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import MatrixCell, matrix, starts_in, usable
-from ddtop.journal.read.per_gpu import GpuPoint
 from ddtop.journal.read.select import short_count, tps
+from ddtop.journal.results.field import MatrixCell
+from ddtop.journal.results.matrix import matrix, starts_in, usable
+from ddtop.journal.results.per_gpu import GpuPoint
 from ddtop.stats.spread import mean
 
 

@@ -3,6 +3,7 @@ cursor. Which part of it is in sight is decided in `draw/grid.py`, what a field 
 
 from __future__ import annotations
 
+from ddtop.bench.worth.sure import compared, if_it_holds
 from ddtop.dashboard.draw.columns import HEAD_MAX, View, column_head, layout
 from ddtop.dashboard.draw.fields import BEST, MAYBE, columns_of, gain_role, running_line, second_texts
 from ddtop.dashboard.draw.grid import (
@@ -18,10 +19,10 @@ from ddtop.dashboard.draw.grid import (
 from ddtop.dashboard.draw.metrics import SECOND, metric_of
 from ddtop.dashboard.draw.paint import Line, Span, crop, fit_text, flow, line, selected
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, bar, times
-from ddtop.dashboard.draw.verdict import detail, legend, sure_words
+from ddtop.dashboard.draw.verdict import detail, legend
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import Matrix, best_of
 from ddtop.journal.read.select import remaining, running_cell
+from ddtop.journal.results.field import Matrix
 from ddtop.words import many
 
 HOME = Cursor()
@@ -198,7 +199,8 @@ def _bars(matrix: Matrix, cursor: Cursor, shape: Shape, sight: Sight, width: int
         mark = (f" {BEST if cell.rank == 'best' else MAYBE}" if cell.rank else "", "key")
         gain = ("", "dim")
         if cell.speedup is not None and not row.baseline:
-            gain = (f"  {times(cell.speedup)} {sure_words(cell, matrix.baseline)}", gain_role(cell))
+            said = compared(cell, matrix.baseline)
+            gain = (f"  {times(cell.speedup)} {said.brief if said is not None else ''}", gain_role(cell))
         ink = "accent" if row.baseline else "bar"
         value = (f" {metric.text(cell.value)}", "value")
         out.append(crop(line(label, (filled, ink), value, mark, gain), width))
@@ -249,12 +251,15 @@ def progress_line(state: State, matrix: Matrix, cursor: Cursor) -> Line:
     parts: list[tuple[str, str]] = []
     if matrix.columns:
         metric = metric_of(matrix.metric)
-        best = best_of(matrix, cursor.at)
-        if best is not None and best[1].rank:
-            row, cell = best
-            mark = BEST if cell.rank == "best" else MAYBE
+        best = matrix.bests[cursor.at] if cursor.at < len(matrix.bests) else None
+        if best is not None and best.verdict != "alone":
+            row = next(row for row in matrix.rows if row.config == best.config)
+            cell = row.cells[cursor.at]
             where = f" at {load_name(matrix, cursor.at)}" if len(matrix.columns) > 1 else ""
-            parts.append((f"best{where}: {row.config} {metric.text(cell.value)} {mark}", "label"))
+            value = metric.text(cell.value if cell is not None else None)
+            parts.append((f"best{where}: {best.config} {value} {best.star}", "label"))
+            holds = [if_it_holds(one, times(one.ratio), brief=True) for one in best.doubted]
+            parts += [("; ".join(holds), "warn")] if holds else []
     if following := next_config(state):
         parts.append((f"next: {following}", "label"))
     return line(*[part for n, p in enumerate(parts) for part in ((" · ", "dim"), p)[0 if n else 1 :]])

@@ -114,6 +114,8 @@ def facts(state: State, now_s: float, *, path: Path, live: bool) -> dict[str, An
         cells=known(
             total=tally.total,
             done=tally.done,
+            suspect=tally.suspect or None,
+            invalid=tally.invalid or None,
             failed=tally.failed,
             broken=tally.broken,
             skipped=tally.skipped,

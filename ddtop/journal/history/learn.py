@@ -9,8 +9,8 @@ import tomli
 
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, RestartView
-from ddtop.journal.read.matrix import fields_of, starts_in
 from ddtop.journal.read.select import DEFAULT_METRIC, Column, tps
+from ddtop.journal.results.matrix import fields_of, starts_in
 from ddtop.stats.spread import Spread, Starts, combined, pooled
 
 Row = tuple[Any, ...]

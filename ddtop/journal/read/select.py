@@ -30,6 +30,10 @@ class Counts:
     broken: int = 0
     skipped: int = 0
     interrupted: int = 0
+    suspect: int = 0
+    """Of those done: in doubt."""
+    invalid: int = 0
+    """Of those done: they count for nothing."""
 
     @property
     def ended(self) -> int:
@@ -40,20 +44,47 @@ class Counts:
         return self.planned + self.running + self.interrupted
 
     @property
-    def words(self) -> str:
-        """The counts as text; `open` is what is still to be measured.
+    def bad(self) -> str:
+        """`3 failed or broken`, where there is room for one number alone; empty where none is."""
+        word = "failed" if not self.broken else "broken" if not self.failed else "failed or broken"
+        return f"{self.failed + self.broken} {word}" if self.failed or self.broken else ""
 
-        >>> Counts(total=30, done=1, skipped=12, planned=17).words
-        '1 done, 12 skipped, 17 open'
+    @property
+    def doubts(self) -> str:
+        """` (2 SUSPECT)` behind those done; nothing where all are VALID."""
+        named = [f"{n} {word}" for n, word in ((self.suspect, "SUSPECT"), (self.invalid, "INVALID")) if n]
+        return f" ({', '.join(named)})" if named else ""
+
+    def others(self, *, ended: bool = False) -> list[str]:
+        """Those that are not done, each state with its number: what a run that has ended left, a run under way has open.
+
+        >>> Counts(total=30, done=16, skipped=12, interrupted=2).others(ended=True)
+        ['12 skipped', '2 not measured']
         """
         named = [
-            (self.done, "done"),
             (self.failed, "failed"),
             (self.broken, "broken"),
             (self.skipped, "skipped"),
+            (self.remaining, "not measured" if ended else "open"),
         ]
-        parts = [f"{n} {word}" for n, word in named if n or word == "done"]
-        return ", ".join([*parts, f"{self.remaining} open"])
+        return [f"{n} {word}" for n, word in named if n]
+
+    def in_words(self, *, ended: bool = False) -> str:
+        """The counts as text, the same on every screen and in every report.
+
+        >>> Counts(total=30, done=16, skipped=12, interrupted=2, suspect=11).in_words(ended=True)
+        '16 done (11 SUSPECT), 12 skipped, 2 not measured'
+        """
+        return ", ".join([f"{self.done} done{self.doubts}", *self.others(ended=ended)])
+
+    def of_total(self, *, ended: bool = False) -> str:
+        """The same as a share.
+
+        >>> Counts(total=3, done=2, planned=1).of_total()
+        '2 of 3 cells done, 1 open'
+        """
+        whole = f"{self.total:,} cell" + ("" if self.total == 1 else "s")
+        return ", ".join([f"{self.done} of {whole} done{self.doubts}", *self.others(ended=ended)])
 
 
 class Column(NamedTuple):
@@ -130,8 +161,10 @@ def _number(value: Any) -> float | None:
 
 def counts(cells: Iterable[CellView]) -> Counts:
     """Counts of `cells`; pass `state.plan_cells` for the present plan."""
-    tally: Counter[str] = Counter(cell.state for cell in cells)
-    return Counts(total=sum(tally.values()), **dict(tally))
+    kept = list(cells)
+    tally: Counter[str] = Counter(cell.state for cell in kept)
+    judged: Counter[str | None] = Counter(cell.validity for cell in kept if cell.state == "done")
+    return Counts(total=len(kept), **dict(tally), suspect=judged["SUSPECT"], invalid=judged["INVALID"])
 
 
 def remaining(state: State) -> list[CellView]:

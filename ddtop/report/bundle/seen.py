@@ -10,8 +10,9 @@ from ddtop.errors import PlanError
 from ddtop.events import CellMeasured, StartProvenance
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView, RestartView
-from ddtop.journal.read.matrix import Matrix, MatrixCell, matrix, usable
 from ddtop.journal.read.select import counts, tps
+from ddtop.journal.results.field import Matrix, MatrixCell
+from ddtop.journal.results.matrix import matrix, usable
 from ddtop.plan import Plan, recorded_plan
 from ddtop.words import many
 
@@ -103,7 +104,7 @@ def see(state: State, measured: Iterable[CellMeasured], selftest: Mapping[str, A
             plan = None
     return Seen(
         simulated=state.run.simulated,
-        ended="" if ended is None else f"{ended.outcome}: {many(tally.done, 'cell')} of {tally.total} done",
+        ended="" if ended is None else f"{ended.outcome}: {tally.of_total(ended=True)}",
         left=tally.total - tally.done - tally.skipped,
         cells=cells,
         specs={i: s for i, s in specs.items() if i in state.cells},

@@ -10,8 +10,9 @@ from ddtop.journal.act.changes import Changes, cells_as_of, changes, names
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView
 from ddtop.journal.read.eta import Eta, sweep_eta
-from ddtop.report.conclusion.best import LATENCY, Best, bests, load_words
-from ddtop.report.conclusion.words import times
+from ddtop.journal.results.field import Best
+from ddtop.journal.results.matrix import bests
+from ddtop.report.conclusion.best import best_text
 from ddtop.report.text import number
 from ddtop.words import duration, many
 
@@ -53,9 +54,10 @@ def _cells(found: Changes) -> Iterator[Row]:
         yield Row(
             "good" if done else "text", f"✓ {many(len(done), 'cell')} done: {now.done} of {now.total} now"
         )
-    doubted = [c for c in done if c.validity not in (None, "VALID")]
-    if doubted:
-        yield Row("warn", f"? {len(doubted)} of them SUSPECT: {', '.join(names(doubted, MOST))}")
+    for word, glyph in (("SUSPECT", "?"), ("INVALID", "✗")):
+        doubted = [c for c in done if c.validity == word]
+        if doubted:
+            yield Row("warn", f"{glyph} {len(doubted)} of them {word}: {', '.join(names(doubted, MOST))}")
     for state, glyph, role in (
         ("failed", "✗", "warn"),
         ("broken", "✗", "bad"),
@@ -131,13 +133,7 @@ def _best(state: State, found: Changes) -> Iterator[Row]:
     for one in new[:MOST]:
         old = before.get((one.place, one.load))
         was = f" (was {old.config})" if old is not None and old.config != one.config else ""
-        unit = {LATENCY: "ms median latency", "knee": "is the highest load within the limits"}.get(
-            one.metric, "tok/s"
-        )
-        ratio = times(one.gain)
-        doubt = " SUSPECT" if one.suspect else ""
-        text = f"{load_words(one.place, [one.load], places)}: {one.config} {number(one.field.value or 0.0)} {unit}"
-        yield Row("detail", text + (f", {ratio}" if ratio else "") + doubt + was)
+        yield Row("detail", best_text(one, places, state.run.baseline) + was)
     if len(new) > MOST:
         yield Row("detail", f"and {many(len(new) - MOST, 'load')} more: ddtop report")
 

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ddtop.bench.worth.sure import if_it_holds
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import matrix
 from ddtop.journal.read.select import DEFAULT_METRIC, tps
-from ddtop.report.conclusion.best import LATENCY, Best, best_json, bests, load_words
+from ddtop.journal.results.best import LATENCY
+from ddtop.journal.results.field import Best
+from ddtop.journal.results.matrix import bests, matrix
+from ddtop.report.conclusion.best import best_json, load_words
 from ddtop.report.conclusion.doubts import doubt_sentence, doubts_of
 from ddtop.report.conclusion.words import gains, names, reasons_words, tally
 from ddtop.report.conclusion.worse import CLAUSES, Worse, worse_sentence, worse_than_baseline
@@ -113,7 +116,7 @@ def _clauses(found: Sequence[Best]) -> list[str]:
 
 
 def _answer(one: Best) -> tuple[object, ...]:
-    others = tuple(d.config for d in one.doubted)
+    others = tuple((d.config, d.reasons[:1]) for d in one.doubted)
     return one.place, one.metric, one.config, one.verdict, one.alike, one.suspect, others
 
 
@@ -129,7 +132,7 @@ def _said(group: Sequence[Best]) -> str:
         notes.append("the baseline is not measured there")
     for other in first.doubted:
         ratios = [Comparison(None, d.ratio) for one in group for d in one.doubted if d.config == other.config]
-        notes.append(f"{other.config} reads {gains(ratios) or 'better'}, but {other.why}")
+        notes.append(if_it_holds(other, gains(ratios)))
     note = f" ({'; '.join(notes)})" if notes else ""
     if first.verdict == "alone":
         return f"only {first.config} is measured{note}"
@@ -161,9 +164,19 @@ def _counted(found: Sequence[Best]) -> list[str]:
                 "single": "",
                 "no baseline": " (without the baseline)",
             }.get(verdict, "")
-            out.append(f"{config}{what} {at}{f' ({ratio})' if ratio else ''}")
+            notes = [ratio] if ratio else []
+            notes += ["SUSPECT"] if any(one.field.validity == "SUSPECT" for one in mine) else []
+            notes += [f"better if it holds: {names(held)}"] if (held := _held(mine)) else []
+            out.append(f"{config}{what} {at}" + (f" ({'; '.join(notes)})" if notes else ""))
     left = len(out) - CLAUSES - 1
     return out if left < 2 else [*out[: CLAUSES + 1], f"and {many(left, 'smaller group')}"]
+
+
+def _held(found: Sequence[Best]) -> list[str]:
+    """What reads better and is in doubt."""
+    return list(
+        dict.fromkeys(f"{d.config}, SUSPECT" if d.suspect else d.config for one in found for d in one.doubted)
+    )
 
 
 def _which(mine: Sequence[Best], found: Sequence[Best]) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import Matrix, usable
-from ddtop.report.conclusion.best import Best
+from ddtop.journal.results.field import Best, Matrix
+from ddtop.journal.results.matrix import usable
 from ddtop.report.conclusion.words import names, reasons_words, share, tally, two
 from ddtop.report.recording import NOT_REAL
 from ddtop.words import many

@@ -42,7 +42,7 @@ def reasons_words(slugs: Iterable[str]) -> str:
 
 
 def tally(cells: Iterable[CellView]) -> str:
-    """Cells without a result by state, each with its reasons: `2 failed: CUDA error; 12 skipped: time; 2 not run`."""
+    """Cells without a result by state, each with its reasons: `2 failed: CUDA error; 12 skipped: time; 2 not measured`."""
     kept = list(cells)
     parts: list[str] = []
     for state in ("failed", "broken", "skipped"):
@@ -50,7 +50,7 @@ def tally(cells: Iterable[CellView]) -> str:
         reasons = [_short(c.reason) for c in mine if c.reason]
         parts += [f"{len(mine)} {state}{': ' + names(reasons) if reasons else ''}"] if mine else []
     left = counts(kept).remaining
-    return "; ".join([*parts, *([f"{left} not run"] if left else [])])
+    return "; ".join([*parts, *([f"{left} not measured"] if left else [])])
 
 
 def times(one: Comparison | None) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ddtop.bench.worth.curves import SIMULATED, all_curves
+from ddtop.bench.worth.curves import all_curves
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import Matrix
 from ddtop.journal.read.select import Column
-from ddtop.report.conclusion.best import NEAR, Best, Place, load_words
+from ddtop.journal.results.best import NEAR
+from ddtop.journal.results.field import SIMULATED, Best, Matrix, Place
+from ddtop.report.conclusion.best import load_words
 from ddtop.report.conclusion.words import NAMED, gains, names
 from ddtop.stats.differ import Comparison
 from ddtop.words import many

@@ -13,9 +13,9 @@ from ddtop.bench.figures.stats import shown_percentile
 from ddtop.bench.judge.validity import TABLE
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AttemptView, CellView
-from ddtop.journal.read.matrix import Matrix
 from ddtop.journal.read.select import comes_in_bursts, metric_value
 from ddtop.journal.read.server_figures import SHOWN, load_over, measured_attempt, window_points
+from ddtop.journal.results.field import Matrix
 from ddtop.report.conclusion.words import times
 from ddtop.report.page.trace import Trace
 from ddtop.report.recording import second
@@ -145,7 +145,7 @@ def _facts(cell: CellView) -> Iterable[tuple[str, str]]:
     if cell.reason:
         yield "why", cell.reason
     if isinstance(why := cell.metrics.get("bound_why"), str):
-        yield "bound", f"{cell.metrics.get('bound', '')}: {why}"
+        yield "bound", f"{cell.metrics.get('bound', '')} over the window: {why}"
     if isinstance(accuracy := cell.metrics.get("accuracy"), dict) and accuracy.get("why"):
         yield "answers", str(accuracy["why"])
     if cell.seconds is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ddtop.bench.judge.validity import TABLE
-from ddtop.journal.read.matrix import Matrix, MatrixCell
 from ddtop.journal.read.select import Column, short_count
+from ddtop.journal.results.field import Matrix, MatrixCell
 from ddtop.report.conclusion.words import times
-from ddtop.report.text import BASIS, WORDS, number, pieces_of
+from ddtop.report.text import BASIS, STARS, WORDS, number, pieces_of
 from ddtop.words import many
 
 
@@ -41,20 +41,18 @@ class Grid:
 
 def grids(
     view: Matrix,
-    best: Mapping[tuple[str, Column], str],
     loads: Sequence[Column],
     *,
     brief: bool = False,
 ) -> list[Grid]:
     """The matrix as tables of few loads, as `pieces_of` cuts it. `brief`: without words for the pointer and links."""
     pieces = pieces_of(view.columns)
-    return [_grid(view, piece, best, loads, brief=brief) for piece in pieces if piece]
+    return [_grid(view, piece, loads, brief=brief) for piece in pieces if piece]
 
 
 def _grid(
     view: Matrix,
     columns: Sequence[int],
-    best: Mapping[tuple[str, Column], str],
     loads: Sequence[Column],
     *,
     brief: bool,
@@ -70,22 +68,22 @@ def _grid(
             caption += f" · {short_count(first.context)} ctx"
         head = [c.load_name if one_context else f"{short_count(c.context)} ctx {c.load_name}" for c in mine]
 
-    def shown(config: str, baseline: bool, cell: MatrixCell | None, column: Column) -> Field:
-        field = _field(cell, best.get((config, column), ""), baseline=baseline)
+    def shown(baseline: bool, cell: MatrixCell | None) -> Field:
+        field = _field(cell, baseline=baseline)
         return replace(field, words="", cell="") if brief else field
 
     rows = tuple(
         (
             r.config,
             r.baseline,
-            tuple(shown(r.config, r.baseline, r.cells[i], view.columns[i]) for i in columns),
+            tuple(shown(r.baseline, r.cells[i]) for i in columns),
         )
         for r in view.rows
     )
     return Grid(caption, tuple(head), rows)
 
 
-def _field(cell: MatrixCell | None, best: str, *, baseline: bool) -> Field:
+def _field(cell: MatrixCell | None, *, baseline: bool) -> Field:
     if cell is None:
         return Field("", kind="none")
     place = cell.ids[0] if cell.ids else ""
@@ -101,7 +99,15 @@ def _field(cell: MatrixCell | None, best: str, *, baseline: bool) -> Field:
         mark = f"≈ {mark}".strip()
     if cell.mixed_versions:
         mark = f"{mark} other version".strip()
-    return Field(number(cell.value), small, mark, kind_of_field(cell, baseline), best, words_of(cell), place)
+    return Field(
+        number(cell.value),
+        small,
+        mark,
+        kind_of_field(cell, baseline),
+        STARS[cell.rank],
+        words_of(cell),
+        place,
+    )
 
 
 def words_of(cell: MatrixCell) -> str:

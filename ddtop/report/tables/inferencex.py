@@ -8,8 +8,8 @@ from ddtop.bench.inferencex import ServerFacts, to_inferencex
 from ddtop.events import CellMeasured, CellSpec
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import RestartView
-from ddtop.journal.read.per_gpu import gpus_unknown
 from ddtop.journal.read.select import starts_of
+from ddtop.journal.results.per_gpu import gpus_unknown
 
 
 def inferencex_row(state: State, spec: CellSpec, event: CellMeasured) -> dict[str, Any]:

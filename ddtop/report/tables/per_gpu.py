@@ -8,8 +8,8 @@ from typing import Any
 from ddtop.charts.make import Choice, chart
 from ddtop.charts.svg import chart_svg
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.per_gpu import GpuPoint, per_gpu, unknown_configs
 from ddtop.journal.read.select import Column
+from ddtop.journal.results.per_gpu import GpuPoint, per_gpu, unknown_configs
 from ddtop.report.text import number
 
 TITLE = "Per GPU and per user"

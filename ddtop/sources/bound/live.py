@@ -122,7 +122,9 @@ class BoundWatch:
         chosen = [b for b in working if b.verdict == best]
         strong = [b for b in chosen if b.strength == "strong"]
         last = (strong or chosen)[-1]
-        return msgspec.structs.replace(last, why=f"{times} of {len(seen)} readings: {last.why}")
+        return msgspec.structs.replace(
+            last, why=f"{times} of {len(seen)} spans of {EVERY_S:.0f} s, in the last of them {last.why}"
+        )
 
 
 def of_gpus(samples: Iterable[GpuSample], *, moving: bool | None) -> Bound:

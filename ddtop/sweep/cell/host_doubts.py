@@ -12,8 +12,8 @@ from ddtop.bench.judge.cell import CellJudgement
 from ddtop.bench.judge.validity import judge_reasons
 from ddtop.events import CellMeasured, Generation
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import usable
 from ddtop.journal.read.select import DEFAULT_METRIC, metric_value
+from ddtop.journal.results.matrix import usable
 from ddtop.stats.drift import drifted
 from ddtop.sweep.shared.context import SweepContext
 

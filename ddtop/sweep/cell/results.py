@@ -12,7 +12,7 @@ import msgspec
 from ddtop.agent.loadgen.records import unpack
 from ddtop.errors import AgentError
 from ddtop.hosts.base import Host
-from ddtop.journal.read.per_gpu import held_by
+from ddtop.journal.results.per_gpu import held_by
 from ddtop.services.base import Launch
 from ddtop.sweep.cell.attempts import attempt_for, generation_of, version_of
 from ddtop.sweep.cell.ending import Subject

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ddtop import events as ev
-from ddtop.bench.worth.curves import SIMULATED
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import fields_of, starts_in
 from ddtop.journal.read.select import DEFAULT_METRIC, tps
+from ddtop.journal.results.field import SIMULATED
+from ddtop.journal.results.matrix import fields_of, starts_in
 from ddtop.stats.race import Rules, decide
 from ddtop.stats.spread import Starts
 from ddtop.sweep.shared.context import SweepContext

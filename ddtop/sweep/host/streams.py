@@ -17,7 +17,7 @@ from ddtop.events import (
     ServiceSeen,
 )
 from ddtop.hosts.base import Host
-from ddtop.sources.bound.live import GpmStream
+from ddtop.sources.bound.live import EVERY_S, GpmStream
 from ddtop.sources.gpu.sample import GpuSample, GpuTrouble
 from ddtop.sources.gpu.smi.query_stream import TickGrouper, parse_loop_line
 from ddtop.sweep.host.faults import judge_faults, take_kernel_line
@@ -117,6 +117,7 @@ class HostStreams:
                 strength=tick.bound.strength,
                 why=tick.bound.why,
                 meaning=tick.bound.meaning,
+                window_s=EVERY_S,
             )
 
     async def _gpm(self, host: Host) -> None:

@@ -34,7 +34,7 @@ def event_line(event: ev.Event, state: State) -> str | None:
             n = counts(state.plan_cells)
             head = f"run ended: {event.outcome}" + (f" ({event.reason})" if event.reason else "")
             tail = "".join(f"\n  left behind: {x}" for x in event.left_behind)
-            return f"{head}; {n.done} done, {n.failed} failed, {n.broken} broken, {n.skipped} skipped, {n.remaining} left{tail}"
+            return f"{head}; {n.in_words(ended=True)}{tail}"
         case ev.HostConnecting():
             return f"{event.target or event.host}: {event.error}" if event.error else None
         case ev.HostConnected():
@@ -97,7 +97,7 @@ def event_line(event: ev.Event, state: State) -> str | None:
                 return f"{_cell(state, event.cell_id)} begins"
             n = counts(state.plan_cells)
             why = f": {event.reason}" if event.reason and event.state != "done" else ""
-            return f"{_cell(state, event.cell_id)} {event.state}{why}  [{n.words}]"
+            return f"{_cell(state, event.cell_id)} {event.state}{why}  [{n.in_words()}]"
         case ev.RaceRound():
             left = "".join(f"\n    {config} is started no more: {why}" for config, why in event.left.items())
             return event.words + left
@@ -114,7 +114,8 @@ def event_line(event: ev.Event, state: State) -> str | None:
             return f"kernel: {event.text}{hit}" + (f"\n    advice: {event.advice}" if event.advice else "")
         case ev.BoundDiagnosed():
             # What limits a healthy GPU stands with each cell; these spoil results and are printed at once.
-            return f"GPUs: {event.why}: {event.meaning}" if event.verdict in SPOILS_RESULTS else None
+            span = f" over {event.window_s:.0f} s" if event.window_s is not None else ""
+            return f"GPUs: {event.why}{span}: {event.meaning}" if event.verdict in SPOILS_RESULTS else None
         case ev.LogGap():
             return f"log of {event.unit}: {event.reason}"
         case ev.Note():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ddtop.bench.worth.sure import meaning
 from ddtop.dashboard.draw.ladder import ladder_lines
 from ddtop.dashboard.draw.paint import Line, line, wrap_text
 from ddtop.dashboard.draw.text import CELL_GLYPH, CELL_ROLE, clock, duration
-from ddtop.dashboard.draw.verdict import reason_words
 from ddtop.dashboard.panels.cell.live import live_lines
 from ddtop.dashboard.panels.cell.over_time import over_time_lines, power_lines
 from ddtop.dashboard.panels.cell.result import (
@@ -21,9 +21,9 @@ from ddtop.dashboard.panels.cell.result import (
 from ddtop.dashboard.panels.cell.title import cell_title, load_fact
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import Matrix
-from ddtop.journal.read.per_gpu import GpuPoint
 from ddtop.journal.read.select import remaining
+from ddtop.journal.results.field import Matrix
+from ddtop.journal.results.per_gpu import GpuPoint
 from ddtop.words import many
 
 VALIDITY_ROLE = {"VALID": "ok", "SUSPECT": "warn", "INVALID": "bad"}
@@ -100,7 +100,7 @@ def _reason_lines(cell: CellView, width: int) -> list[Line]:
     """Why it is in its state, and each doubt about its result in words."""
     texts = [cell.reason] if cell.reason != "; ".join(cell.reasons) else []
     for name in cell.reasons:
-        words = reason_words(name)
+        words = meaning(name)
         texts.append(f"{name}: {words}" if words != name else name)
     return [
         line("  ", (row, "label"))

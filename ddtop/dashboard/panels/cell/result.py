@@ -14,9 +14,9 @@ from ddtop.dashboard.draw.verdict import gain_phrases
 from ddtop.dashboard.panels.cell.title import cell_title
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.matrix import Matrix
-from ddtop.journal.read.per_gpu import GpuPoint
 from ddtop.journal.read.select import Column, comes_in_bursts, metric_value
+from ddtop.journal.results.field import Matrix
+from ddtop.journal.results.per_gpu import GpuPoint
 from ddtop.words import many
 
 QUANTILES = ("p50", "p90", "p99", "max")

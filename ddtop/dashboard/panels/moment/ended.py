@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ddtop.dashboard.draw.fields import BEST, MAYBE, gain_role, gain_text
+from ddtop.bench.worth.sure import if_it_holds
+from ddtop.dashboard.draw.fields import gain_role, gain_text
 from ddtop.dashboard.draw.paint import Line, fit_text, line
-from ddtop.dashboard.draw.text import duration, rate
+from ddtop.dashboard.draw.text import duration, rate, times
 from ddtop.dashboard.panels.moment.standing import wrapped
 from ddtop.journal.act.seat import LIVE, Seat, startable
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import best_of, matrix
-from ddtop.journal.read.select import counts, tps
+from ddtop.journal.read.select import counts
+from ddtop.journal.results.best import LATENCY
+from ddtop.journal.results.matrix import bests
+from ddtop.report.conclusion.best import load_words
 from ddtop.words import many
 
 OUTCOME = {
@@ -40,8 +43,7 @@ def ended_lines(state: State, now_s: float, width: int, height: int, seat: Seat 
         words = "✗ Could not connect"
     tally = counts(state.plan_cells)
     took = duration(ended.at_s - state.run.started_at_s) if state.run.started_at_s is not None else ""
-    words_of = tally.words.replace(", 0 open", "").replace(" open", " not measured")
-    cells = f": {words_of}" if tally.total else ""
+    cells = f": {tally.in_words(ended=True)}" if tally.total else ""
     rows = [line((words, role), (cells, "value"), (f" · {took}" if took else "", "label"))]
     rows += _reason(state, width)
     last: list[Line] = []
@@ -76,29 +78,26 @@ def _reason(state: State, width: int) -> list[Line]:
 
 
 def _winners(state: State, width: int, room: int) -> list[Line]:
-    """The best configuration of each load, with its speed-up."""
+    """The best configuration of each load, with its speed-up, and what is better if its result in doubt holds."""
     rows: list[Line] = []
-    many_tps = len(tps(state)) > 1
-    for tp in tps(state):
-        shown = matrix(state, tp)
-        for number, column in enumerate(shown.columns):
-            best = best_of(shown, number)
-            if best is None:
-                continue
-            row, cell = best
-            name = (f"tp{tp} " if many_tps else "") + column.label(shown.columns).replace(" 0 ctx", "")
-            gain = "" if row.baseline else " " + gain_text(cell, 2)
-            mark = f" {BEST}" if cell.rank == "best" else f" {MAYBE}" if cell.rank else ""
-            rows.append(
-                line(
-                    ("best   " if not rows else "       ", "label"),
-                    (fit_text(name, min(24, max(10, width * 2 // 5))), "text"),
-                    (f" {row.config}", "accent"),
-                    (f" {rate(cell.value)} tok/s", "value"),
-                    (gain, gain_role(cell)),
-                    (mark, "key"),
-                )
-            )
+    found = bests(state)
+    places = [one.place for one in found]
+    for one in found:
+        name = load_words(one.place, [one.load], places)
+        unit = {LATENCY: "ms", "knee": "at most"}.get(one.metric, "tok/s")
+        gain = "" if one.gain is None else " " + gain_text(one.field, 2)
+        mark = "" if one.verdict == "alone" else f" {one.star}"
+        head = line(
+            ("best   " if not rows else "       ", "label"),
+            (fit_text(name, min(24, max(10, width * 2 // 5))), "text"),
+            (f" {one.config}", "accent"),
+            (f" {rate(one.field.value)} {unit}", "value"),
+            (gain, gain_role(one.field)),
+            (mark, "key"),
+        )
+        notes = ["SUSPECT"] if one.field.validity == "SUSPECT" else []
+        notes += [if_it_holds(other, times(other.ratio), brief=True) for other in one.doubted]
+        rows.append(line(*head, (f"  {'; '.join(notes)}" if notes else "", "warn")))
     if len(rows) > room:
         more = len(rows) - max(0, room - 1)
         rows = [

@@ -1,100 +1,30 @@
 """Results as a matrix of configurations × loads: whose value counts, what it is, and whether it differs. Pure.
 
-This is the one place that says what the value of a field is: screens, reports and programs ask it.
+This is the one place that says what the value of a field is: screens, reports and programs ask it. Which configuration is
+the best of a load is decided in `best.py` beside it, and written into the matrix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from ddtop.events import CellState, Validity
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.ladder import trying, words
 from ddtop.journal.read.select import DEFAULT_METRIC, Column, metric_value, tps
+from ddtop.journal.results.best import LATENCY, Standing, judged_by, standing
+from ddtop.journal.results.field import Best, Matrix, MatrixCell, Place, Row
 from ddtop.stats.differ import FLOOR, Comparison, differences
-from ddtop.stats.spread import Basis, Spread, Starts, mean, pooled, value_of
+from ddtop.stats.spread import Spread, Starts, pooled, value_of
 
 Fields = dict[tuple[str, Column], list[CellView]]
 """(configuration, load) → its cells: all starts and repeats."""
-Rank = Literal["", "best", "maybe"]
 Tokens = tuple[float, int]
 """Output tokens of a request, on average over so many requests."""
 UNLIKE = 0.05
 """Answers longer or shorter than the baseline's by more than this share are other work."""
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixCell:
-    """One field of the matrix: the starts and repeats of one cell together. Values are in the metric's unit."""
-
-    ids: tuple[str, ...]
-    state: CellState
-    """Of the cell that matters most: running, then failed, then done, then planned."""
-    value: float | None = None
-    """Mean of the starts' means."""
-    low: float | None = None
-    high: float | None = None
-    """The 95% interval of `value`, by the spread pooled over the configurations of this load."""
-    n: int = 0
-    """Measurements that count."""
-    starts: int = 0
-    """Server starts that they are from."""
-    basis: Basis | None = None
-    """What the interval is by: the spread between starts, or that inside one start only. None: no interval."""
-    against: Comparison | None = None
-    """Compared with the baseline's field; None where there is no baseline."""
-    mixed_versions: bool = False
-    """True where the engine's version is not the baseline's, so that the speed-up mixes two things."""
-    validity: Validity | None = None
-    reasons: tuple[str, ...] = ()
-    reason: str = ""
-    """Why it is broken, failed or skipped."""
-    trying: str = ""
-    """The load that its search measures now."""
-    knee: str = ""
-    """Where the knee of its search is, in words."""
-    base_reasons: tuple[str, ...] = ()
-    """Why the baseline's field is SUSPECT, which makes the speed-up doubtful; empty where it is not."""
-    unlike: str = ""
-    """In words, where its answers are not as long as the baseline's: the speed-up compares unlike work."""
-    rank: Rank = ""
-    """`best` of its column for sure; `maybe`: the best value so far, or one that does not clearly differ from it."""
-
-    @property
-    def speedup(self) -> float | None:
-        """value ÷ the baseline's value in the same column (its inverse where less is better): above 1 is better."""
-        return self.against.ratio if self.against is not None else None
-
-    @property
-    def differs(self) -> bool | None:
-        """Whether it differs from the baseline's. None: unknown."""
-        return self.against.different if self.against is not None else None
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    config: str
-    baseline: bool
-    cells: tuple[MatrixCell | None, ...]
-    """One for each column; None where the plan has no such cell."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Matrix:
-    """Results of one TP: rows are configurations in running order, columns are loads. One is made for each change of the
-    results, so two of them are the same where they are one object; what is drawn of it is kept by that."""
-
-    tp: int
-    metric: str
-    baseline: str | None
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    aa: Comparison | None = None
-    """The baseline against itself, where the plan measures it twice: of all columns the one that differs most."""
-    lower_is_better: bool = False
 
 
 def usable(cell: CellView) -> bool:
@@ -124,27 +54,76 @@ def matrix(
     *,
     lower_is_better: bool = False,
 ) -> Matrix:
-    """Results of one TP (the first of the plan if None), against `baseline` (else the plan's)."""
+    """Results of one TP (the first of the plan if None), against `baseline` (else the plan's).
+
+    In the matrix of throughput each load has the best by what that load is judged by; in any other, by its own metric.
+    """
     all_tps = tps(state)
     chosen = tp if tp is not None else (all_tps[0] if all_tps else 0)
     against = baseline if baseline is not None else state.run.baseline
-    fields, configs, columns = fields_of(state, chosen)
-    judged, aa = _judged(fields, columns, metric, against, lower_is_better)
+    shown = _view(state, chosen, metric, against, lower_is_better)
+    if metric != DEFAULT_METRIC:
+        return shown
+    cells = [cell for cell in state.plan_cells if cell.spec.tp == chosen]
+    own = [judged_by(load, (c for c in cells if Column.of(c.spec) == load)) for load in shown.columns]
+    others = {
+        name: _view(state, chosen, name, against, name == LATENCY)
+        for name in dict.fromkeys(own)
+        if name != metric
+    }
+    return _marked(shown, [others.get(name, shown) for name in own]) if others else shown
+
+
+def bests(state: State, baseline: str | None = None) -> list[Best]:
+    """The best of every load of the present plan that has a result, in the plan's order."""
+    return [one for tp in tps(state) for one in matrix(state, tp, baseline=baseline).bests if one is not None]
+
+
+def _view(state: State, tp: int, metric: str, baseline: str | None, lower: bool) -> Matrix:
+    """The matrix of one metric, the best of each load by that."""
+    fields, configs, columns = fields_of(state, tp)
+    judged, standings, aa = _judged(fields, columns, metric, baseline, lower)
     if any(cell.spec.start or cell.spec.sentinel for cells in fields.values() for cell in cells):
         columns = in_order(columns)
     rows = tuple(
-        Row(config, config == against, tuple(judged.get((config, column)) for column in columns))
+        Row(config, config == baseline, tuple(judged.get((config, column)) for column in columns))
         for config in configs
     )
-    return Matrix(chosen, metric, against, tuple(columns), rows, aa, lower_is_better)
+    bests = tuple(_best(tp, column, metric, standings.get(column), judged) for column in columns)
+    return Matrix(tp, metric, baseline, tuple(columns), rows, aa, lower, bests)
 
 
-def best_of(view: Matrix, column: int) -> tuple[Row, MatrixCell] | None:
-    """The best of a load by its rank; where nothing is compared, the best value that counts. None without one."""
-    known = [(row, cell) for row in view.rows if (cell := row.cells[column]) is not None and cell.n]
-    ranked = [pair for pair in known if pair[1].rank] or known
-    sign = 1 if view.lower_is_better else -1
-    return min(ranked, key=lambda pair: sign * (pair[1].value or 0.0), default=None)
+def _best(
+    tp: int,
+    load: Column,
+    metric: str,
+    found: Standing | None,
+    judged: Mapping[tuple[str, Column], MatrixCell],
+) -> Best | None:
+    if found is None:
+        return None
+    place = Place(tp, load.workload, load.output_tokens, load.context)
+    return Best(
+        *(place, load, metric, found.config, judged[found.config, load]),
+        *(found.verdict, found.sure, found.alike, found.doubted, found.among),
+    )
+
+
+def _marked(shown: Matrix, by: Sequence[Matrix]) -> Matrix:
+    """`shown` with the best of each of its loads as that of `by`, which has the same rows and loads."""
+    rows = tuple(
+        replace(
+            row,
+            cells=tuple(
+                replace(cell, rank=other.rank)
+                if cell is not None and (other := view.rows[r].cells[c]) is not None
+                else cell
+                for c, (cell, view) in enumerate(zip(row.cells, by, strict=True))
+            ),
+        )
+        for r, row in enumerate(shown.rows)
+    )
+    return replace(shown, rows=rows, bests=tuple(view.bests[c] for c, view in enumerate(by)))
 
 
 def fields_of(state: State, tp: int) -> tuple[Fields, list[str], list[Column]]:
@@ -170,8 +149,8 @@ def in_order(columns: Sequence[Column]) -> list[Column]:
 
 def _judged(
     fields: Fields, columns: Sequence[Column], metric: str, baseline: str | None, lower: bool
-) -> tuple[dict[tuple[str, Column], MatrixCell], Comparison | None]:
-    """Every field with its value and how it compares, and the baseline compared with itself."""
+) -> tuple[dict[tuple[str, Column], MatrixCell], dict[Column, Standing], Comparison | None]:
+    """Every field with its value and how it compares, how each load stands, and the baseline compared with itself."""
     twins = {config for (config, _), cells in fields.items() if cells[0].spec.aa}
     results: dict[Column, dict[str, Starts]] = {column: {} for column in columns}
     for (config, column), cells in fields.items():
@@ -209,32 +188,15 @@ def _judged(
         )
         for (config, column), cells in fields.items()
     }
+    standings: dict[Column, Standing] = {}
     for column, mine in results.items():
-        ranked = {c: (out[c, column], r) for c, r in mine.items() if r and c not in twins}
-        for config, rank in _ranks(ranked, spreads[column], floor, lower).items():
-            out[config, column] = replace(out[config, column], rank=rank)
-    return out, aa
-
-
-def _ranks(
-    known: Mapping[str, tuple[MatrixCell, Starts]], spread: Spread, floor: float, lower: bool
-) -> dict[str, Rank]:
-    """Which of the results of one load is the best by the rule of `differences`: sure only where all others differ from it.
-    Without a spread to judge by, the best value is no more than that. A result that is SUSPECT is only the best where
-    nothing without a doubt was measured, and where one reads better, nothing is sure."""
-    sound = {c: r for c, (cell, r) in known.items() if cell.validity != "SUSPECT"} or {
-        c: r for c, (_, r) in known.items()
-    }
-    if len(sound) < 2:
-        return {}
-    values = {c: mean(r) * (-1 if lower else 1) for c, (_, r) in known.items()}
-    leader = max(sound, key=lambda config: values[config])
-    found = differences(sound[leader], {c: r for c, r in sound.items() if c != leader}, spread, floor)
-    out: dict[str, Rank] = {c: "maybe" for c, one in found.items() if one.different is False}
-    sure = all(one.different for one in found.values())
-    sure = sure and known[leader][0].validity != "SUSPECT" and values[leader] == max(values.values())
-    out[leader] = "best" if sure else "maybe"
-    return out
+        ones = {c: out[c, column] for c, r in mine.items() if r and c not in twins}
+        found_here = standing(ones, mine, spreads[column], floor, lower=lower, baseline=baseline)
+        if found_here is not None:
+            standings[column] = found_here
+            for config, rank in found_here.ranks.items():
+                out[config, column] = replace(out[config, column], rank=rank)
+    return out, standings, aa
 
 
 _RANK: tuple[CellState, ...] = ("running", "broken", "failed", "interrupted", "done", "planned", "skipped")

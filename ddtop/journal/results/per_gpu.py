@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from ddtop.events import Generation
 from ddtop.journal.fold.state import State
-from ddtop.journal.read.matrix import MatrixCell, matrix
 from ddtop.journal.read.select import DEFAULT_METRIC, Column, tps
+from ddtop.journal.results.field import MatrixCell
+from ddtop.journal.results.matrix import matrix
 
 TPOT = "tpot_ms.p50"
 """A user's rate is 1000 ÷ this: the median request's, without its time to first token."""
