@@ -111,9 +111,13 @@ class Chart:
         return [dot for series in self.series for dot in series.dots]
 
     def x_ticks(self, most: int) -> list[float]:
-        """Round values that hold every point between the first and the last of them; at most `most`."""
+        """Round values that hold every point between the first and the last of them; at most `most`. Where all points have
+        one x it stands alone: an axis to either side would show a range that nothing was measured in."""
         near = [bound for mark in self.marks for bound in (mark.low, mark.x, mark.high) if bound is not None]
-        return _span(self.x, [*(dot.x for dot in self.dots), *near], most)
+        values = [*(dot.x for dot in self.dots), *near]
+        if len(set(values)) == 1 and not self.x.zero:
+            return [values[0]]
+        return _span(self.x, values, most)
 
     def y_ticks(self, most: int) -> list[float]:
         """As `x_ticks`; intervals and reference lines are held too."""

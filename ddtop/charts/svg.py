@@ -37,6 +37,7 @@ STYLE = (
     ".dd-chart text{fill:currentColor;stroke:none}.dd-chart .dd-file{color:var(--dd-ink)}"
     ".dd-chart .dd-paper{fill:var(--dd-paper)}.dd-chart .dd-grid{stroke:currentColor;stroke-opacity:.16;fill:none}"
     ".dd-chart .dd-axis{stroke:currentColor;stroke-opacity:.6;fill:none}"
+    ".dd-chart .dd-lead{stroke:currentColor;stroke-opacity:.45;stroke-dasharray:1 4;stroke-linecap:round;fill:none}"
     ".dd-chart .dd-ref{stroke:currentColor;stroke-opacity:.75;fill:none;stroke-dasharray:6 4}"
     ".dd-chart .dd-soft{opacity:.75}.dd-chart .dd-hit{fill:transparent;stroke:none}"
     ".dd-chart .dd-dot:hover{stroke-width:3}.dd-chart .dd-halo{paint-order:stroke;stroke:var(--dd-paper);stroke-width:3px}"
@@ -235,7 +236,8 @@ def said(chart: Chart, series: Series, dot: Dot) -> str:
 
 
 def _names(frame: Frame, named: list[tuple[str, float, int]]) -> list[str]:
-    """The names of curves and levels at the right edge, each near its own end."""
+    """The names of curves and levels at the right edge, each near its own end; a grey dotted line leads there, so that it is
+    no curve."""
     levels = [(level.name, level.y, level.tone) for level in frame.chart.levels]
     every: list[tuple[str, float, int | None]] = [*named, *levels]
     places = spread_out([frame.y(y) for _, y, _ in every], LINE - 1, frame.top, frame.bottom)
@@ -247,7 +249,7 @@ def _names(frame: Frame, named: list[tuple[str, float, int]]) -> list[str]:
         start = ends.get(name, frame.right)
         if name in ends and (frame.right - start > 12 or abs(at - frame.y(y)) > 3):
             parts.append(
-                f'<path d="M{start + 6:.1f} {frame.y(y):.1f}L{frame.right + 4:.1f} {at:.1f}" class="dd-t{tone}" style="opacity:.4"/>'
+                f'<path d="M{start + 6:.1f} {frame.y(y):.1f}L{frame.right + 4:.1f} {at:.1f}" class="dd-lead"/>'
             )
         shown = name if len(name) <= 26 else name[:25] + "…"
         look = f"fill:var(--dd{tone % len(LIGHT)});font-weight:600" if tone is not None else ""

@@ -91,11 +91,13 @@ def _strided(first: int, last: int, most: int) -> list[int]:
 
 
 def place(value: float, span: Sequence[float], scale: Scale) -> float:
-    """Where `value` stands between the first (0.0) and the last (1.0) of the ticks `span`.
+    """Where `value` stands between the first (0.0) and the last (1.0) of the ticks `span`; a tick alone is in the middle.
 
     >>> place(8, [1, 2, 4, 8, 16, 32, 64], "log2")
     0.5
     """
+    if len(span) == 1:
+        return 0.5
     low, high = span[0], span[-1]
     if scale != "linear":
         value, low, high = (math.log(max(v, TINY)) for v in (value, low, high))
@@ -110,6 +112,8 @@ def tick_text(value: float, span: Sequence[float]) -> str:
     >>> tick_text(2e6, [0, 2e6, 4e6])
     '2M'
     """
+    if len(span) == 1:
+        return number(value)
     top = max(abs(span[0]), abs(span[-1]))
     for size, letter in ((1e9, "G"), (1e6, "M")):
         if size <= top < size * 1e6 and all((v / size * 10).is_integer() for v in span):

@@ -97,17 +97,17 @@ STRIP: list[Binding] = [
 """In a replay, on the timeline."""
 
 PLOT: list[Binding] = [
-    bind("c", "turn_plot('what', 1)", "Next plot", "plot-next"),
-    bind("C", "turn_plot('what', -1)", "Previous plot", "plot-previous"),
-    bind("a", "turn_plot('x', 1)", "Next x axis", "plot-x"),
-    bind("A", "turn_plot('x', -1)", "Previous x axis", "plot-x-back", show=False),
-    bind("d", "turn_plot('y', 1)", "Next y axis", "plot-y"),
-    bind("D", "turn_plot('y', -1)", "Previous y axis", "plot-y-back", show=False),
+    bind("d", "turn_plot('what', 1)", "Next plot", "plot-next"),
+    bind("D", "turn_plot('what', -1)", "Previous plot", "plot-previous"),
+    bind("X", "turn_plot('x', 1)", "Next x axis", "plot-x"),
+    bind("ctrl+x", "turn_plot('x', -1)", "Previous x axis", "plot-x-back", show=False),
+    bind("Y", "turn_plot('y', 1)", "Next y axis", "plot-y"),
+    bind("ctrl+y", "turn_plot('y', -1)", "Previous y axis", "plot-y-back", show=False),
     bind("i", "turn_plot('by', 1)", "Split the points by the next name", "plot-by"),
     bind("I", "turn_plot('by', -1)", "Split the points by the name before", "plot-by-back", show=False),
-    bind("e", "save_plot", "Save the plot as SVG", "plot-save"),
+    bind("F", "save_plot", "Save the plot as SVG", "plot-save"),
 ]
-"""On the results screen, where a plot is in sight."""
+"""On the results screen, where a plot is in sight. No key of them means something else on another screen."""
 
 BACK = bind("escape", "back", "Back", "back")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from ddtop.charts import layout
 from ddtop.charts import ticks as module
 from ddtop.charts.layout import near, spread_out
+from ddtop.charts.model import Axis, Chart, Dot, Series
+from ddtop.charts.svg import chart_svg
 from ddtop.charts.ticks import Scale, place, tick_text, ticks
 
 _sizes = st.floats(1e-9, 1e12)
@@ -71,6 +74,15 @@ def test_ticks_that_were_seen_uneven() -> None:
     assert ticks(0.1, 0.7, 8) == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
     assert ticks(8, 8, scale="log2") == [4, 8, 16]
     assert ticks(0, 0.1 + 0.2, 5) == [0, 0.1, 0.2, 0.3], "0.1 + 0.2 is 0.30000000000000004"
+
+
+def test_one_value_alone_has_a_tick_of_its_own_in_the_middle() -> None:
+    """A sweep at c 2 alone had an axis from 2 to 4."""
+    one = Chart("k", "t", Axis("concurrency", "streams", whole=True), Axis("throughput", "tok/s", zero=True))
+    one = replace(one, series=(Series("auto", (Dot(2.0, 300.0),)), Series("b15", (Dot(2.0, 250.0),))))
+    assert one.x_ticks(6) == [2.0] and place(2.0, [2.0], "log2") == 0.5 and tick_text(2.0, [2.0]) == "2"
+    drawing = chart_svg(one)
+    assert drawing.count(">2</text>") == 1 and ">4</text>" not in drawing
 
 
 def test_counts_have_no_halves() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -48,7 +49,8 @@ def test_the_demo_without_a_screen(tmp_path: Path) -> None:
     said = done.err
     assert "SIMULATED" in said
     assert "NOT STARTING?" in said and "model-weights-damaged" in said
-    assert "18 done, 0 failed, 0 broken, 6 skipped, 0 left" in said
+    # The host of the tests may be too busy for some results; how many are SUSPECT is not the matter here.
+    assert re.search(r"18 done( \(\d+ SUSPECT\))?, 6 skipped\b", said)
     assert "cannot be read" not in said, "a process that was never started is no trouble"
     assert "gate ?" not in said, "an owner that has just gone is not unknown"
     state = read_state(recording)

@@ -9,14 +9,17 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from textual.binding import Binding
 
 from ddtop import events as ev
 from ddtop.charts.kinds import PICTURES
 from ddtop.charts.make import Choice, chart
 from ddtop.charts.names import names_of
+from ddtop.dashboard import keys
 from ddtop.dashboard.app import DashboardApp
 from ddtop.dashboard.draw.paint import plain
 from ddtop.dashboard.panels.plots import choice_line, turned
+from ddtop.dashboard.screens.base import DdScreen
 from ddtop.dashboard.screens.results import ResultsScreen
 from ddtop.dashboard.widgets import plot as module
 from ddtop.dashboard.widgets import plots as grid_module
@@ -74,22 +77,22 @@ def test_a_search_has_axes_of_its_own() -> None:
 def test_the_line_of_choices_fits_eighty_columns(what: str) -> None:
     choice = Choice(what)
     words = plain(choice_line(choice, chart(real(), choice), 78))
-    assert re.search(rf" c plot {what} \d/9 +a x .+ d y .+ i by .+ e save", words), words
+    assert re.search(rf" d plot {what} \d/9 +X x .+ Y y .+ i by .+ F save", words), words
 
 
 async def test_keys_choose_the_plot_and_its_axes(open_app: Open) -> None:
     async with open_app(MemorySession(REAL), now=REAL[-1].at_s, size=(80, 24)) as (app, pilot):
         await pilot.press("v", "v")
         shown = await steady(pilot)
-        assert "Throughput by concurrency · tp1 · mix@256" in shown and "▼ tiny" in shown
-        assert "c plot throughput 1/9" in shown
-        await pilot.press("c")
+        assert "Throughput by concurrency · tp1 · mix@256" in shown and "(▼) tiny" in shown
+        assert "d plot throughput 1/9" in shown
+        await pilot.press("d")
         assert "plain = 1" in await steady(pilot)
-        await pilot.press("C", "C")
+        await pilot.press("D", "D")
         assert "no search has tried a load" in await steady(pilot)
-        await pilot.press("c", "a", "d")
+        await pilot.press("d", "X", "Y")
         shown = await steady(pilot)
-        assert "Speed-up by n" in shown and "c plot own axes" in shown
+        assert "Speed-up by n" in shown and "d plot own axes" in shown
         await pilot.press("i")
         assert shown_choice(app).by is not None
         await pilot.press("v")
@@ -99,7 +102,7 @@ async def test_keys_choose_the_plot_and_its_axes(open_app: Open) -> None:
 async def test_keys_of_plots_are_off_where_there_is_none(open_app: Open) -> None:
     session, now = session_of(story.finished())
     async with open_app(session, now=now, size=(80, 24)) as (app, pilot):
-        await pilot.press("v", "c", "e")
+        await pilot.press("v", "d", "F")
         await settle(pilot)
         assert shown_choice(app) == Choice()
         assert "This is a key of the plots: v turns to them." in {n.message for n in app._notifications}
@@ -110,28 +113,30 @@ def full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-async def test_e_saves_the_picture(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_saves_the_picture(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     session, now = session_of(story.finished())
     async with open_app(session, now=now, size=(120, 40)) as (app, pilot):
         await pilot.press("v", "v")
         await settle(pilot)
-        await pilot.press("e")
+        await pilot.press("F")
         await settle(pilot)
         (path,) = tmp_path.glob("ddtop-ct200-throughput-*.svg")
         assert any(str(path) in note.message for note in app._notifications)
         text = path.read_text()
         ET.fromstring(text)
         assert "SIMULATED" in text and "prefers-color-scheme" in text
-        await pilot.press("C")
+        await pilot.press("D")
         await settle(pilot)
-        await pilot.press("e")
+        await pilot.press("F")
         await settle(pilot)
         assert any("no points to save" in note.message for note in app._notifications)
         monkeypatch.setattr(Path, "write_text", full)
-        await pilot.press("c")
+        await pilot.press("d")
         await settle(pilot)
-        await pilot.press("e")
+        await pilot.press("F")
         await settle(pilot)
         assert any("No space left" in note.message for note in app._notifications)
 
@@ -176,7 +181,7 @@ async def test_charts_are_made_and_drawn_in_threads_of_their_own(
         )
     session, now = session_of(story.failed())
     async with open_app(session, now=now, size=(200, 60)) as (_, pilot):
-        await pilot.press("v", "v", "c", "a")
+        await pilot.press("v", "v", "d", "X")
         await settle(pilot)
         stamps = {"at_s": now, "mono_s": 1.0, "host": story.HOST}
         session.put(ev.CellStateSet(**stamps, cell_id=story.cell_id("b15", 0), state="broken"))
@@ -232,8 +237,8 @@ async def test_without_colour_series_differ_by_their_markers(
     ):
         await pilot.press("v", "v")
         shown = await steady(pilot)
-        assert {"● plain", "■ draft2", "▲ draft4", "◆ draft8", "▼ tiny"} <= set(
-            re.findall(r"\S [a-z]+\d?", shown)
+        assert {"(●) plain", "(■) draft2", "(▲) draft4", "(◆) draft8", "(▼) tiny"} <= set(
+            re.findall(r"\(\S\) [a-z]+\d?", shown)
         )
         assert app.no_color
 
@@ -256,3 +261,24 @@ async def test_a_click_on_the_line_is_its_key(open_app: Open) -> None:
         await pilot.click("#choice", offset=(3, 0))
         await settle(pilot)
         assert shown_choice(app) == Choice("speedup"), screen_text(app)
+
+
+def test_no_key_of_the_plots_means_something_else_on_another_screen() -> None:
+    """`c` was the next plot here and the columns of the matrix there; `a` the alert; `e` the next error of the log."""
+    elsewhere = {
+        key.strip()
+        for name, group in vars(keys).items()
+        if name != "PLOT" and isinstance(group, list)
+        for one in group
+        if isinstance(one, Binding)
+        for key in one.key.split(",")
+    }
+    elsewhere |= {
+        key.strip()
+        for screen in DdScreen.__subclasses__()
+        for one in screen.BINDINGS
+        if isinstance(one, Binding) and one not in keys.PLOT
+        for key in one.key.split(",")
+    }
+    mine = {key.strip() for one in keys.PLOT for key in one.key.split(",")}
+    assert len(elsewhere) > 60 and not mine & elsewhere

@@ -103,7 +103,7 @@ def against_words(one: Best, baseline: str | None = None) -> str:
     if one.verdict == "no baseline":
         return f"{baseline or THE_BASELINE} is not measured"
     said = compared(one.field, baseline) if one.verdict != "baseline" else None
-    return said.words if said is not None else THE_BASELINE
+    return said.brief if said is not None else THE_BASELINE
 
 
 def standing_of(one: Best) -> Said:

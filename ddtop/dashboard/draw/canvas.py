@@ -127,7 +127,7 @@ def _beside(chart: Chart, width: int, height: int) -> int:
     names = [*(s.name for s in chart.series), *(level.name for level in chart.levels)]
     if not all(s.joined for s in chart.series) or len(names) > height - 6:
         return 0
-    wide = min(NAME, max(cell_len(clean(name)) for name in names)) + 3
+    wide = min(NAME, max(cell_len(clean(name)) for name in names)) + 5
     return wide if wide <= width // 3 else 0
 
 
@@ -236,11 +236,11 @@ def _dots(cells: _Cells) -> None:
 
 
 def _names(cells: _Cells, beside: int) -> None:
-    """The names of curves and levels at the right, each near its end."""
+    """The names of curves and levels at the right, each near its end, its sign in brackets: a bare one is a point."""
     if not beside:
         return
     chart = cells.chart
-    every = [(f"{marker(s)} {clean(s.name)}", cells.row(s.dots[-1].y), tone(s.tone)) for s in chart.series]
+    every = [(f"({marker(s)}) {clean(s.name)}", cells.row(s.dots[-1].y), tone(s.tone)) for s in chart.series]
     every += [(f"╌ {clean(level.name)}", cells.row(level.y), _level_role(level)) for level in chart.levels]
     places = spread_out([row for _, row, _ in every], 1, 0, cells.rows - 1)
     for (words, _, role), row in zip(every, places or [], strict=False):

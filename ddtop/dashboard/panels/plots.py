@@ -43,18 +43,18 @@ def _next(known: Sequence[str], now: str, step: int) -> str:
 
 
 def choice_line(choice: Choice, shown: Chart | None, width: int) -> Line:
-    """What is drawn, and the key of each part: `c throughput 1/9  a x concurrency  d y throughput  i by config  e save SVG`."""
+    """What is drawn, and the key of each part: `d plot throughput 1/9  X x concurrency  Y y throughput  i by config  F save SVG`."""
     x, y, by = shown.drawn_by if shown is not None else (choice.x or "…", choice.y or "…", choice.by or "…")
     number = list(PICTURES).index(choice.what) + 1
     what = f"{choice.what} {number}/{len(PICTURES)}" if choice == Choice(choice.what) else "own axes"
     for say in (_name, str):  # the names that `--x` takes are shorter
         made = _line(
-            [("c", f"plot {what}"), ("a", f"x {say(x)}"), ("d", f"y {say(y)}"), ("i", f"by {say(by)}")]
+            [("d", f"plot {what}"), ("X", f"x {say(x)}"), ("Y", f"y {say(y)}"), ("i", f"by {say(by)}")]
         )
-        if width_of(made) + len(" e save") <= width:
+        if width_of(made) + len(" F save") <= width:
             break
     return crop(
-        (*made, Span(" e ", "key", "key:e"), Span("save SVG" if width >= 100 else "save", "label", "key:e")),
+        (*made, Span(" F ", "key", "key:F"), Span("save SVG" if width >= 100 else "save", "label", "key:F")),
         width,
     )
 

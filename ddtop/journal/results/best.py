@@ -8,12 +8,12 @@ better than the best, it is named beside it, since it is better if it holds, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ddtop.journal.fold.views import CellView
-from ddtop.journal.read.select import DEFAULT_METRIC, Column
-from ddtop.journal.results.field import SIMULATED, Doubted, MatrixCell, Rank, Verdict
+from ddtop.journal.read.select import DEFAULT_METRIC, Column, short_count
+from ddtop.journal.results.field import SIMULATED, Doubted, MatrixCell, Place, Rank, Verdict
 from ddtop.stats.differ import Comparison, differences
 from ddtop.stats.spread import Spread, Starts
 
@@ -111,3 +111,14 @@ def _verdict(field: MatrixCell, base: MatrixCell | None, is_base: bool, count: i
     if against.different is None:
         return "single"
     return "gain" if against.different else "not shown"
+
+
+def load_words(place: Place, loads: Sequence[Column], all_places: Sequence[Place]) -> str:
+    """The place in words, with what differs among `all_places` alone, and its loads: `fib@256 c1–c8`."""
+    tokens = f"@{place.output_tokens}" if place.output_tokens else ""
+    parts = [f"tp{place.tp}"] if len({p.tp for p in all_places}) > 1 else []
+    parts.append(f"{place.workload}{tokens}")
+    if len({p.context for p in all_places}) > 1:
+        parts.append(f"{short_count(place.context)} ctx")
+    names = [load.load_name for load in loads]
+    return " ".join([*parts, names[0] if len(names) == 1 else f"{names[0]}–{names[-1]}"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddtop.bench.worth.sure import against_words, because, if_it_holds, standing_of
-from ddtop.journal.read.select import DEFAULT_METRIC, Column, short_count
-from ddtop.journal.results.best import LATENCY
+from ddtop.bench.worth.sure import against_words, doubts, if_it_holds, standing_of
+from ddtop.journal.read.select import DEFAULT_METRIC
+from ddtop.journal.results.best import LATENCY, load_words
 from ddtop.journal.results.field import Best, Place
 from ddtop.report.conclusion.words import times
 from ddtop.report.text import number
@@ -18,17 +18,6 @@ TITLE = "Best configuration for each load"
 MOST = 6
 """Loads that are named; the rest is counted."""
 UNITS = {DEFAULT_METRIC: "tok/s", LATENCY: "ms median latency", "knee": "highest load within the limits"}
-
-
-def load_words(place: Place, loads: Sequence[Column], all_places: Sequence[Place]) -> str:
-    """The place in words, with what differs among `all_places` alone, and its loads: `fib@256 c1–c8`."""
-    tokens = f"@{place.output_tokens}" if place.output_tokens else ""
-    parts = [f"tp{place.tp}"] if len({p.tp for p in all_places}) > 1 else []
-    parts.append(f"{place.workload}{tokens}")
-    if len({p.context for p in all_places}) > 1:
-        parts.append(f"{short_count(place.context)} ctx")
-    names = [load.load_name for load in loads]
-    return " ".join([*parts, names[0] if len(names) == 1 else f"{names[0]}–{names[-1]}"])
 
 
 def best_text(one: Best, places: Sequence[Place], baseline: str | None = None) -> str:
@@ -73,8 +62,9 @@ def best_rows(found: Sequence[Best]) -> list[list[str]]:
 
 
 def _row(one: Best, places: Sequence[Place]) -> list[str]:
-    doubts = [f"it is SUSPECT: {because(one.suspect)}"] if one.field.validity == "SUSPECT" else []
-    doubts += [if_it_holds(d, times_of(d.ratio)) for d in one.doubted]
+    found = doubts(one.field, None) if one.verdict != "alone" or one.field.validity == "SUSPECT" else []
+    why = [": ".join(part for part in pair if part) for pair in found]
+    why += [if_it_holds(d, times_of(d.ratio)) for d in one.doubted]
     return [
         load_words(one.place, [one.load], places),
         one.config if one.verdict == "alone" else f"{one.star} {one.config}",
@@ -82,7 +72,7 @@ def _row(one: Best, places: Sequence[Place]) -> list[str]:
         times(one.gain),
         against_words(one),
         standing_of(one).brief if one.verdict != "alone" else "",
-        "; ".join(doubts),
+        "; ".join(why),
     ]
 
 

@@ -14,10 +14,10 @@ from typing import Any
 from ddtop.bench.worth.sure import if_it_holds
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import DEFAULT_METRIC, tps
-from ddtop.journal.results.best import LATENCY
+from ddtop.journal.results.best import LATENCY, load_words
 from ddtop.journal.results.field import Best
 from ddtop.journal.results.matrix import bests, matrix
-from ddtop.report.conclusion.best import best_json, load_words
+from ddtop.report.conclusion.best import best_json
 from ddtop.report.conclusion.doubts import doubt_sentence, doubts_of
 from ddtop.report.conclusion.words import gains, names, reasons_words, tally
 from ddtop.report.conclusion.worse import CLAUSES, Worse, worse_sentence, worse_than_baseline

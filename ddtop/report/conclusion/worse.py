@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from ddtop.bench.worth.curves import all_curves
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import Column
-from ddtop.journal.results.best import NEAR
+from ddtop.journal.results.best import NEAR, load_words
 from ddtop.journal.results.field import SIMULATED, Best, Matrix, Place
-from ddtop.report.conclusion.best import load_words
 from ddtop.report.conclusion.words import NAMED, gains, names
 from ddtop.stats.differ import Comparison
 from ddtop.words import many

@@ -6,17 +6,19 @@ from collections import Counter
 
 from ddtop.bench.worth.sure import if_it_holds
 from ddtop.dashboard.draw.fields import gain_role, gain_text
-from ddtop.dashboard.draw.paint import Line, fit_text, line
+from ddtop.dashboard.draw.paint import Line, fit_text, line, width_of
 from ddtop.dashboard.draw.text import duration, rate, times
 from ddtop.dashboard.panels.moment.standing import wrapped
 from ddtop.journal.act.seat import LIVE, Seat, startable
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import counts
-from ddtop.journal.results.best import LATENCY
+from ddtop.journal.results.best import LATENCY, load_words
+from ddtop.journal.results.field import Best
 from ddtop.journal.results.matrix import bests
-from ddtop.report.conclusion.best import load_words
 from ddtop.words import many
 
+HEAD, LEAST_NAME = 7, 10
+"""Cells before the names of loads, and of such a name at least."""
 OUTCOME = {
     "done": ("✓ Finished", "ok"),
     "some-failed": ("! Finished", "warn"),
@@ -45,6 +47,11 @@ def ended_lines(state: State, now_s: float, width: int, height: int, seat: Seat 
     took = duration(ended.at_s - state.run.started_at_s) if state.run.started_at_s is not None else ""
     cells = f": {tally.in_words(ended=True)}" if tally.total else ""
     rows = [line((words, role), (cells, "value"), (f" · {took}" if took else "", "label"))]
+    if width_of(rows[0]) > width:
+        rows = [
+            line((words, role)),
+            *wrapped("  ", f"{cells.removeprefix(': ')} · {took}".strip(" ·"), width),
+        ]
     rows += _reason(state, width)
     last: list[Line] = []
     for left in ended.left_behind:
@@ -79,25 +86,17 @@ def _reason(state: State, width: int) -> list[Line]:
 
 def _winners(state: State, width: int, room: int) -> list[Line]:
     """The best configuration of each load, with its speed-up, and what is better if its result in doubt holds."""
-    rows: list[Line] = []
     found = bests(state)
     places = [one.place for one in found]
-    for one in found:
-        name = load_words(one.place, [one.load], places)
-        unit = {LATENCY: "ms", "knee": "at most"}.get(one.metric, "tok/s")
-        gain = "" if one.gain is None else " " + gain_text(one.field, 2)
-        mark = "" if one.verdict == "alone" else f" {one.star}"
-        head = line(
-            ("best   " if not rows else "       ", "label"),
-            (fit_text(name, min(24, max(10, width * 2 // 5))), "text"),
-            (f" {one.config}", "accent"),
-            (f" {rate(one.field.value)} {unit}", "value"),
-            (gain, gain_role(one.field)),
-            (mark, "key"),
-        )
-        notes = ["SUSPECT"] if one.field.validity == "SUSPECT" else []
-        notes += [if_it_holds(other, times(other.ratio), brief=True) for other in one.doubted]
-        rows.append(line(*head, (f"  {'; '.join(notes)}" if notes else "", "warn")))
+    names = [load_words(one.place, [one.load], places) for one in found]
+    wide = max(map(len, names), default=0)
+    blocks = [
+        _winner(one, name, wide, width, n == 0)
+        for n, (one, name) in enumerate(zip(found, names, strict=True))
+    ]
+    if sum(map(len, blocks)) > room:
+        blocks = [block[:1] for block in blocks]  # what is better if it holds stands in the matrix too
+    rows = [row for block in blocks for row in block]
     if len(rows) > room:
         more = len(rows) - max(0, room - 1)
         rows = [
@@ -105,6 +104,33 @@ def _winners(state: State, width: int, room: int) -> list[Line]:
             *([line((f"       and {many(more, 'load')} more: v", "dim"))] if room else []),
         ]
     return rows
+
+
+def _winner(one: Best, name: str, wide: int, width: int, first: bool) -> list[Line]:
+    """The best of one load, and what is better if it holds: beside it, else below. Numbers are whole: the load's name gives
+    way first, then the unit, then the ratio."""
+    unit = {LATENCY: " ms", "knee": " at most"}.get(one.metric, " tok/s")
+    gain = "" if one.gain is None else " " + gain_text(one.field, 2)
+    mark = "" if one.verdict == "alone" else f" {one.star}"
+    value = f" {rate(one.field.value)}"
+    rest = len(f" {one.config}{value}{mark}")
+    left = width - HEAD - LEAST_NAME - rest
+    gain = gain if len(gain) <= left else ""
+    unit = unit if len(gain + unit) <= left else ""
+    head = line(
+        ("best   " if first else " " * HEAD, "label"),
+        (fit_text(name, min(wide, max(LEAST_NAME, width - HEAD - rest - len(gain + unit)))), "text"),
+        (f" {one.config}", "accent"),
+        (value + unit, "value"),
+        (gain, gain_role(one.field)),
+        (mark, "key"),
+    )
+    notes = ["SUSPECT"] if one.field.validity == "SUSPECT" else []
+    notes += [if_it_holds(other, times(other.ratio), brief=True) for other in one.doubted]
+    said = "; ".join(notes)
+    if said and width_of(head) + 2 + len(said) <= width:
+        return [line(*head, (f"  {said}", "warn"))]
+    return [head, *wrapped(" " * HEAD, said, width, 2, "warn")]
 
 
 def _failed(state: State, width: int, *, proofs: bool = False) -> list[Line]:
