@@ -63,6 +63,13 @@ def recordings(incomplete: str) -> list[str]:
     return [path.name for path in files if path.name.startswith(incomplete)]
 
 
+def datasets(incomplete: str) -> list[str]:
+    """The datasets that ddtop knows."""
+    from ddtop.datasets.sources import SOURCES
+
+    return [source.name for source in SOURCES if source.name.startswith(incomplete)]
+
+
 def one_of(*words: str) -> Callable[[str], list[str]]:
     """A completion that offers `words`."""
 

@@ -26,6 +26,7 @@ from ddtop.events import decode_event
 from tests.commands.record_demo import PICTURES, write_recording
 from tests.dashboard import story
 from tests.dashboard.memory import MemorySession
+from tests.dashboard.test_groups import script as groups
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ SHOTS: Sequence[Shot] = (
     Shot("measuring", "demo-measuring"),
     Shot("results", "demo-ended", ("v",), size=(150, 40)),
     Shot("plots", "demo-ended", ("v", "v")),
+    Shot("groups", "groups", ("G",), size=(100, 16)),
     Shot("loading", "loading"),
     Shot("steps", "rebooted", ("r", "down", "space"), size=(110, 34)),
     Shot("cell", "finished", ("up", "up", "up", "enter"), size=(130, 40)),
@@ -76,6 +78,7 @@ def moments() -> dict[str, story.Script]:
     rebooted = story.failed()
     story.rebooted(rebooted)
     return demo_moments() | {
+        "groups": groups(),
         "loading": story.loading(),
         "failed": story.failed(),
         "rebooted": rebooted,

@@ -31,10 +31,15 @@ class Place(NamedTuple):
     load: str
 
     @property
-    def label(self) -> str:
-        """`mixed@1024 · tp1 · c8`, with the context where there is one."""
+    def load_label(self) -> str:
+        """`tp1 · c8`, with the context where there is one."""
         context = f" · {short_count(self.context)} ctx" if self.context else ""
-        return f"{self.workload}@{self.output_tokens} · tp{self.tp}{context} · {self.load}"
+        return f"tp{self.tp}{context} · {self.load}"
+
+    @property
+    def label(self) -> str:
+        """`mixed@1024 · tp1 · c8`."""
+        return f"{self.workload}@{self.output_tokens} · {self.load_label}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,11 @@ class GroupField:
     acceptance: float | None
     """Tokens a verification step; None: not known."""
     requests: int
+
+    @property
+    def unsaid(self) -> bool:
+        """Whether it has an acceptance length that its server says of all its requests together only."""
+        return self.acceptance is None and self.cell.reason == UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +77,7 @@ class GroupTable:
     @property
     def unsaid(self) -> bool:
         """Whether a server has an acceptance length for all its requests together only."""
-        return any(
-            f is not None and f.acceptance is None and f.cell.reason == UNSAID
-            for r in self.rows
-            for f in r.fields
-        )
+        return any(f is not None and f.unsaid for r in self.rows for f in r.fields)
 
 
 UNSAID = "its server does not say the acceptance of each response"

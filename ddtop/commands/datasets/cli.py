@@ -7,13 +7,22 @@ from typing import Annotated
 
 import typer
 
+from ddtop.commands import completion
 from ddtop.commands.options import JsonFlag
 
 app = typer.Typer(
     no_args_is_help=True, help="List, fetch or show datasets of prompts.", rich_markup_mode=None
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A dataset, or file:PATH.", show_default=False)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A dataset, or file:PATH.",
+        show_default=False,
+        autocompletion=completion.datasets,
+    ),
+]
 
 
 @app.command("list")

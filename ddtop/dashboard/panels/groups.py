@@ -59,8 +59,9 @@ def _speed(field: GroupField | None, baseline: bool, each: int) -> tuple[str, st
 
 
 def _length(field: GroupField | None, each: int) -> tuple[str, str]:
-    known = field is not None and field.acceptance is not None
-    text = f"{field.acceptance:.2f}" if field is not None and known else "n/a" if field is not None else ""
+    text = "" if field is None else "n/a" if field.unsaid else UNKNOWN  # without speculation there is none
+    if field is not None and field.acceptance is not None:
+        text = f"{field.acceptance:.2f}"
     return fit_text(text, each - 1, right=True) + " ", "dim"
 
 

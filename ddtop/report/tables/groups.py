@@ -24,14 +24,18 @@ HOW = (
 
 def group_grids(state: State, baseline: str | None) -> list[dict[str, Any]]:
     """Tables as the page takes them; none where no result has groups."""
+    by_workload: dict[str, list[GroupTable]] = {}
+    for table in group_tables(state, baseline):
+        name = f"{TITLE} · {table.place.workload}@{table.place.output_tokens}"
+        by_workload.setdefault(name + (f", × {table.baseline}" if table.baseline else ""), []).append(table)
     return [
         {
-            "title": f"{TITLE} · {table.place.label}" + (f", × {table.baseline}" if table.baseline else ""),
+            "title": title,
             "open": True,
-            "grids": [_grid(table)],
-            "notes": "\n".join([HOW, *([NOTE] if table.unsaid else [])]),
+            "grids": [_grid(table) for table in tables],
+            "notes": "\n".join([HOW, *([NOTE] if any(table.unsaid for table in tables) else [])]),
         }
-        for table in group_tables(state, baseline)
+        for title, tables in by_workload.items()
     ]
 
 
@@ -40,7 +44,7 @@ def _grid(table: GroupTable) -> Grid:
         (row.config, row.baseline, tuple(_field(field, baseline=row.baseline) for field in row.fields))
         for row in table.rows
     )
-    return Grid(table.place.label, table.groups, rows)
+    return Grid(table.place.load_label, table.groups, rows)
 
 
 def _field(field: GroupField | None, *, baseline: bool) -> Field:
@@ -48,7 +52,9 @@ def _field(field: GroupField | None, *, baseline: bool) -> Field:
         return Field("n/a", kind="none")
     cell = field.cell
     gain = "" if baseline else times(cell.against)
-    length = "acceptance n/a" if field.acceptance is None else f"{field.acceptance:.2f} tok/step"
+    length = "acceptance n/a" if field.unsaid else ""
+    if field.acceptance is not None:
+        length = f"{field.acceptance:.2f} tok/step"
     mark = "≈" if cell.differs is False and not baseline else ""
     mark = f"{mark} ? SUSPECT".strip() if cell.validity == "SUSPECT" else mark
     words = f"{field.requests} requests\n{words_of(cell)}".strip()
