@@ -27,7 +27,10 @@ def break_evens(
             if found.at is None or curve.config not in tones:
                 continue
             low, high = (float(v) if v is not None else None for v in (found.lo, found.hi))
-            out.append(Mark(f"{curve.config} {found.words}", found.at, tones.index(curve.config), low, high))
+            doubt = " ?" if curve.doubts or curves.doubts else ""  # it rests on results that are SUSPECT
+            out.append(
+                Mark(f"{curve.config} {found.words}{doubt}", found.at, tones.index(curve.config), low, high)
+            )
     return out
 
 

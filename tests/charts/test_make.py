@@ -91,6 +91,16 @@ def test_speed_up_has_the_baselines_line_intervals_and_break_evens() -> None:
     assert against.levels[0].name == "t4k1 = 1" and "auto" in xy(against)
 
 
+def test_a_break_even_on_doubtful_results_is_marked() -> None:
+    state = searching()
+    sure = chart(state, Choice("speedup")).marks
+    for cell in state.plan_cells:
+        if cell.spec.config == sure[0].name.split(" ", 1)[0]:
+            cell.validity, cell.reasons = "SUSPECT", ("time-limit",)
+    doubted = [mark.name for mark in chart(state, Choice("speedup")).marks]
+    assert doubted == [f"{sure[0].name} ?", *(mark.name for mark in sure[1:])]
+
+
 def test_a_configuration_has_one_tone_in_all_pictures() -> None:
     tones = [
         {s.name: s.tone for s in chart(real(), Choice(what)).series}

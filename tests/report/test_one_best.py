@@ -22,6 +22,7 @@ from ddtop.dashboard.draw.paint import plain
 from ddtop.dashboard.draw.verdict import detail
 from ddtop.dashboard.panels import header, hosts, plan, sweep
 from ddtop.dashboard.panels.moment.ended import ended_lines
+from ddtop.errors import UsageError
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import counts, tps
@@ -34,6 +35,7 @@ from ddtop.report.conclusion.changes import change_text
 from ddtop.report.conclusion.words import tally
 from ddtop.report.recording import counts_words, outcome_words
 from ddtop.report.text import table
+from tests.commands.record_demo import PICTURES
 from tests.journal.made import Clock, measured, spec
 from tests.report.test_conclusion import Result, made
 
@@ -128,7 +130,7 @@ def test_one_winner_everywhere(state: State) -> None:
 def ended_rows(state: State) -> Iterator[tuple[str, str]]:
     for row in (plain(line) for line in ended_lines(state, 0.0, 400, 200)):
         if found := re.match(
-            r"(?:best   |       ).*? (\S+) [\d,.]+ (?:tok/s|ms|at most)(?: [~△▲▼▽≈][^ ]*)?(?: ([★☆]))?(?:  |$)",
+            r"(?:best   |       ).*? (\S+) [\d,.]+\?? (?:tok/s|ms|at most)(?: [~△▲▼▽≈][^ ]*)?(?: ([★☆]))?(?:  |$)",
             row,
         ):
             yield found[1], found[2] or ""
@@ -266,3 +268,34 @@ def test_every_place_counts_the_same_cells(
     assert shown.startswith("11 cells") and "4 done" in shown and "1 failed" in shown and "2 skipped" in shown
     if ended:
         assert f"Stopped: {whole}" in plain(ended_lines(state, now_s, 200, 40)[0])
+
+
+def test_status_says_what_changed_since_a_moment(tmp_path: Path) -> None:
+    path = tmp_path / "all.ddtop"
+    with JournalWriter.open(path, host="ct200") as writer:
+        for event in every_state(ended=True):
+            writer.append(event)
+    whole = room.status(str(path), json_out=False, since="1h")
+    assert "4 cells done: 4 of 11 now" in whole and "It ended at" in whole
+    assert "0 cells done: 4 of 11 now" in room.status(str(path), json_out=False, since="0.1s")
+    with pytest.raises(UsageError, match="`soon` is no time"):
+        room.status(str(path), json_out=False, since="soon")
+    with pytest.raises(UsageError, match="--since is for people"):
+        room.status(str(path), json_out=True, since="1h")
+
+
+@pytest.mark.parametrize("width", range(34, 130, 8))
+def test_the_panel_at_the_end_cuts_no_figure(width: int) -> None:
+    state = fold(ev.decode_event(line) for line in PICTURES.read_text().splitlines())
+    found = bests(state)
+    assert {one.metric for one in found} == {"output_tok_s", "knee"} and len(found) == 3
+    rows = [plain(line) for line in ended_lines(state, 0.0, width, 30)]
+    for one in found:
+        value = f"{one.field.value:g}" if one.metric == "knee" else f"{one.field.value:,.1f}"
+        (row,) = [row for row in rows if re.search(rf" {one.config} {re.escape(value)}\??(?: |$)", row)]
+        assert len(row) <= width
+        assert row.rstrip().endswith(("×?", one.star, "at most", "SUSPECT", "×", value, value + "?"))
+        ratio = re.search(r"[△▲▼▽≈]\S*", row)
+        assert ratio is None or "×" in ratio[0]
+    if width >= 70:
+        assert "fib@24 knee c tpot≤8 80%" in "\n".join(rows)

@@ -3,6 +3,8 @@ cursor. Which part of it is in sight is decided in `draw/grid.py`, what a field 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ddtop.bench.worth.sure import compared, if_it_holds
 from ddtop.dashboard.draw.columns import HEAD_MAX, View, column_head, layout
 from ddtop.dashboard.draw.fields import BEST, MAYBE, columns_of, gain_role, running_line, second_texts
@@ -200,7 +202,11 @@ def _bars(matrix: Matrix, cursor: Cursor, shape: Shape, sight: Sight, width: int
         gain = ("", "dim")
         if cell.speedup is not None and not row.baseline:
             said = compared(cell, matrix.baseline)
-            gain = (f"  {times(cell.speedup)} {said.brief if said is not None else ''}", gain_role(cell))
+            words = said.brief if said is not None else ""
+            room = width - head - len(filled) - len(metric.text(cell.value)) - len(times(cell.speedup)) - 6
+            if said is not None and len(words) > room:  # the lines below say why
+                words = replace(said, why="").brief
+            gain = (f"  {times(cell.speedup)} {words}", gain_role(cell))
         ink = "accent" if row.baseline else "bar"
         value = (f" {metric.text(cell.value)}", "value")
         out.append(crop(line(label, (filled, ink), value, mark, gain), width))

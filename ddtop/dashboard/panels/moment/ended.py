@@ -107,27 +107,29 @@ def _winners(state: State, width: int, room: int) -> list[Line]:
 
 
 def _winner(one: Best, name: str, wide: int, width: int, first: bool) -> list[Line]:
-    """The best of one load, and what is better if it holds: beside it, else below. Numbers are whole: the load's name gives
-    way first, then the unit, then the ratio."""
+    """The best of one load, and what is better if it holds: beside it, else below. Numbers are whole: the unit gives way
+    first, then the load's name, then the ratio. `197.6?`: SUSPECT, as in the matrix."""
     unit = {LATENCY: " ms", "knee": " at most"}.get(one.metric, " tok/s")
     gain = "" if one.gain is None else " " + gain_text(one.field, 2)
     mark = "" if one.verdict == "alone" else f" {one.star}"
-    value = f" {rate(one.field.value)}"
+    suspect = one.field.validity == "SUSPECT"
+    figure = f"{one.field.value:g}" if one.metric == "knee" else rate(one.field.value)
+    value = f" {figure}{'?' if suspect else ''}"
     rest = len(f" {one.config}{value}{mark}")
     left = width - HEAD - LEAST_NAME - rest
     gain = gain if len(gain) <= left else ""
-    unit = unit if len(gain + unit) <= left else ""
+    unit = unit if HEAD + len(name) + rest + len(gain + unit) <= width else ""
     head = line(
         ("best   " if first else " " * HEAD, "label"),
         (fit_text(name, min(wide, max(LEAST_NAME, width - HEAD - rest - len(gain + unit)))), "text"),
         (f" {one.config}", "accent"),
-        (value + unit, "value"),
+        (value + unit, "warn" if suspect else "value"),
         (gain, gain_role(one.field)),
         (mark, "key"),
     )
-    notes = ["SUSPECT"] if one.field.validity == "SUSPECT" else []
-    notes += [if_it_holds(other, times(other.ratio), brief=True) for other in one.doubted]
-    said = "; ".join(notes)
+    said = "; ".join(if_it_holds(other, times(other.ratio), brief=True) for other in one.doubted)
+    if suspect and not said and width_of(head) + 9 <= width:
+        return [line(*head, ("  SUSPECT", "warn"))]
     if said and width_of(head) + 2 + len(said) <= width:
         return [line(*head, (f"  {said}", "warn"))]
     return [head, *wrapped(" " * HEAD, said, width, 2, "warn")]
