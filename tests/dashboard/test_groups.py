@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddtop import events as ev
-from ddtop.bench.worth.groups import NOTE, group_tables
+from ddtop.bench.worth.groups import NOTE, group_tables, pays
 from ddtop.dashboard.draw.paint import plain
 from ddtop.dashboard.panels.groups import NONE, groups_items
 from ddtop.journal.fold.apply import fold
@@ -45,7 +45,7 @@ def figures(config: str, only: str = "", *, said: bool = True) -> dict[str, Any]
     return out
 
 
-def script(*, split: bool = False, said: bool = True) -> story.Script:
+def script(*, split: bool = False, said: bool = True, streams: tuple[int, ...] = (8,)) -> story.Script:
     made = story.Script()
     made.add(ev.RunStarted, run_id="groups", name="groups", mode="sweep", segment=0, simulated=True)
     about = {"revision": "fd2c1cd7d220", "sha256": "4b6d33e7" * 8, "licence": "Apache-2.0"}
@@ -53,17 +53,22 @@ def script(*, split: bool = False, said: bool = True) -> story.Script:
     names = [f"mixed:{g}" for g in GROUPS] if split else ["mixed"]
     specs = [
         ev.CellSpec(
-            id=f"{config}-{name.partition(':')[2] or 'all'}-{start}", config=config, tp=1, workload=name,
-            group=name.partition(":")[2], output_tokens=1024, concurrency=8, context=0,
+            id=f"{config}-{name.partition(':')[2] or 'all'}-{start}-{c}", config=config, tp=1, workload=name,
+            group=name.partition(":")[2], output_tokens=1024, concurrency=c, context=0,
             restart_key=f"{config}+{start}" if start else config, start=start, baseline=config == "auto",
         )
         for start in (0, 1)
         for config in ("auto", "b15", "b16")
         for name in names
+        for c in streams
     ]  # fmt: skip
     made.add(ev.CellsPlanned, cells=tuple(specs), baseline="auto")
     for spec in specs:
-        metrics = {"output_tok_s": 200.0, "by_group": figures(spec.config, spec.group, said=said)}
+        by_group = figures(spec.config, spec.group, said=said)
+        if spec.config != "auto":  # as batches grow, what is drafted in vain costs more
+            for one in by_group.values():
+                one["decode_tok_s"]["mean"] *= (8 / spec.concurrency) ** 0.5
+        metrics = {"output_tok_s": 200.0, "by_group": by_group}
         if spec.config != "auto":
             metrics["acceptance_length"] = 2.9
         made.add(ev.CellStarted, cell_id=spec.id, attempt=1)
@@ -72,7 +77,7 @@ def script(*, split: bool = False, said: bool = True) -> story.Script:
     return made
 
 
-def state(**how: bool) -> State:
+def state(**how: Any) -> State:
     return fold(script(**how).out)
 
 
@@ -99,6 +104,22 @@ def test_groups_that_do_not_fit_make_another_band() -> None:
         assert all(group in text for group in GROUPS)
         assert "2.40×" in text and "1.70" in text
         assert text.count("b15") == -(-len(GROUPS) // max(1, (width - 12) // 15))
+
+
+def test_each_group_has_a_break_even_of_its_own() -> None:
+    found = state(streams=(8, 32, 128))
+    ((name, by_config),) = pays(group_tables(found))
+    assert name == "mixed@1024 · tp1"
+    even = by_config["b15"]
+    assert even["coding"].verdict == even["roleplay"].verdict == "until"
+    for group, (speed, _) in GROUPS.items():  # speed ÷ 25 × √(8 ÷ c) = 1
+        assert even[group].at == pytest.approx(8 * (speed / 25) ** 2, rel=1e-6)
+    assert by_config["b16"]["roleplay"].verdict == "never"
+    text = "\n".join(plain(item.line) for item in groups_items(found, None, 118))
+    assert "mixed@1024 · tp1: up to which concurrency a request decodes faster than auto's" in text
+    assert "b15: coding until c 46" in text and "roleplay until c 12" in text
+    assert "coding until c 46" in report_html([Recording(name="x", state=found)])
+    assert pays(group_tables(state())) == [], "one concurrency says nothing"
 
 
 def test_what_a_server_does_not_say_is_said_to_be_unknown() -> None:

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ddtop.bench.worth.break_even import BreakEven, Point, break_even
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
 from ddtop.journal.read.select import short_count
-from ddtop.journal.results.field import MatrixCell
+from ddtop.journal.results.field import SIMULATED, MatrixCell
 from ddtop.journal.results.matrix import starts_in, usable
 from ddtop.stats.differ import Comparison, differences
 from ddtop.stats.spread import Spread, Starts, mean, pooled, value_of
@@ -29,12 +30,20 @@ class Place(NamedTuple):
     output_tokens: int
     context: int
     load: str
+    streams: int
+    """Of a closed loop; 0 at a rate and of a search."""
 
     @property
     def load_label(self) -> str:
         """`tp1 · c8`, with the context where there is one."""
         context = f" · {short_count(self.context)} ctx" if self.context else ""
         return f"tp{self.tp}{context} · {self.load}"
+
+    @property
+    def curve(self) -> str:
+        """`mixed@1024 · tp1`: what is held equal while the concurrency rises."""
+        context = f" · {short_count(self.context)} ctx" if self.context else ""
+        return f"{self.workload}@{self.output_tokens} · tp{self.tp}{context}"
 
     @property
     def label(self) -> str:
@@ -91,7 +100,7 @@ def place_of(cell: CellView) -> Place:
     """The table that a cell belongs to."""
     spec = cell.spec
     name = spec.workload.removesuffix(f":{spec.group}") if spec.group else spec.workload
-    return Place(spec.tp, name, spec.output_tokens, spec.context, spec.load_name)
+    return Place(spec.tp, name, spec.output_tokens, spec.context, spec.load_name, spec.concurrency)
 
 
 def group_tables(state: State, baseline: str | None = None) -> list[GroupTable]:
@@ -102,6 +111,51 @@ def group_tables(state: State, baseline: str | None = None) -> list[GroupTable]:
         if _groups(cell):
             found.setdefault(place_of(cell), []).append(cell)
     return [_table(place, cells, against) for place, cells in found.items()]
+
+
+def pays(tables: Iterable[GroupTable]) -> list[tuple[str, dict[str, dict[str, BreakEven]]]]:
+    """For each workload that was measured at several concurrencies: its name, and configuration → group → up to which
+    concurrency its requests decode faster than the baseline's."""
+    points: dict[str, dict[int, GroupTable]] = {}
+    for table in tables:
+        if table.place.streams:
+            points.setdefault(table.place.curve, {})[table.place.streams] = table
+    out = []
+    for name, mine in points.items():
+        found: dict[str, dict[str, BreakEven]] = {}
+        for config in dict.fromkeys(row.config for t in mine.values() for row in t.rows if not row.baseline):
+            for group in dict.fromkeys(group for t in mine.values() for group in t.groups):
+                line = [p for c, t in mine.items() if (p := _point(t, config, group, c)) is not None]
+                if len(line) > 1:
+                    found.setdefault(config, {})[group] = break_even(line)
+        if found:
+            out.append((name, found))
+    return out
+
+
+def pays_words(tables: Iterable[GroupTable]) -> list[str]:
+    """`pays` in lines: a workload with the baseline, then each configuration with its groups."""
+    tables = list(tables)
+    base = next((t.baseline for t in tables if t.baseline), "")
+    lines = []
+    for name, found in pays(tables):
+        lines.append(f"{name}: up to which concurrency a request decodes faster than {base}'s")
+        lines += [
+            f"  {config}: " + " · ".join(f"{group} {even.words}" for group, even in by_group.items())
+            for config, by_group in found.items()
+        ]
+    return lines
+
+
+def _point(table: GroupTable, config: str, group: str, streams: int) -> Point | None:
+    row = next((r for r in table.rows if r.config == config), None)
+    if row is None or group not in table.groups:
+        return None
+    field = row.fields[table.groups.index(group)]
+    if field is None or field.cell.against is None or SIMULATED in field.cell.reasons:
+        return None
+    one = field.cell.against
+    return Point(streams, one.ratio, one.low, one.high) if one.ratio is not None else None
 
 
 def _groups(cell: CellView) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ddtop.bench.worth.groups import NOTE, GroupField, GroupTable, group_tables, long_rows
+from ddtop.bench.worth.groups import NOTE, GroupField, GroupTable, group_tables, long_rows, pays_words
 from ddtop.dashboard.draw.fields import gain_role, gain_text
-from ddtop.dashboard.draw.paint import Item, Line, fit_text, line
+from ddtop.dashboard.draw.paint import Item, Line, fit_text, line, wrap_text
 from ddtop.dashboard.draw.text import UNKNOWN
 from ddtop.journal.fold.state import State
 
@@ -19,7 +19,8 @@ LEAST, MOST = 9, 20
 def groups_items(state: State, baseline: str | None, width: int) -> list[Item]:
     """All tables, one below the other; groups that do not fit beside each other make another band."""
     out: list[Item] = []
-    for table in group_tables(state, baseline):
+    tables = group_tables(state, baseline)
+    for table in tables:
         out += [Item(())] if out else []
         out.append(Item(line(("  ", "label"), (table.place.label, "title"), (_how(table), "dim"))))
         name = max(10, min(24, max(len(row.config) for row in table.rows) + 2))
@@ -36,6 +37,12 @@ def groups_items(state: State, baseline: str | None, width: int) -> list[Item]:
                 out.append(Item(line("  ", fit_text("", name), *(_length(f, each) for f in fields))))
         if table.unsaid:
             out.append(Item(line((f"  {NOTE}", "dim"))))
+    for text in pays_words(tables):
+        head = not text.startswith(" ")
+        out += [Item(())] if head else []
+        for number, part in enumerate(wrap_text(text, width - 8, 4)):
+            indent = "  " if head and not number else "    " if head or not number else "      "
+            out.append(Item(line(indent, (part, "label" if head else "value"))))
     return out or [Item(line((NONE, "dim")))]
 
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from ddtop.bench.worth.groups import LONG, NOTE, GroupField, GroupTable, group_tables, long_rows
+from ddtop.bench.worth.groups import LONG, NOTE, GroupField, GroupTable, group_tables, long_rows, pays_words
 from ddtop.journal.fold.state import State
 from ddtop.report.conclusion.words import times
 from ddtop.report.page.grid import Field, Grid, kind_of_field, words_of
@@ -33,7 +33,9 @@ def group_grids(state: State, baseline: str | None) -> list[dict[str, Any]]:
             "title": title,
             "open": True,
             "grids": [_grid(table) for table in tables],
-            "notes": "\n".join([HOW, *([NOTE] if any(table.unsaid for table in tables) else [])]),
+            "notes": "\n".join(
+                [HOW, *([NOTE] if any(table.unsaid for table in tables) else []), *pays_words(tables)]
+            ),
         }
         for title, tables in by_workload.items()
     ]
