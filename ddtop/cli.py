@@ -137,7 +137,12 @@ def demo(
 
 @app.command()
 def replay(
-    recording: Annotated[Path, typer.Argument(metavar="FILE", help="A recording (.ddtop).")],
+    recording: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="A recording (.ddtop); without it the newest.", show_default=False
+        ),
+    ] = None,
     speed: Annotated[float, typer.Option("--speed", help="Playing speed; 1 is real time.")] = 1.0,
 ) -> None:
     """Play a recording in the dashboard, in real time or faster."""
@@ -149,8 +154,13 @@ def replay(
 @app.command()
 def report(
     recordings: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="Recordings; several are compared.")
-    ],
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Recordings; several are compared. Without one the newest.",
+            show_default=False,
+        ),
+    ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write a report with plots to this file; it opens offline.")
     ] = None,
@@ -179,7 +189,7 @@ def report(
 
     typer.echo(
         room.report(
-            recordings,
+            recordings or [],
             html=html,
             md=md,
             csv=csv,
@@ -195,11 +205,14 @@ def report(
 @app.command()
 def advise(
     run: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="RUN", help="Recording, run id or host.", autocompletion=completion.recordings
+            metavar="[RUN]",
+            help="Recording, run id or host; without it the newest recording.",
+            autocompletion=completion.recordings,
+            show_default=False,
         ),
-    ],
+    ] = None,
     form: Annotated[
         str,
         typer.Option(
@@ -221,11 +234,14 @@ def advise(
 @app.command()
 def plot(
     run: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="RUN", help="Recording, run id or host.", autocompletion=completion.recordings
+            metavar="[RUN]",
+            help="Recording, run id or host; without it the newest recording.",
+            autocompletion=completion.recordings,
+            show_default=False,
         ),
-    ],
+    ] = None,
     what: Annotated[
         str | None,
         typer.Option(
@@ -300,11 +316,14 @@ def runs(
 @app.command()
 def stop(
     run: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="RUN", help="Run id, recording or host.", autocompletion=completion.recordings
+            metavar="RUN",
+            help="Run id, recording or host.",
+            autocompletion=completion.recordings,
+            show_default=False,
         ),
-    ],
+    ] = None,
     leave_running: Annotated[bool, typer.Option("--leave-running", help="Leave the server running.")] = False,
     ssh_config: SshConfig = None,
 ) -> None:

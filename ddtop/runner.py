@@ -45,7 +45,7 @@ from ddtop.hosts.base import Connector, Host
 from ddtop.journal.fold.state import State
 from ddtop.journal.locks import live_recording
 from ddtop.journal.read.reader import JournalReader, read_state
-from ddtop.journal.read.runs import check_continues, find_run, live_run, new_path
+from ddtop.journal.read.runs import check_continues, find_run, live_run, new_path, remember
 from ddtop.journal.write.writer import FLUSH_S, JournalWriter
 from ddtop.plan import Plan, as_begun, parse_plan, recorded_plan
 from ddtop.sweep.commands import CommandHandler
@@ -185,6 +185,7 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
     )
 
     recorder = Recorder(writer)
+    remember(writer.path)
 
     def sink(event: Event) -> None:
         recorder.append(event)

@@ -15,6 +15,28 @@ def many(count: int, word: str) -> str:
     return f"{count:,} {word}" + ("" if count == 1 else "s")
 
 
+CAUSE_KINDS: Mapping[str, str] = {
+    "transient": "may not happen again",
+    "config": "the same arguments fail again",
+    "bug": "a bug of the server",
+    "host": "a fault of the host",
+    "slow": "slow, not failed",
+    "unknown": "",
+}
+"""Kind of a cause (`events.CauseKind`) → what that means, in a few words; nothing where it is not known."""
+
+OUTCOMES: Mapping[str, str] = {
+    "done": "finished",
+    "some-failed": "finished",
+    "host-lost": "ended: host lost",
+    "refused": "refused",
+    "stopped": "stopped",
+    "interrupted": "interrupted",
+    "crashed": "runner crashed",
+}
+"""How a run ended (`events.RunEnded.outcome`) → the words of a line that names what failed beside it."""
+
+
 def duration(seconds: float) -> str:
     """A span of time in its two largest units; hours up to two days.
 

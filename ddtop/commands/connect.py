@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ddtop import paths
+from ddtop.commands.options import chosen
 from ddtop.commands.terminal import need_terminal
 from ddtop.errors import RefusedError, UsageError
 
@@ -294,16 +295,15 @@ def local_gpus() -> tuple[GpuSample, ...]:
         return ()
 
 
-def replay(recording: Path, speed: float) -> int:
+def replay(recording: Path | None, speed: float) -> int:
     """The dashboard on a recording."""
     from ddtop.config import load_settings
     from ddtop.journal.act.pending import viewer_name
     from ddtop.journal.read.replay import ReplaySession
-    from ddtop.journal.read.runs import resolve_run
 
     if speed <= 0:
         raise UsageError(f"--speed is {speed}", do="give a number above 0, such as 4")
-    path = resolve_run(str(recording)).path
+    path = chosen(str(recording) if recording is not None else None, "replay").path
     session = ReplaySession(path, speed)
-    need_terminal(f"ddtop report {recording}")
+    need_terminal(f"ddtop report {path}")
     return show([session], viewer_name(), load_settings())

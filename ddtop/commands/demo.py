@@ -22,6 +22,7 @@ from ddtop.commands.terminal import need_terminal
 from ddtop.config import Settings, load_settings
 from ddtop.demo.machine import World
 from ddtop.errors import DdtopError, UsageError
+from ddtop.journal.read.runs import remember
 from ddtop.paths import shipped
 
 START_S = 20.0
@@ -37,6 +38,8 @@ def run_demo(*, record: Path | None, keep: bool) -> int:
         )
     if record is None:
         need_terminal("ddtop demo --record FILE")
+    else:
+        remember(record)  # before DDTOP_HOME is that of the demo
     # The user's theme, keys and bell apply; the hosts of the settings do not.
     mine = load_settings()
     settings = Settings(theme=mine.theme, bell=mine.bell, keys=mine.keys)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ddtop.commands.options import chosen
 from ddtop.commands.terminal import DUMB
 from ddtop.errors import UsageError, plain
 from ddtop.words import duration
@@ -35,7 +36,6 @@ def report(
     """Text of the report in the form asked for. `html` names a file to write. Raises JournalError, UsageError."""
     from dataclasses import replace
 
-    from ddtop.journal.read.runs import resolve_run
     from ddtop.report import (
         group_csv,
         load,
@@ -55,7 +55,8 @@ def report(
         raise UsageError("report: --by-group is a form of --csv", do="add --csv")
     if bundle is not None and len(recordings) > 1:
         raise UsageError("report: --bundle is of one recording", do="one bundle for each recording")
-    loaded = [replace(load(resolve_run(str(path)).path), usd=usd) for path in recordings]
+    named = [chosen(str(path), "report").path for path in recordings] or [chosen(None, "report").path]
+    loaded = [replace(load(path), usd=usd) for path in named]
     configs = dict.fromkeys(cell.spec.config for one in loaded for cell in one.state.plan_cells)
     if baseline is not None and baseline not in configs:
         raise UsageError(
@@ -63,7 +64,7 @@ def report(
             do=f"--baseline is one of {', '.join(configs)}" if configs else "this recording has no sweep",
         )
     if bundle is not None:
-        return _bundle(resolve_run(str(recordings[0])).path, bundle, baseline, usd)
+        return _bundle(named[0], bundle, baseline, usd)
     if as_json:
         return json.dumps(report_json(loaded, baseline), indent=1, ensure_ascii=False)
     if by_group:
@@ -111,7 +112,7 @@ def list_runs(*, as_json: bool) -> str:
     """What is recorded here, newest first."""
     from ddtop.journal.read.runs import list_runs as found
 
-    runs = found()
+    runs = found(elsewhere=True)
     if as_json:
         rows = [
             {
@@ -142,11 +143,18 @@ def list_runs(*, as_json: bool) -> str:
         cells = f"{r.counts.done}/{r.counts.total}" if r.counts.total else "-"
         start = duration(statistics.median(r.ready_s)) if r.ready_s else "-"
         lines.append(
-            f"{began:16}  {r.host:12.12} {r.name or 'watch':24.24} {r.state:12} {cells:>9} {start:>7}  {r.path.name}"
+            f"{began:16}  {r.host:12.12} {r.name or 'watch':24.24} {r.state:12} {cells:>9} {start:>7}  {_place(r.path)}"
         )
         if r.problem:
             lines.append(f"    {r.problem}")
     return "\n".join(lines)
+
+
+def _place(path: Path) -> str:
+    """The name of a recording where ddtop keeps them, the whole path of one elsewhere."""
+    from ddtop.paths import runs_dir
+
+    return path.name if path.parent == runs_dir() else str(path)
 
 
 def export_run(run: str, target: Path) -> str:

@@ -16,20 +16,28 @@ ANSWERED_WITHIN = 10_000
 """Events before the end of a recording that are searched for an answer which came before reading began."""
 
 
-def stop(run: str, *, leave_running: bool, ssh_config: Path | None = None) -> int:
+def stop(run: str | None, *, leave_running: bool, ssh_config: Path | None = None) -> int:
     """Asks the active runner to stop and waits until it has restored the host. Returns 0 only if it is as it was found.
 
     If the run's runner has died, also while it restored the host, restores the host itself.
     """
     import time
 
+    from ddtop.errors import UsageError
     from ddtop.events import RunEnded, StopRun
     from ddtop.journal.act.pending import viewer_name
     from ddtop.journal.commands import append_command
-    from ddtop.journal.locks import is_live, live_recording
+    from ddtop.journal.locks import is_live, live_recording, live_recordings
     from ddtop.journal.read.reader import read_state
-    from ddtop.journal.read.runs import resolve_run
+    from ddtop.journal.read.runs import resolve_run, run_info
 
+    if run is None:
+        live = ", ".join(run_info(path).run_id for path in live_recordings())
+        raise UsageError(
+            "stop: no run is named",
+            means=f"live here: {live}" if live else "no run is live on this machine",
+            do="name one: ddtop stop RUN",
+        )
     path = live_recording(run) or resolve_run(run).path
     if not is_live(path):
         return _stop_dead(path, run, leave_running=leave_running, ssh_config=ssh_config)

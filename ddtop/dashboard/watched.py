@@ -49,6 +49,10 @@ CELL_EVENTS = (
 """Events that can change the matrix."""
 
 
+LEAST_AHEAD_S = 30.0
+"""What the timeline shows of the time to come, at least, while only a limit of it is known; else as much as of the past."""
+
+
 RESULT_EVENTS = (CellsPlanned, SearchStep, CellMeasured, CellStateSet, RunStarted, StartProvenance)
 """Events that can change a plot: progress alone does not."""
 
@@ -270,7 +274,10 @@ class Watched:
             return Run(track, track.end_s, track.end_s, alerts=raised)
         eta = self.eta()
         finish_s = eta.ends_by(now_s) if eta.cells else None
-        self._horizon_s = horizon(self._horizon_s, finish_s or now_s, track.begin_s)
+        wanted_s = finish_s or now_s
+        if eta.total_s is None:  # a mere limit is far off, and would leave the past no room
+            wanted_s = min(wanted_s, now_s + max(LEAST_AHEAD_S, now_s - track.begin_s))
+        self._horizon_s = horizon(self._horizon_s, wanted_s, track.begin_s)
         ahead = expected(state, eta.cell_s, eta.restart_s, eta.restarts)
         return Run(track, now_s, self._horizon_s, False, raised, ahead, finish_s)
 

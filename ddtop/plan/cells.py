@@ -431,6 +431,7 @@ def matches(rule: SkipRule, spec: CellSpec) -> bool:
         (rule.output_tokens, spec.output_tokens),
         (rule.rate, spec.rate),
         (rule.sampling, spec.sampling),
+        (rule.repeat, spec.repeat + 1),
         (rule.search, spec.search.by if spec.search is not None else None),
     )
     return all(not wanted or value in wanted for wanted, value in pairs)

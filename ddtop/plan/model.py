@@ -110,6 +110,8 @@ class SkipRule(Part, frozen=True, kw_only=True):
     search: tuple[str, ...] = ()
     """What is searched by: `concurrency`, `rate`."""
     sampling: tuple[str, ...] = ()
+    repeat: tuple[int, ...] = ()
+    """Of `repeats`, counted from 1."""
 
 
 class LoadPoint(Part, frozen=True, kw_only=True):

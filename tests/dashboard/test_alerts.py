@@ -275,4 +275,4 @@ async def test_a_key_that_the_bar_names_is_not_named_again_below(open_app: Open)
     async with open_app(session, now=now, size=(200, 50)) as (app, _):
         bottom = screen_text(app).splitlines()[-1]
         assert " x Skip" not in bottom and " r Retry" not in bottom
-        assert "b Broken" not in bottom and "s Re-stage" in bottom
+        assert "b Broken" in bottom and "s Re-stage" in bottom

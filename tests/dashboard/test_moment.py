@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 from ddtop import events as ev
 from ddtop.dashboard.draw.paint import plain, width_of
+from ddtop.dashboard.panels.alert import alert_lines
+from ddtop.dashboard.panels.cell.result import quality_lines
 from ddtop.dashboard.panels.moment.face import Face, face_of
+from ddtop.dashboard.panels.moment.failed import card_lines
 from ddtop.dashboard.panels.moment.moving import move_parts
 from ddtop.dashboard.panels.moment.panel import WANTS, moment_lines, moment_title
 from ddtop.journal.act.seat import Seat
 from ddtop.journal.fold.apply import fold
+from ddtop.words import CAUSE_KINDS
 from tests.dashboard import story
 from tests.dashboard.story import Script
 
@@ -369,3 +374,67 @@ def test_a_connection_that_failed_says_what_it_means_and_what_to_do() -> None:
     for seat in (Seat(), Seat(replay=True), Seat(held=False)):
         shown = [plain(row).strip() for row in moment_lines("ended", state, script.now, 70, 16, seat)]
         assert "r connects again" not in shown, "nobody would do it"
+
+
+def died(title: str = "NOT STARTING?", **more: object) -> Script:
+    """A server that died under a cell, in a recording that gave it the title of a start."""
+    script = story.running()
+    fields = story.alert_fields(script.now) | {
+        "title": title,
+        "attempt_id": None,
+        "cell_ids": (story.cell_id("b15", 2),),
+        "kind": "bug",
+    }
+    script.add(ev.AlertRaised, **fields | more)
+    return script
+
+
+@pytest.mark.parametrize(
+    ("script", "title"),
+    [
+        (died(), "SERVER DIED"),
+        (died(verdict="stalled"), "SERVER HUNG"),
+        (died("NO TOKENS", verdict="no-tokens"), "NO TOKENS"),
+        (story.failed(), "NOT STARTING?"),
+    ],
+)
+def test_a_title_says_what_happened_also_of_an_older_recording(script: Script, title: str) -> None:
+    (alert,) = fold(script.out).open_alerts
+    assert alert.raised.title == title
+
+
+def test_the_small_face_of_a_failure_repeats_no_line_of_the_log_and_no_bare_word() -> None:
+    """The log's last lines stand right below it at 80x24."""
+    state = fold(story.failed().out)
+    rows = [plain(row) for row in moment_lines("failed", state, story.failed().now, 78, 5)]
+    assert sum("▸" in row for row in rows) == 1 and any("DistBackendError" in row for row in rows)
+    assert any(row.startswith("advice ") for row in rows) and "✓ stop" in " ".join(rows)
+    texts = {t.line.text.strip() for t in state.logs[story.UNIT].lines}
+    assert (
+        sum(row.strip(" ▸")[9:].strip()[:20] in {t[:20] for t in texts} for row in rows if row.strip()) <= 1
+    )
+    for script in (story.failed(), died()):
+        state = fold(script.out)
+        alert = state.open_alerts[0]
+        screens = [moment_lines("failed", state, script.now, 118, height) for height in (5, 12, 40)]
+        screens.append(card_lines(state, alert, script.now, 118))
+        screens.append(alert_lines(state, script.now, 118))
+        for shown in screens:
+            words = " ".join(plain(row) for row in shown)
+            assert f"({alert.raised.kind})" not in words
+        assert any(CAUSE_KINDS[alert.raised.kind] in plain(row) for row in screens[0])
+
+
+def test_no_form_of_a_program_reaches_the_text_of_a_cell() -> None:
+    metrics = story.metrics("b15", 1) | {
+        "client": {
+            "clock": None,
+            "lag_ms": {"p50": 1.25, "max": None},
+            "kernel_stamps": True,
+            "shards": [1, 2],
+        },
+        "acceptance": {"by_position": (0.9, None), "simulated": False},
+    }
+    shown = " ".join(plain(row) for row in quality_lines(metrics, 90))
+    assert not re.search(r"None|True|False|[{}']", shown)
+    assert "clock n/a" in shown and "lag ms (p50 1.25, max n/a)" in shown and "kernel stamps yes" in shown

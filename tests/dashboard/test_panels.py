@@ -513,3 +513,25 @@ def test_a_cell_shows_where_its_answers_part_from_the_baselines() -> None:
     assert shown[at + 4].split() == ["baseline", "return", "a", "+", "b"]
     assert shown[at + 5].split() == [cell.spec.config, "return", "None"]
     assert all("\x1b" not in row for row in shown)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160, 200])
+def test_the_header_contradicts_itself_nowhere(width: int) -> None:
+    """No ETA and no service where nobody runs the sweep or reads the host; what failed is never left out; no `0 of 0`."""
+    gone = Recording(live=True, held=False, size_b=3_100_000)
+    running = fold(story.running().out)
+    orphan = plain(header_line(running, story.running().now, width, gone))
+    assert "no runner" in orphan and "‖ interrupted" in orphan and "not connected" in orphan
+    assert "ETA" not in orphan and "ready" not in orphan and "● up" not in orphan
+    lost = story.running()
+    lost.add(ev.HostLost, what="timed out")
+    shown = plain(header_line(fold(lost.out), lost.now, width, Recording(live=True)))
+    assert "✗ lost" in shown and "ready" not in shown
+    ended = plain(header_line(fold(story.finished().out), story.finished().now, width, gone))
+    assert "finished" in ended and "✗ 10" in ended and "some-failed" not in ended and "…" not in ended
+    assert "✗ 10" in plain(header_line(running, story.running().now, width, Recording(live=True)))
+    begun = story.Script()
+    begun.add(ev.RunStarted, run_id="r1", name="n", mode="sweep", segment=0)
+    assert "no cells yet" in plain(header_line(fold(begun.out), begun.now, width, Recording(live=True)))
+    begun.add(ev.RunEnded, outcome="host-lost", exit_code=11, reason="no route")
+    assert "host lost" in plain(header_line(fold(begun.out), begun.now, width, gone))

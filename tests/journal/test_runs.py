@@ -13,7 +13,16 @@ from ddtop.journal import network_disks
 from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.history.store import History
 from ddtop.journal.read.reader import JournalReader
-from ddtop.journal.read.runs import check_continues, find_run, list_runs, new_path, resolve_run, run_info
+from ddtop.journal.read.runs import (
+    check_continues,
+    find_run,
+    list_runs,
+    new_path,
+    newest_run,
+    remember,
+    resolve_run,
+    run_info,
+)
 from ddtop.journal.write.thin import LogRef, Mark, choose
 from ddtop.journal.write.writer import JournalWriter
 from tests.journal.made import Clock, spec, sweep
@@ -43,6 +52,24 @@ def record(
     with JournalWriter.open(path) as journal:
         journal.extend(events)
     return path
+
+
+def test_a_recording_elsewhere_is_listed_and_named_but_never_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="plot: no recording is named, and there are none here yet"):
+        newest_run("plot")
+    there = record(tmp_path / "demo.ddtop", "r9", host="demo", name="elsewhere")
+    for _ in range(2):
+        remember(there)
+    remember(tmp_path / "gone.ddtop")
+    assert list_runs() == [] and find_run("demo", "elsewhere") is None
+    assert [r.path for r in list_runs(elsewhere=True)] == [there]
+    assert newest_run("plot").path == there
+    for words in ("r9", "demo", "elsewhere", "demo.ddtop"):
+        assert resolve_run(words).path == there
+    here = record(new_path("demo", "elsewhere"), "r10", host="demo", name="elsewhere")
+    remember(here)
+    assert resolve_run("demo").path == here, "where ddtop keeps them goes first"
+    assert resolve_run("r9").path == there and len(list_runs(elsewhere=True)) == 2
 
 
 def test_recordings_are_listed_found_and_named() -> None:

@@ -69,6 +69,14 @@ def test_a_rate_can_be_skipped() -> None:
     assert [(s.config, s.rate) for s in skipped] == [("b8", 8.0)]
 
 
+def test_one_repeat_can_be_skipped() -> None:
+    text = with_load("{ rate = 4.0 }").replace(
+        "baseline", 'repeats = 3\nskip = [{ repeat = [2, 3], config = "b8", reason = "once" }]\nbaseline', 1
+    )
+    skipped = [c.spec for c in expand(small(text)) if c.spec.skip_reason]
+    assert [(s.config, s.repeat) for s in skipped] == [("b8", 1), ("b8", 2)]
+
+
 def test_a_benchmark_of_ones_own_is_given_the_rate() -> None:
     text = with_load("{ concurrency = 4 }, { rate = 4.0 }")
     text += '[bench]\nkind = "command"\nargv = ["b", "-c", "{concurrency}", "-r", "{rate}", "{result}"]\n'

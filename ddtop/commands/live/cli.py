@@ -66,7 +66,7 @@ def wait(
         list[str] | None,
         typer.Option(
             "--for",
-            help="What to wait for: alert, steps, cell, ready, end; several, with commas: the first that comes.",
+            help="What to wait for: alert, steps, cell, ready, end; several, with commas: the first that comes. Without it: alert,end.",
             autocompletion=completion.one_of("alert", "steps", "cell", "ready", "end"),
         ),
     ] = None,

@@ -15,7 +15,7 @@ from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.locks import is_live, live_recordings
 from ddtop.journal.read.reader import JournalReader
-from ddtop.journal.read.runs import resolve_run
+from ddtop.journal.read.runs import list_runs, resolve_run
 
 BULK = frozenset({"gpu", "log", "server-figures", "rtt", "bound", "cell-outputs", "provenance", "probe"})
 """Kinds of events that a status does not need: nearly all of a long recording."""
@@ -68,9 +68,11 @@ def which(text: str | None, *, live: bool = False) -> Path:
     if len(found) == 1:
         return found[0]
     if not found:
+        known = [f"{r.path.stem} ({r.state})" for r in list_runs(elsewhere=True)[:3]]
+        means = "there is nothing to watch or to steer"
         raise NobodyError(
             "no run is live on this machine",
-            means="there is nothing to watch or to steer",
+            means=f"{means}; recorded here, newest first: {', '.join(known)}" if known else means,
             do="start one: ddtop connect HOST --plan PLAN --detach; or name a recording: ddtop runs lists them",
         )
     raise UsageError(

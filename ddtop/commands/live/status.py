@@ -70,7 +70,7 @@ def _last_ended(but: set[str]) -> dict[str, Any] | None:
     """The newest recording here that is not live."""
     from ddtop.journal.read.runs import list_runs
 
-    for run in list_runs():
+    for run in list_runs(elsewhere=True):
         if not run.live and run.problem is None and str(run.path) not in but:
             try:
                 return _facts(run.path)

@@ -23,6 +23,8 @@ from ddtop.journal.read.select import asking
 
 Kind = Literal["alert", "steps", "cell", "ready", "end"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+DEFAULT: tuple[Kind, ...] = ("alert", "end")
+"""What is waited for where nothing is named: until a person is needed, or there is nothing more to wait for."""
 OVER = ("done", "failed", "broken", "skipped")
 """States in which a cell has ended."""
 POLL_S = 0.2
@@ -87,7 +89,7 @@ def wait(
     run: str | None, kinds: Sequence[str], *, timeout_s: float | None, since: int | None, json_out: bool
 ) -> int:
     """The command. Returns its exit code."""
-    wanted = _kinds(kinds)
+    wanted = _kinds(kinds or DEFAULT)
     until = None if timeout_s is None else time.monotonic() + timeout_s
     now = read_now(which(run, live=True))
     watch = Watch(wanted)
@@ -102,9 +104,8 @@ def wait(
 
 def _kinds(words: Sequence[str]) -> tuple[Kind, ...]:
     given = [part for word in words for part in word.split(",")]
-    if not given or (wrong := [w for w in given if w not in KINDS]):
-        named = f"`{wrong[0]}` is none" if given else "nothing is named"
-        raise UsageError(f"wait --for: {named}", do=f"name one or more of {', '.join(KINDS)}")
+    if wrong := [w for w in given if w not in KINDS]:
+        raise UsageError(f"wait --for: `{wrong[0]}` is none", do=f"name one or more of {', '.join(KINDS)}")
     return tuple(kind for kind in KINDS if kind in given)
 
 

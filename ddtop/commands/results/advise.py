@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 
+from ddtop.commands.options import chosen
 from ddtop.errors import UsageError, plain
 
 FORMATS = ("md", "json", "vllm", "sglang")
 
 
-def advise(run: str, form: str, baseline: str | None) -> str:
+def advise(run: str | None, form: str, baseline: str | None) -> str:
     """The advice of a recording, finished or not, in the form asked for. Raises JournalError, UsageError."""
-    from ddtop.journal.read.runs import resolve_run
     from ddtop.report import load
     from ddtop.report.advice import advice_arguments, advice_json, advice_markdown, advice_of
 
     if form not in FORMATS:
         raise UsageError(f"advise: unknown format `{form}`", do=f"--format {', '.join(FORMATS)}")
-    recording = load(resolve_run(run).path)
+    recording = load(chosen(run, "advise").path)
     configs = dict.fromkeys(cell.spec.config for cell in recording.state.plan_cells)
     if baseline is not None and baseline not in configs:
         raise UsageError(

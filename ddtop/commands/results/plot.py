@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ddtop.commands.options import chosen
 from ddtop.errors import UsageError, plain
 
 if TYPE_CHECKING:
@@ -36,15 +37,20 @@ def choice_of(what: str | None, x: str | None, y: str | None, by: str | None, wh
 
 
 def plot(
-    run: str, choice: Choice, *, baseline: str | None, out: Path | None, width: int | None, height: int | None
+    run: str | None,
+    choice: Choice,
+    *,
+    baseline: str | None,
+    out: Path | None,
+    width: int | None,
+    height: int | None,
 ) -> str:
     """What to print: the picture, or where it was written. Raises JournalError, UsageError (also where nothing can be drawn)."""
     from ddtop.charts.make import chart
     from ddtop.charts.model import simulated
     from ddtop.journal.read.reader import read_state
-    from ddtop.journal.read.runs import resolve_run
 
-    path = resolve_run(run).path
+    path = chosen(run, "plot").path
     state = read_state(path)
     configs = dict.fromkeys(cell.spec.config for cell in state.plan_cells)
     if baseline is not None and baseline not in configs:

@@ -72,8 +72,6 @@ def _alert(
     foot = _foot(state, alert, now_s, width, plan, seat)
     room = max(1, most - len(foot))
     cause = raised.cause_text or raised.cause
-    if raised.kind != "unknown" and f"({raised.kind})" not in cause:
-        cause = f"{cause} ({raised.kind})"
     # On a narrow screen the cause begins below its title, else it has no room beside it.
     beside = len(title) <= width // 3 or room == 1
     indent = len(title) if beside else 3

@@ -9,11 +9,25 @@ from ddtop.dashboard.draw.text import clock, day_time, duration, size, unit_name
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.eta import Eta, sweep_eta
 from ddtop.journal.read.select import counts
+from ddtop.words import OUTCOMES
 
-DROPS = ("rtt", "up", "name", "unit", "measured", "finish", "title", "skipped", "bad", "eta", "service")
+DROPS = (
+    "rtt",
+    "up",
+    "name",
+    "unit",
+    "measured",
+    "word",
+    "finish",
+    "title",
+    "skipped",
+    "service",
+    "bad",
+    "eta",
+)
 """What is left out where the line is too short, the first first."""
 
-CLOSE = ("host", "unit", "")
+CLOSE = ("host", "unit", "", "bad")
 
 
 @dataclass(frozen=True)
@@ -50,7 +64,7 @@ def _joined(parts: list[tuple[str, Line]], gap: str) -> Line:
     for number, (tag, part) in enumerate(parts):
         if number and part:
             close = part[0].text.startswith("·") or (
-                tag in ("up", "service", "measured") and parts[number - 1][0] in CLOSE
+                tag in ("up", "service", "measured", "word") and parts[number - 1][0] in CLOSE
             )
             out.append(Span(" " if close else gap, "dim"))
         out.extend(part)
@@ -61,17 +75,19 @@ def _left(state: State, now_s: float, recording: Recording, eta: Eta | None) -> 
     parts: list[tuple[str, Line]] = [("title", line(("ddtop", "title")))]
     if state.run.simulated:
         parts.append(("", line(("SIMULATED", "warn"))))
-    parts.append(("host", host_part(state, now_s, recording.number)))
+    gone = recording.live and not recording.held and state.run.ended is None and bool(state.run.run_id)
+    parts.append(("host", host_part(state, now_s, recording.number, gone=gone)))
     uptime = uptime_s(state, now_s)
-    linked = state.host.link == "connected" and state.run.ended is None
+    linked = state.host.link == "connected" and state.run.ended is None and not gone
     if linked and uptime is not None:
         parts.append(("up", line((duration(uptime), "dim"))))
     if linked and state.host.rtt_ms is not None:
         parts.append(("rtt", line((f"· rtt {state.host.rtt_ms:.0f} ms", "dim"))))
-    name, how = service_part(state, now_s)
-    parts.append(("unit", name))
-    parts.append(("service", how))
-    parts.extend(_run_parts(state, now_s, eta))
+    if linked:  # else the last reading is out of date
+        name, how = service_part(state, now_s)
+        parts.append(("unit", name))
+        parts.append(("service", how))
+    parts.extend(_run_parts(state, now_s, eta, going=not gone))
     return [(tag, part) for tag, part in parts if part]
 
 
@@ -83,13 +99,13 @@ def uptime_s(state: State, now_s: float) -> float | None:
     return float(said) + max(0.0, now_s - state.probe_at_s)
 
 
-def host_part(state: State, now_s: float, number: int | None = None) -> Line:
-    """`ct200 ● up`, or what is wrong with the link and since when."""
+def host_part(state: State, now_s: float, number: int | None = None, *, gone: bool = False) -> Line:
+    """`ct200 ● up`, or what is wrong with the link and since when. `gone`: no runner is connected any more."""
     host = state.host
     name = (f"{number} " if number else "") + (host.name or "no host yet")
     since = duration(now_s - host.since_at_s) if host.since_at_s is not None else ""
     word = host.state
-    if state.run.ended is not None and word in ("connected", "rebooted", "connecting"):
+    if gone or (state.run.ended is not None and word in ("connected", "rebooted", "connecting")):
         state_part = ("○ not connected", "dim")
     elif word == "connected":
         state_part = ("● up", "ok")
@@ -133,23 +149,34 @@ def service_part(state: State, now_s: float) -> tuple[Line, Line]:
     return name, ()
 
 
-def _run_parts(state: State, now_s: float, eta: Eta | None = None) -> list[tuple[str, Line]]:
+def _run_parts(
+    state: State, now_s: float, eta: Eta | None = None, *, going: bool = True
+) -> list[tuple[str, Line]]:
     run = state.run
+    ended = run.ended.outcome if run.ended is not None else None
     if run.mode == "monitor" and not state.plan_cells:
-        return [("", line(("watching", "dim")))] if run.run_id else []
+        words = "watching" if ended is None else OUTCOMES[ended]
+        return [("", line((words, "dim" if ended in (None, "done") else "warn")))] if run.run_id else []
     tally = counts(state.plan_cells)
     parts: list[tuple[str, Line]] = []
     if run.name:
         parts.append(("name", line((run.name, "label"))))
-    parts.append(("", line((f"{tally.done} of {tally.total}", "value"))))
-    parts.append(("measured", line(("measured", "label"))))
+    if tally.total:
+        parts.append(("", line((f"{tally.done} of {tally.total}", "value"))))
+        parts.append(("measured", line(("measured", "label"))))
+    elif ended is None:
+        parts.append(("", line(("no cells yet", "dim"))))
     if tally.skipped:
         parts.append(("skipped", line((f"· {tally.skipped} skipped", "dim"))))
     if tally.bad:
-        parts.append(("bad", line((f"· ✗ {tally.bad}", "bad"))))
-    if run.ended is not None:
-        role = "ok" if run.ended.outcome == "done" else "warn"
-        parts.append(("", line((f"· ended: {run.ended.outcome}", role))))
+        number, _, word = tally.bad.partition(" ")
+        parts.append(("bad", line((f"· ✗ {number}", "bad"))))
+        parts.append(("word", line((word, "bad"))))
+    if ended is not None:
+        role = "ok" if ended == "done" else "warn"
+        parts.append(("", line((f"· {OUTCOMES[ended]}", role))))
+    elif not going:
+        parts.append(("", line(("· ‖ interrupted", "warn"))))
     elif state.paused is not None:
         parts.append(("", line(("· ‖ PAUSED", "warn"))))
     elif tally.remaining:

@@ -8,6 +8,7 @@ from ddtop.dashboard.draw.paint import Item, Line, line, wrap_text
 from ddtop.dashboard.draw.text import clock, duration
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, RestartView
+from ddtop.words import CAUSE_KINDS
 
 Below = str | tuple[str, str]
 """Words that stand below an entry; with a key where enter opens something."""
@@ -59,7 +60,8 @@ def _evidence(alert: AlertView) -> list[Below]:
         if raised.fault_seen_s is not None
         else ""
     )
-    out: list[Below] = [f"verdict {raised.verdict} ({raised.kind}){seen}"]
+    means = f": {CAUSE_KINDS[raised.kind]}" if CAUSE_KINDS[raised.kind] else ""
+    out: list[Below] = [f"verdict {raised.verdict}{means}{seen}"]
     for number, evidence in enumerate(raised.evidence):
         words = f"{evidence.source}: {evidence.text}"
         out.append((words, f"evidence {alert.id} {number}") if evidence.cursor else words)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
+import msgspec
+
 from ddtop import events as ev
 from ddtop.journal.fold import sweep as fold_sweep
 from ddtop.journal.fold.state import State
@@ -198,7 +200,17 @@ def _stage(state: State, event: ev.StageProgress) -> None:
         view.progress, view.at_s = event, event.at_s
 
 
+def _titled(event: ev.AlertRaised) -> ev.AlertRaised:
+    """The alert under the title of what happened: older recordings gave a server that died or hung under a cell that of a
+    start, which names an attempt."""
+    if event.title != "NOT STARTING?" or event.attempt_id is not None or not event.cell_ids:
+        return event
+    hung = event.verdict in ("stalled", "hung-gpu")
+    return msgspec.structs.replace(event, title="SERVER HUNG" if hung else "SERVER DIED")
+
+
 def _alert(state: State, event: ev.AlertRaised) -> None:
+    event = _titled(event)
     view = state.alerts.get(event.alert_id)
     if view is None:
         state.alerts[event.alert_id] = AlertView(event, event.at_s)

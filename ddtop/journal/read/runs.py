@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 import time
@@ -95,14 +96,40 @@ def run_info(path: Path) -> RunInfo:
     )
 
 
-def list_runs(folder: Path | None = None) -> list[RunInfo]:
+def remember(path: Path) -> None:
+    """Note a recording that lies elsewhere, so that the list of recordings has it when its run is over. Never raises: a list
+    that lacks one is no reason to end a run."""
+    whole = path.resolve()
+    if whole.parent == paths.runs_dir().resolve() or "\n" in str(whole) or whole in remembered():
+        return
+    with contextlib.suppress(OSError):
+        _elsewhere().parent.mkdir(parents=True, exist_ok=True)
+        with _elsewhere().open("a", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(f"{whole}\n")
+
+
+def remembered() -> list[Path]:
+    """The recordings elsewhere that were noted, as far as they are there."""
+    try:
+        text = _elsewhere().read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return []
+    return [path for line in dict.fromkeys(text.splitlines()) if (path := Path(line)).is_file()]
+
+
+def _elsewhere() -> Path:
+    return paths.state_dir() / "recordings-elsewhere"
+
+
+def list_runs(folder: Path | None = None, *, elsewhere: bool = False) -> list[RunInfo]:
     """All recordings in `folder`, the newest first; by default where ddtop keeps them, and those that a runner of this machine
-    writes elsewhere."""
+    writes elsewhere. `elsewhere`: those too that one wrote there before."""
     where = folder if folder is not None else paths.runs_dir()
     files = [path for path in where.glob(f"*{SUFFIX}") if path.is_file()]
     if folder is None:
         here = {path.resolve() for path in files}
-        files += [path for path in live_recordings() if path.resolve() not in here]
+        others = [*live_recordings(), *(remembered() if elsewhere else ())]
+        files += dict.fromkeys(path for path in others if path.resolve() not in here)
     found = [run_info(path) for path in files]
     return sorted(found, key=lambda r: (r.started_at_s or 0.0, r.path.name), reverse=True)
 
@@ -139,6 +166,8 @@ def resolve_run(text: str, folder: Path | None = None) -> RunInfo:
     if as_path.is_file():
         return run_info(as_path)
     runs = list_runs(folder)
+    if folder is None and not any(_names(run, text) for run in runs):
+        runs = list_runs(elsewhere=True)
     exact = [r for r in runs if text in (r.run_id, r.path.name, r.path.stem)]
     alive = [r for r in runs if r.live and text in (r.host, r.name)]
     named = [r for r in runs if text in (r.host, r.name)]
@@ -161,6 +190,23 @@ def resolve_run(text: str, folder: Path | None = None) -> RunInfo:
         means=f"recordings here: {', '.join(close)}" if close else "there are no recordings here yet",
         do="list recordings: ddtop runs",
     )
+
+
+def _names(run: RunInfo, text: str) -> bool:
+    return text in (run.run_id, run.path.name, run.path.stem, run.host, run.name) or any(
+        word.startswith(text) for word in (run.run_id, run.path.name)
+    )
+
+
+def newest_run(command: str) -> RunInfo:
+    """The recording that was begun last. Raises UsageError where there is none: `command` needs one."""
+    found = next((r for r in list_runs(elsewhere=True) if r.problem is None), None)
+    if found is None:
+        raise UsageError(
+            f"{command}: no recording is named, and there are none here yet",
+            do="record a sweep: ddtop connect HOST --plan PLAN; or try one: ddtop demo --record demo.ddtop",
+        )
+    return found
 
 
 def new_path(host: str, name: str, at_s: float | None = None, folder: Path | None = None) -> Path:

@@ -97,7 +97,10 @@ def _read_skip(fields: Fields, configs: tuple[Config, ...], workloads: tuple[Wor
     workload = fields.texts("workload", one=True) or ()
     numbers = {
         key: fields.wholes(key, (), low, MAX_TOKENS)
-        for key, low in (("tp", 1), ("concurrency", 1), ("context", 0), ("output_tokens", 0))
+        for key, low in (
+            *(("tp", 1), ("concurrency", 1), ("context", 0)),
+            *(("output_tokens", 0), ("repeat", 1)),
+        )
     }
     rate = fields.numbers("rate", MIN_RATE, MAX_RATE, "requests/s")
     search = fields.texts("search", one=True) or ()

@@ -6,6 +6,7 @@ from ddtop import events as ev
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.ladder import rungs, words
 from ddtop.journal.read.select import counts
+from ddtop.words import CAUSE_KINDS
 
 SPOILS_RESULTS = ("throttled", "power-capped", "wedged-collective")
 
@@ -69,7 +70,8 @@ def event_line(event: ev.Event, state: State) -> str | None:
                 f"  ready in {_seconds(event.ready_s)}, {event.engine} {event.engine_version or ''}".rstrip()
             )
         case ev.RestartFailed():
-            return f"  start failed: {event.verdict}, {event.cause} ({event.kind})"
+            means = f": {CAUSE_KINDS[event.kind]}" if CAUSE_KINDS[event.kind] else ""
+            return f"  start failed: {event.verdict}, {event.cause}{means}"
         case ev.AlertRaised():
             what = f"  policy: {event.policy}" if event.policy else ""
             seen = f"  ({event.fault_seen_s:.2f} s after the fault)" if event.fault_seen_s is not None else ""

@@ -203,6 +203,13 @@ def response_lines(state: State, cell: CellView, width: int) -> list[Line]:
 
 
 def _short(value: Any) -> str:
+    """A value of a metric in words; never Python's own form of it."""
+    if value is None:
+        return "n/a"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{str(k).replace('_', ' ')} {_short(v)}" for k, v in value.items()) + ")"
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, list | tuple):

@@ -15,8 +15,10 @@ from ddtop.journal.act.seat import LIVE, Seat
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, TailLine
 from ddtop.journal.read.select import key_of_action, remaining
-from ddtop.words import many
+from ddtop.words import CAUSE_KINDS, many
 
+SMALL = 8
+"""Below so many lines the cited line stands alone, with what it means and the advice."""
 TALL = 34
 """From so many lines on there is room for the command and for each phase of the start."""
 
@@ -49,7 +51,7 @@ def failed_lines(
         line(
             (f"✗ {raised.verdict}{after}", "bad"),
             (f" · {raised.cause}", "label"),
-            (f" ({raised.kind})" if raised.kind != "unknown" else "", "dim"),
+            (f" · {CAUSE_KINDS[raised.kind]}" if CAUSE_KINDS[raised.kind] else "", "dim"),
         )
     )
     if height >= 10:
@@ -61,6 +63,15 @@ def failed_lines(
     elif start is not None:
         phases = phases_line(start, now_s, width)
     foot: list[Line] = []
+    if height < SMALL:  # the log stands right below: its lines are not told twice
+        foot += wrapped("advice ", raised.advice, width, 2)
+        if alert.decided is not None:
+            foot += wrapped("done   ", f"{alert.decided.what} · {alert.decided.by}", width, 1)
+        else:
+            foot += wrapped("before ", raised.seen_before or "", width, 1)
+        foot = foot[: max(0, height - len(head) - 1)]
+        proof = evidence_lines(state, alert, width, 1)
+        return [*head, *phases[: max(0, height - len(head) - len(proof) - len(foot))], *proof, *foot]
     if height >= 8:
         foot += wrapped("advice ", raised.advice, width, 2)
         foot += wrapped("before ", raised.seen_before or "", width, 2)
@@ -93,7 +104,8 @@ def card_lines(
         if raised.fault_seen_s is not None
         else ""
     )
-    words = f"{raised.verdict} · {raised.cause} ({raised.kind}) · at {clock(alert.at_s)}{seen}"
+    means = f": {CAUSE_KINDS[raised.kind]}" if CAUSE_KINDS[raised.kind] else ""
+    words = f"{raised.verdict} · {raised.cause}{means} · at {clock(alert.at_s)}{seen}"
     rows += wrapped("", words, width, 3, "dim")
     rows += [
         (),

@@ -226,7 +226,7 @@ def words(run: Run) -> str:
     elif run.finish_s is not None:
         end = f"ends by {clock(run.finish_s)[:5]}"
     else:
-        end = "end unknown" if run.ahead == () and not run.track.ended else ""
+        end = ""  # the header says that it is not known
     return " · ".join(part for part in (raised, end) if part)
 
 
