@@ -113,6 +113,8 @@ def test_what_is_wrong_is_named(folder: Path) -> None:
     (folder / "bad.jsonl").write_text('{"prompt": "a"}\n{"prompt": \n')
     assert "line 6: workload[0].dataset" not in said(file="file:bad.jsonl")
     assert "bad.jsonl: line 2 is no JSON" in said(file="file:bad.jsonl")
+    own = with_dataset('stop = "eos"') + '[bench]\nkind = "command"\nargv = ["b", "{config}", "{result}"]\n'
+    assert sum("needs ddtop's own load generator" in one for one in faults(own, folder)) == 2
     (lone,) = faults(ONE + "sample = 3\n")
     assert "workload[0].sample: stands without a dataset" in lone
     rows = [{"messages": [{"role": "user", "content": "a"}]}]

@@ -169,6 +169,13 @@ def read_workloads(
         elif not table.has("dataset"):
             prompts = _prompts(table, bench, folder)
         turns, think_ms, shared = _conversation(table, bench, prompts)
+        for key in ("dataset", "stop"):
+            if table.has(key) and bench.kind == "command":
+                problems.fault(
+                    (*table.path, key),
+                    'needs ddtop\'s own load generator, but bench.kind is "command"',
+                    "leave it out, or leave out bench.kind",
+                )
         license_ = table.text("license")
         if license_ is None and dataset is not None:
             license_ = problems.datasets[dataset.name].get("licence")
