@@ -122,6 +122,13 @@ def guess_text(data: bytes) -> str | None:
         kind = _json_kind(text)
         if kind:
             return kind
+    elif (
+        first := next((line for line in text.splitlines()[1:20] if line.startswith("{")), "")
+    ) and _json_kind(first) == "results":
+        return "results"  # a script wrote a line of its own before the tool's
+    rows = [line for line in text.splitlines()[:200] if line.strip()]
+    if sum(1 for line in rows if _VLLM_RECORD.match(line)) * 2 > len(rows):
+        return "log"  # what its records quote of the driver is no output of nvidia-smi
     if _is_gpu(head) or re.match(r"\S{0,40}:? ?(?:\w{1,12} \d{1,4}: )?nvidia-smi: ", text):
         return "gpu"
     if is_result_text(text):
@@ -174,6 +181,7 @@ _OF_MODELS = re.compile(
 )
 """In a listing: a word of a model's files or folders. Other listings are no models without weights."""
 _SYSTEMD_SAID = re.compile(r"systemd(?:-\w+)?\[\d+\]: |\.service: ")
+_VLLM_RECORD = re.compile(r"(?:\(\w+ pid=\d+\) )?(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d ")
 _DATED = re.compile(r"\S{0,3}\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d")
 _KERNEL = re.compile(r"\[ *\d+\.\d{6}\] |\S.{0,60} kernel: ")
 _ALSO = (

@@ -151,6 +151,8 @@ ones are mended by their kind and become cases, so a rate counts only for the ro
 | 2026-12-01, first | 43 | 27 (63 %) | excerpts of reports: 34 logs, 4 units, 2 GPU tables, 3 others; the start is often cut off |
 | 2026-12-01, second | 59 | 47 (80 %) | 43 logs, 6 units, 2 GPU tables, 3 of ssh, 3 benchmark blocks, 2 others; 14 healthy |
 | 2026-12-01, third | 49 | 40 (82 %) | 35 logs, 3 units, 2 kernel logs, 4 of ssh, 4 benchmark results, 1 other; 13 healthy |
+| 2026-12-01, fourth | 47 | 36 (77 %) | 37 logs, 3 of docker and kubectl, 2 GPU tables, 2 kernel logs, 3 benchmark results; 12 healthy |
+| 2026-12-01, fifth | 39 | 26 (67 %) | 36 logs, 1 unit, 2 GPU tables; 7 of TensorRT-LLM, 8 of ollama and llama.cpp, 15 healthy |
 
 """
 

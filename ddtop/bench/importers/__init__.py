@@ -131,6 +131,8 @@ def _printed(text: str) -> list[Fields]:
         for before, block in _blocks(text)
         if (fields := serving.from_console(block)) is not None
     ]
+    if not records and (rows := json_lines("\n".join(s for s in text.splitlines() if s.startswith("{")))[0]):
+        records = [record for row in rows for record in _from_object(row, strict=False)]
     if not records and (block_of_any := blocks.from_any_block(text)) is not None:
         return [block_of_any]
     if not records:

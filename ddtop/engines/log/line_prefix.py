@@ -34,7 +34,7 @@ _OUTER = (
     re.compile(r"(?P<unit>[\w][\w.\-]{0,80}?) +\| ?(?!\d+/)"),
     # journalctl -o short / short-precise, syslog: `Apr 03 09:19:00 host python3[612]: text`
     re.compile(
-        r"(?P<time>(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
+        r"(?P<time>(?:(?:[^\W\d_]{3,5}\.?|\d{1,2}月) [ \d]?\d \d\d:\d\d:\d\d(?:\.\d+)?"
         r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?))"
         r" (?!(?:TRACE|DEBUG|INFO|WARN|ERROR) )[\w.\-]+ (?P<unit>[^\s\[\]:]+(?: \S+)?)(?:\[(?P<pid>\d+)\])?: "
     ),

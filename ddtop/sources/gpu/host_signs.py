@@ -13,7 +13,9 @@ MAX_CONCURRENT_NVIDIA_SMI = 1
 """ddtop starts no second one-shot nvidia-smi while one has not returned: hung ones would pile up."""
 
 _STATE = re.compile(r"^[DRSTZXI][<NLsl+]{0,5}$")
-_XID = re.compile(r"NVRM: Xid \((?P<where>[^)]{0,60})\):\s{0,3}(?P<xid>\d{1,4})\b")
+_XID = re.compile(
+    r"NVRM: Xid \((?P<where>[^)]{0,60})\):\s{0,3}(?:\d{1,4}\b.{0,200}caused by previous Xid )?(?P<xid>\d{1,4})\b"
+)
 _BLOCKED = re.compile(r"task (?P<task>\S{1,60}) blocked for more than (?P<s>\d{1,6}) seconds")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+_EARLIER = re.compile(r"caused by previous Xid (\d{1,4})")
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<code>\d{1,4})(?:, pid='?(?P<pid>[^,']*)'?)?(?:, name=(?P<name>[^,]*))?(?:, )?(?P<text>.*)"
 )
@@ -209,6 +210,9 @@ def parse_kernel_line(line: str) -> KernelFact | None:
     line = line[:4_000]
     if (match := _XID.search(line)) is not None:
         code = int(match["code"])
+        earlier = _EARLIER.search(match["text"])
+        if earlier and (row := XIDS.get(int(earlier[1]))) and row.kind == "host":
+            code = row.code  # a channel torn down because of it: the fault is that one
         if code == 154 and _CALM.search(line):
             return None
         row = XIDS.get(code) or Xid(

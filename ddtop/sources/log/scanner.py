@@ -143,8 +143,11 @@ class LogScanner:
             )
             echo = raised is None and self._tracebacks.in_code(parsed.message, pid, parsed.rank)
         matches = match_line(line, self.engine) or self._usage_error(parsed)
-        if all(m.signature.role == "pointer" for m in matches) and (inner := quoted_cause(line)):
-            matches = (*match_line(inner, self.engine), *matches)
+        if all(m.signature.role == "pointer" for m in matches):
+            inner = quoted_cause(line)
+            if not inner and parsed.level in ("ERROR", "CRITICAL") and not parsed.message[:1].isspace():
+                inner = f"Error: {parsed.message}"  # its level says what an exception's name says
+            matches = (*match_line(inner, self.engine), *matches) if inner else matches
         moved = False
         for fact in facts:
             moved = self._take_fact(fact, entry, times) or moved

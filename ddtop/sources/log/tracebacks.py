@@ -29,7 +29,7 @@ FOLLOW_UPS = re.compile(
 
 _WRAPPERS = re.compile(
     r"Worker failed with error '(?P<vllm>.{2,2000}?)'(?:, please check|\.?\s*$)|Exception in worker \S{1,80} while processing method \w+: (?P<old>.{2,2000}?)(?:, Traceback|$)"
-    r"|(?:Executor worker (?:returned|initialization)|Error in (?:executor|worker)[\w ]{0,40}): (?P<trt>\S.{2,2000})|RayTaskError\(\w+\): (?P<ray>\S.{2,2000})"
+    r"|(?:Executor worker (?:returned|initialization)|Failed to initialize executor on rank \d+|Error in (?:executor|worker)[\w ]{0,40}): (?P<trt>\S.{2,2000})|RayTaskError\(\w+\): (?P<ray>\S.{2,2000})"
     r"|Scheduler (?:or DataParallelController )?.{0,40}?terminated with (?P<sgl>\w+Error: .{2,2000})"
 )
 """Exceptions that only carry the words of another process's: what they quote is the cause."""

@@ -289,12 +289,14 @@ def _starting(scan: ScanSnapshot, phase: str) -> Judgement:
         return _state(scan, "no-ready-marker-yet", phase)
     if phase in by_phase:
         return _state(scan, by_phase[phase], phase, line=scan.mark_line if scan.mark_line[0] else None)
+    if not phase and "init.communicator" in scan.facts:
+        return _state(scan, "init-distributed", "init")
     return _served(scan) or _state(scan, "just-launched", phase or "launch")
 
 
 _STOPPED = re.compile(r".{0,120}?\bsystemd\[\d+\]: Stopped \S")
 _NATIVE = re.compile(
-    r"(?:.{0,80}\s)?(?:frame #\d{1,3}: .{1,600}\(0x[0-9a-f]+ in /|goroutine \d+ \[|(?:rip|rflags) +0x[0-9a-f]+\s*$|runtime/\w+\.(?:s|go):\d+ \+0x)|Thread 0x[0-9a-f]+ .{0,40}\(most recent call first\)"
+    r"(?:.{0,80}\s)?(?:frame #\d{1,3}: .{1,600}\(0x[0-9a-f]+ in /|goroutine \d+ \[|(?:rip|rflags) +0x[0-9a-f]+\s*$|runtime/\w+\.(?:s|go):\d+ \+0x)|\d{1,3} +0x[0-9a-f]{8,16} \S|Thread 0x[0-9a-f]+ .{0,40}\(most recent call first\)"
 )
 """Lines that only a process writes that dies in native code, or whose threads were dumped because it hung."""
 
@@ -303,6 +305,8 @@ def _stopped_or_cut(scan: ScanSnapshot, word: LastWord | None) -> Judgement | No
     """What is certain of any program: systemd stopped its unit, or it died and the reason was cut off."""
     if scan.tail and _STOPPED.match(scan.tail[-1][1]):
         return _state(scan, "stopped-by-request", "stop", line=scan.tail[-1])
+    if "init.communicator" in scan.facts and word is None:
+        return _state(scan, "init-distributed", "init")
     native = next((line for line in scan.tail if _NATIVE.match(line[1])), None)
     return _state(scan, "unknown-root-cause-cut", "", line=native) if native and word is None else None
 
