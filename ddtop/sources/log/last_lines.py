@@ -60,7 +60,7 @@ _GENERATES = re.compile(
 )
 
 _ASKED = re.compile(r"\b(?:Received|Added) request (?:cmpl|chatcmpl)-")
-"""vLLM's lines of requests: it has no warm-up of its own that makes them."""
+"""vLLM's lines of requests: it has no warm-up of its own that makes them. Nor does a warm-up come from another host."""
 
 _OURS = re.compile(
     r"(?:health\w*|(?:get_)?(?:model_info|server_info)|v1/\S*|generate\w*|metrics|slots|props|completions?|version|ping|ready)\b"
@@ -98,6 +98,9 @@ def served(scan: ScanSnapshot) -> Answered | None:
         last, status, path = (number, text), found["status"], found["path"]
         if found["verb"] == "POST" and found["status"] == "200" and _GENERATES.match(found["path"]):
             made.append(last)
+            asked += (
+                re.search(r"\d+\.\d+\.\d+\.\d+:\d+ - ", found[0]) is not None and "127.0.0.1:" not in found[0]
+            )
     if (len(made) > 1 or (made and asked)) and status < "500":
         return Answered("serving", "run", made[-1])
     if last is None or not _OURS.match(path) or (status >= "500" and not path.startswith("health")):
