@@ -49,6 +49,7 @@ def further(plan: Plan) -> tuple[PlannedCell, ...]:
             cell, spec=msgspec.structs.replace(cell.spec, refines=gap_of[cell.spec.concurrency])
         )
         for cell in _to_run(expand(msgspec.structs.replace(plan, matrix=matrix)))
+        if cell.spec.concurrency in gap_of  # a trace has a load of its own
     )
 
 

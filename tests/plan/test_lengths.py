@@ -12,6 +12,7 @@ from ddtop.agent.loadgen.asked.lengths import WANTED, problem_of
 from ddtop.agent.loadgen.spec import load_spec
 from ddtop.plan import InvalidPlanError, expand, parse_plan, show
 from ddtop.plan.read.lengths import KEYS
+from ddtop.plan.refine import further
 
 from .test_conversations import IDS, TEXT
 
@@ -111,6 +112,17 @@ def test_a_trace_is_a_load_of_its_own(tmp_path: Path) -> None:
     assert cells[1].spec.shape == "trace t.jsonl, 10 requests at 10 times its speed"
     assert cells[0].spec.output_tokens == 10 and not [w for w in warnings if "trace" in w.path]
     load_spec(asked)
+
+
+def test_refining_leaves_a_trace_alone(tmp_path: Path) -> None:
+    write(tmp_path, ROWS)
+    text = traced() + TEXT[TEXT.index("[[workload]]") :].replace('"chat"', '"single"')
+    text = text.replace("concurrency = [4]", 'concurrency = [4, 16]\nrefine = "break-even"').replace(
+        "auto = {}", "auto = {}\nb = { args = ['x'] }"
+    )
+    found = further(parse_plan(text, folder=tmp_path)[0])
+    assert {cell.spec.workload for cell in found} == {"single"}
+    assert {cell.spec.concurrency for cell in found} == {6, 8, 11}
 
 
 def test_the_first_part_of_a_trace(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A server with a prefix cache whose truth is known: it counts hits as vLLM does, and says them in each response.
 
-    python -m tests.bench.servers.caching [--max-len N] [--step-ms MS]     # prints "listening on 127.0.0.1:PORT"
+    python -m tests.bench.servers.caching [--max-len N] [--step-ms MS] [--port P]  # prints "listening on 127.0.0.1:PORT"
 
 SIMULATED: no model runs here. A token is a word, the cache holds blocks of 16 tokens with all that stood before them, and
 the answer to a prompt names its last words. What was asked is to be had at /asked: the messages of every request, in order.
@@ -28,8 +28,8 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, limit: int, step_s: float) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, limit: int, step_s: float, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.limit, self.step_s = limit, step_s
         self.lock = threading.Lock()
         self.cache: set[int] = set()
@@ -85,6 +85,14 @@ class Handler(BaseHTTPRequestHandler):
         want = int(body["max_tokens"])
         if len(words) + want > server.limit:
             return self.whole(json.dumps({"error": {"message": "the prompt is too long"}}), 400)
+        if not body.get("stream"):
+            usage = {"prompt_tokens": len(words), "completion_tokens": 1, "total_tokens": len(words) + 1}
+            choice = {
+                "index": 0,
+                "message": {"role": "assistant", "content": "so"},
+                "finish_reason": "length",
+            }
+            return self.whole(json.dumps({"choices": [choice], "usage": usage}))
         hits = server.look_up(words, messages)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -109,8 +117,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--max-len", type=int, default=100_000)
     parser.add_argument("--step-ms", type=float, default=1.0)
+    parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
-    server = Server(options.max_len, options.step_ms / 1e3)
+    server = Server(options.max_len, options.step_ms / 1e3, options.port)
     print(f"listening on 127.0.0.1:{server.server_address[1]}", flush=True)
     server.serve_forever()
 
