@@ -201,7 +201,8 @@ def test_a_trace_is_replayed(caching: str) -> None:
         == judged.metrics["prefix_cache"]["responses_hit_tokens"]
         > 0
     )
-    assert records[2]["cached_tokens"] > 900, "two blocks of three"
+    # whichever comes first: two of three find block 1, one of two block 3
+    assert sum(one["cached_tokens"] for one in records) == pytest.approx(3 * 512, rel=0.05)
     assert judged.metrics["start_lag_ms"]["n"] == 4
 
 

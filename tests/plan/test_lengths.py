@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,16 @@ def test_the_first_part_of_a_trace(tmp_path: Path) -> None:
     assert len(plan.files["t.jsonl"].splitlines()) == 6
     again, _ = parse_plan(traced("duration_s = 2.6\n"), files=plan.files)
     assert [c.spec.id for c in expand(again)] == [c.spec.id for c in expand(plan)]
+
+
+def test_a_trace_that_is_too_large_for_a_line_of_the_agent_is_refused(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    row = {"input_length": 9000, "output_length": 90}
+    write(tmp_path, [{**row, "timestamp": n, "hash_ids": rng.sample(range(10**9), 18)} for n in range(5000)])
+    with pytest.raises(
+        InvalidPlanError, match=r"has 5,000 requests, .* kB, packed\); its first part: duration_s = \d\n"
+    ):
+        parse_plan(traced(), folder=tmp_path)
 
 
 def test_a_trace_that_lasts_longer_than_a_cell_may_is_warned_of(tmp_path: Path) -> None:

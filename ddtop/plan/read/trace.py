@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -15,6 +16,8 @@ from ddtop.words import many
 KEYS = ("speed", "duration_s", "block_tokens")
 OTHERS = ("prompts", "prompts_file", "dataset", "output_tokens", "turns", "think_ms", "shared_prefix_tokens")
 MAX_SPEED = 1000.0
+MAX_PACKED = 450_000
+"""Bytes of a trace as it goes to the host: it has to fit into a line of the agent's protocol, in base64 and beside other cells."""
 
 
 def read_trace(fields: Fields, bench: Bench, folder: FilePath | None) -> Trace | None:
@@ -96,12 +99,26 @@ def _requests(fields: Fields, name: str, text: str, duration_s: float) -> tuple[
         out.append(found)
         used.append(line + "\n")
     fields.problems.files[name] = "".join(used)
+    packed = len(zlib.compress(msgspec.json.encode(out), 1))
+    if packed > MAX_PACKED:
+        fields.problems.fault(
+            where,
+            f"{name} has {len(out):,} requests, more than can be sent to the host at once "
+            f"({packed / 1e3:,.0f} of {MAX_PACKED / 1e3:,.0f} kB, packed)",
+            f"its first part: duration_s = {_first_part_s(out, packed):,.0f}".replace(",", ""),
+        )
     if not out:
         fields.problems.fault(where, f"{name} holds no request", WANTED)
     elif len(out) < 5:
         what = f"{name} has {many(len(out), 'request')}"
         fields.problems.warn(where, what, "of fewer than 5 the result is SUSPECT (few-samples)")
     return tuple(out)
+
+
+def _first_part_s(requests: list[dict[str, Any]], packed: int) -> float:
+    """Seconds of a trace that can be sent, about."""
+    last = requests[int(len(requests) * 0.9 * MAX_PACKED / packed)]
+    return float(last["at_ms"] - requests[0]["at_ms"]) / 1e3
 
 
 WANTED = '{"timestamp": ms, "input_length": tokens, "output_length": tokens, "hash_ids": [ids]} a line, as Mooncake\'s traces'
