@@ -154,3 +154,32 @@ def test_what_a_wrapper_quotes_is_the_cause(words: str, cause: str) -> None:
 def test_an_idle_server_that_prints_its_counters_is_up() -> None:
     line = "INFO 07-04 07:25:31 metrics.py:218] Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 0 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 0.0%, CPU KV cache usage: 0.0%"
     assert diagnose_log(f"{line}\n{line}\n".encode())["verdict"] == "ready"
+
+
+_UP = "(APIServer pid=1) INFO:     Application startup complete.\n(EngineCore pid=9) INFO 12-02 10:11:12 [core.py:93] ready\n"
+_ASGI = """(APIServer pid=1) ERROR:    Exception in ASGI application
+(APIServer pid=1) Traceback (most recent call last):
+(APIServer pid=1)   File "/v/httptools_impl.py", line 409, in run_asgi
+(APIServer pid=1)     result = await app(
+(APIServer pid=1) {words}
+"""
+_PREPROCESSING = """(APIServer pid=1) ERROR 12-02 10:12:12 [serving_chat.py:257] Traceback (most recent call last):
+(APIServer pid=1) ERROR 12-02 10:12:12 [serving_chat.py:257]   File "/v/serving_chat.py", line 250, in create_chat_completion
+(APIServer pid=1) ERROR 12-02 10:12:12 [serving_chat.py:257] {words}
+"""
+_GOES_ON = '(APIServer pid=1) INFO:     172.17.0.1:53816 - "GET /health HTTP/1.1" 200 OK\n'
+
+
+@pytest.mark.parametrize("form", [_ASGI, _PREPROCESSING], ids=["asgi", "preprocessing"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "OSError: [Errno 30] Read-only file system: '/tmp/upload'",
+        "ModuleNotFoundError: No module named 'librosa'",
+        "ValueError: 170 is not divisible by 14",
+        "MemoryError",
+    ],
+)
+def test_one_failed_request_is_no_end_of_a_ready_server(form: str, words: str) -> None:
+    got = diagnose_log((_UP + form.format(words=words) + _GOES_ON).encode())
+    assert got["verdict"] in ("ready", "degraded"), got["cause"]

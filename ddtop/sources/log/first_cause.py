@@ -92,9 +92,15 @@ def going_down(scan: ScanSnapshot) -> bool:
     return named and scan.mark_line[0] <= min(h.number for h in failing)
 
 
+def _of_a_family(hit: Hit) -> bool:
+    return hit.signature.startswith("fam-")
+
+
 def failing_hits(scan: ScanSnapshot) -> list[Hit]:
     """The hits that a failure may be told with: what follows a stop on request only shows how the parts ended."""
     failing = [h for h in scan.hits if h.role in FAILING]
+    if scan.ready and all(_of_a_family(h) and h.number > scan.ready_number for h in failing):
+        failing = []  # a general message alone does not show that a server which was up has ended
     stopped = scan.stop_line[0]
     if stopped:
         failing = [h for h in failing if h.number < stopped or h.role == "cause"]

@@ -162,8 +162,15 @@ class LogScanner:
         if begins_args:
             self._args.begin(line)
         hits: list[Hit] = []
+        traces = (raised, self._tracebacks.open.get((pid, parsed.rank)))
+        # a ready server that failed one request goes on: what its front end says of it ends nothing
+        asked = self._ready is not None and (
+            parsed.source.startswith("serving") or any(t is not None and t.request for t in traces)
+        )
         for match in matches:
-            hits.append(replace(self._hit(match, entry, rank, pid, raised, parsed.level), echo=echo))
+            hit = self._hit(match, entry, rank, pid, raised, parsed.level)
+            ends = not asked or hit.role not in ("cause", "consequence") or "EngineDead" in line
+            hits.append(replace(hit, echo=echo) if ends else replace(hit, echo=echo, role="marker"))
             self._take_hit(hits[-1], times)
         if START in line or (raised is not None and not matches and not FOLLOW_UPS.search(raised.name or "")):
             self._alive = 0
