@@ -438,3 +438,13 @@ def test_no_form_of_a_program_reaches_the_text_of_a_cell() -> None:
     shown = " ".join(plain(row) for row in quality_lines(metrics, 90))
     assert not re.search(r"None|True|False|[{}']", shown)
     assert "clock n/a" in shown and "lag ms (p50 1.25, max n/a)" in shown and "kernel stamps yes" in shown
+
+
+def test_the_card_of_an_alert_begins_with_the_line_that_tells() -> None:
+    script = story.failed()
+    state = fold(script.out)
+    rows = [plain(row) for row in card_lines(state, state.open_alerts[0], script.now, 78)]
+    first = next(number for number, row in enumerate(rows) if row.startswith("▸"))
+    assert first <= 2 and "DistBackendError" in rows[first], (
+        "in sight at 24 rows, before anything is scrolled"
+    )

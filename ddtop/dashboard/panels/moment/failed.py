@@ -121,10 +121,12 @@ def card_lines(
             width,
             3,
         )
-    rows += [(), *choice_lines(state, alert, width, seat, whole=True)]
     tail = state.logs.get(raised.unit or (start.unit if start is not None else ""))
     lines = list(tail.lines) if tail is not None else []
     cited = cited_lines(alert, lines)
+    if cited:  # in sight before anything is scrolled; its context is below
+        rows[1:1] = marked_lines(lines, cited[0], cited[0] + 1, cited, width, whole=True)
+    rows += [(), *choice_lines(state, alert, width, seat, whole=True)]
     shown: set[int] = set()
     for at in cited:
         if at in shown:
