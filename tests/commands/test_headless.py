@@ -50,17 +50,17 @@ def test_the_demo_without_a_screen(tmp_path: Path) -> None:
     assert "SIMULATED" in said
     assert "NOT STARTING?" in said and "model-weights-damaged" in said
     # The host of the tests may be too busy for some results; how many are SUSPECT is not the matter here.
-    assert re.search(r"18 done( \(\d+ SUSPECT\))?, 6 skipped\b", said)
+    assert re.search(r"17 done( \(\d+ SUSPECT\))?, 7 skipped\b", said)
     assert "cannot be read" not in said, "a process that was never started is no trouble"
     assert "gate ?" not in said, "an owner that has just gone is not unknown"
     state = read_state(recording)
     assert state.run.simulated
     done_cells = [c for c in state.plan_cells if c.state == "done"]
-    assert len(done_cells) == 18 and {c.validity for c in done_cells} <= {"VALID", "SUSPECT"}
+    assert len(done_cells) == 17 and {c.validity for c in done_cells} <= {"VALID", "SUSPECT"}
     b16 = [c.metrics["acceptance_length"] for c in done_cells if c.spec.config == "b16"]
     assert all(4.5 < value < 5.1 for value in b16), "as the stand-in's drafter accepts"
     knees = [c.metrics["search"] for c in done_cells if c.spec.search]
-    assert len(knees) == 2, "how many streams meet the limit, in each repeat"
+    assert len(knees) == 1, "how many streams meet the limit: it is searched once"
     (alert,) = state.alerts.values()
     assert alert.resolved is not None and alert.raised.signature_id == "st-truncated"
     assert not list(tmp_path.glob("ddtop-demo-*")), "its folder is gone"
