@@ -806,6 +806,12 @@ class FakeHost:
     def op_job_list(self) -> dict[str, Any]:
         return {"jobs": [self.world.job_view(j) for j in self.world.jobs.values()]}
 
+    def op_job_forget(self, job: str) -> dict[str, Any]:
+        if self.world.jobs[job].state == "running":
+            raise AgentError(f"job {job} is still running", code="failed")
+        del self.world.jobs[job]
+        return {}
+
     def op_job_show(self, job: str) -> dict[str, Any]:
         return self.world.job_view(self.world.jobs[job])
 

@@ -11,7 +11,7 @@ from ddtop import events as ev
 from ddtop.journal.fold.apply import fold
 from ddtop.journal.fold.state import State
 from ddtop.sweep.recovery.probe_gpus import used_mib
-from ddtop.sweep.recovery.reconcile import consequences, reconcile
+from ddtop.sweep.recovery.reconcile import KEEP_JOBS, consequences, reconcile, spent_jobs
 from tests.sweep.test_controller import make_sweep
 
 SWEEP = make_sweep()
@@ -294,3 +294,31 @@ def test_consequences_of_a_reboot_in_words() -> None:
     csv = {"fields": ["index", "memory.used"], "csv": "0, 0\n1, 0"}
     words = consequences(probed(gpus=csv, units=DEAD, model=GONE), SWEEP)
     assert words == ("GPUs 0 MiB", "s.service inactive", "model MISSING in /dev/shm/m")
+
+
+def ended(name: str, **fields: Any) -> dict[str, Any]:
+    return {"job": name, "kind": "loadgen", "run": "r", "state": "done", "results": 0, **fields}
+
+
+@pytest.mark.parametrize(
+    ("job", "spent"),
+    [
+        ({**JOB, "state": "done"}, True),
+        ({**JOB, "state": "lost"}, True),
+        ({**JOB, "state": "done", "results": 2}, False),  # one is not recorded: resuming collects it
+        ({**JOB, "state": "running"}, False),
+        ({**JOB, "state": "done", "run": "other"}, False),
+        (
+            ended("r-script", kind="exec", results=1),
+            True,
+        ),  # it set up a service; its output is in the recording
+        (ended("r-job", kind="exec", results=2), False),
+        (ended("r-stage", kind="stage"), True),
+        (ended("r-server", kind="supervise"), False),
+        (ended("r-new", kind="something-new"), False),
+    ],
+)
+def test_the_host_keeps_what_resuming_needs(job: dict[str, Any], spent: bool) -> None:
+    newer = [ended(f"r-{n}") for n in range(KEEP_JOBS)]
+    assert spent_jobs(remembered(), [job, *newer], "r") == ([job["job"]] if spent else [])
+    assert spent_jobs(remembered(), [*newer[1:], job], "r") == [], "the newest are kept"

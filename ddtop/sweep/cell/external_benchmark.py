@@ -25,7 +25,7 @@ from ddtop.sweep.cell.ending import MeasureEnd, Subject
 from ddtop.sweep.cell.job_watch import JobWatch
 from ddtop.sweep.cell.measure import job_id
 from ddtop.sweep.cell.outcome import Origin, commit_judged
-from ddtop.sweep.cell.results import read_file
+from ddtop.sweep.cell.results import forget_jobs, read_file
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.log_lines import drain_log
 from ddtop.sweep.shared.requests import Requests
@@ -62,6 +62,7 @@ class ExternalBenchmark:
         # The job's folder is known before it exists: the agent keeps jobs by their ids.
         result = f"{host.hello.state_dir}/jobs/{job}/{RESULT}"
         argv = [word.replace("{result}", result) for word in bench.commands[cell.id]]
+        await forget_jobs(ctx, host)
         begin_cell(ctx, ctx.state.cells[cell.id], job, subject.generation)
         self._accepted, self._before = [], await self._counters(host, subject)
         await host.call(

@@ -27,7 +27,13 @@ from ddtop.sweep.cell.ending import MeasureEnd, Subject
 from ddtop.sweep.cell.job_watch import JobWatch
 from ddtop.sweep.cell.life.silence import Silences
 from ddtop.sweep.cell.outcome import Origin, keep_without_verdict
-from ddtop.sweep.cell.results import has_cut_requests, has_dying_requests, read_result, take_result
+from ddtop.sweep.cell.results import (
+    forget_jobs,
+    has_cut_requests,
+    has_dying_requests,
+    read_result,
+    take_result,
+)
 from ddtop.sweep.cell.search import finish, following, steps_on, tried
 from ddtop.sweep.shared.context import SweepContext
 from ddtop.sweep.shared.limits import JOB_SPARE_S
@@ -87,6 +93,7 @@ class Measurer:
             cells = list(itertools.takewhile(lambda cell: cell.search is None, cells))
         spec = self.job_spec(subject, cells)
         limit_s = sum(float(c.get("time_limit_s", bench.time_limit_s)) + JOB_SPARE_S for c in spec["cells"])
+        await forget_jobs(self.ctx, host)
         await host.call(
             "job-start",
             job=job,

@@ -18,6 +18,7 @@ from ddtop.sweep.cell.attempts import attempt_for, generation_of, version_of
 from ddtop.sweep.cell.ending import Subject
 from ddtop.sweep.cell.outcome import Committed, Origin, commit
 from ddtop.sweep.cell.search import take_load
+from ddtop.sweep.recovery.reconcile import spent_jobs
 from ddtop.sweep.shared.context import SweepContext
 
 CUT_REQUEST_CLASSES = ("refused", "truncated", "aborted")
@@ -116,3 +117,13 @@ async def stop_job(ctx: SweepContext, host: Host, job: str) -> None:
         await host.call("job-stop", job=job, timeout_s=60)
     except AgentError as error:
         ctx.note("warn", f"job {job} could not be stopped: {error.what}")
+
+
+async def forget_jobs(ctx: SweepContext, host: Host) -> None:
+    """Deletes the folders of jobs that nothing is to be had from any more: each measurement leaves one on the host."""
+    try:
+        jobs = (await host.call("job-list"))["jobs"]
+        for job in spent_jobs(ctx.state, jobs, ctx.run_id):
+            await host.call("job-forget", job=job)
+    except AgentError:
+        return  # they are small: the next measurement tries again

@@ -5,7 +5,7 @@ A step that costs neither a restart nor a copy needs no consent. What cannot be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,10 @@ from ddtop.sweep.recovery.probe import is_ours
 from ddtop.sweep.recovery.probe_gpus import comparable_facts, used_mib
 from ddtop.sweep.shared.plan import Sweep, next_key, open_cells
 from ddtop.words import unknown_words
+
+KEEP_JOBS = 5
+SPENT_KINDS = ("loadgen", "exec", "stage", "selftest")
+"""Kinds of job that end by themselves; a server is none of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,18 +166,16 @@ def _job_steps(state: State, jobs: list[Mapping[str, Any]]) -> list[Step]:
     """Jobs of this run with results that are not recorded: waited for, or collected."""
     steps = []
     for job in jobs:
-        if job.get("kind") not in ("loadgen", "exec"):
+        if not _measures(state, job):
             continue
         name = str(job.get("job"))
-        if job.get("kind") == "exec" and not _measures(state, name):
-            continue
         if job.get("state") == "running":
             steps.append(
                 _step(
                     "wait-job", f"wait for {name}", "it is still measuring on the host", detail=name, key=name
                 )
             )
-        elif int(job.get("results") or 0) > _collected(state, name):
+        elif not _collected(state, job):
             reason = (
                 f"it ended ({job.get('state')}) while no runner watched; it has {job.get('results')} results"
             )
@@ -181,12 +183,28 @@ def _job_steps(state: State, jobs: list[Mapping[str, Any]]) -> list[Step]:
     return steps
 
 
-def _measures(state: State, job: str) -> bool:
-    return any(attempt.job == job for cell in state.cells.values() for attempt in cell.attempts)
+def _measures(state: State, job: Mapping[str, Any]) -> bool:
+    """Whether a job measures cells: of commands, scripts that set up a service do not."""
+    if job.get("kind") != "exec":
+        return job.get("kind") == "loadgen"
+    return any(attempt.job == job.get("job") for cell in state.cells.values() for attempt in cell.attempts)
 
 
-def _collected(state: State, job: str) -> int:
-    return sum(cell.has_result_of(job) for cell in state.cells.values())
+def _collected(state: State, job: Mapping[str, Any]) -> bool:
+    name = str(job.get("job"))
+    return int(job.get("results") or 0) <= sum(cell.has_result_of(name) for cell in state.cells.values())
+
+
+def spent_jobs(state: State, jobs: Sequence[Mapping[str, Any]], run_id: str) -> list[str]:
+    """Ended jobs of this run of which the host need keep no files: all their results are recorded. The newest KEEP_JOBS stay,
+    whose logs a person may want to read. `jobs`: the oldest first."""
+    ended = [
+        job
+        for job in jobs
+        if job.get("run") == run_id and job.get("kind") in SPENT_KINDS and job.get("state") != "running"
+    ]
+    older = ended[: max(0, len(ended) - KEEP_JOBS)]
+    return [str(job["job"]) for job in older if not _measures(state, job) or _collected(state, job)]
 
 
 def _override_steps(probe: Mapping[str, Any], run_id: str, sweep: Sweep) -> list[Step]:
