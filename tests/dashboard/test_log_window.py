@@ -150,3 +150,14 @@ async def test_twenty_thousand_lines_a_second_are_kept_up_with(open_app: Open) -
         assert view.buffer.end >= 20_000
         assert view.following
         assert spent < 1.5
+
+
+def test_the_window_keeps_what_it_shows_and_the_command_keeps_all() -> None:
+    line = LogLine(text="x" * 5000, at_s=1.0, cursor="s=1;i=2", invocation="a", pid=7, priority=4)
+    shown, whole = LogBuffer(), LogBuffer(whole=True)
+    shown.extend(UNIT, [line])
+    whole.extend(UNIT, [line])
+    assert whole[0].line == line
+    assert shown[0].line == LogLine(text="x" * 4000 + "…", at_s=1.0, priority=4)
+    assert shown[0].cursor_hash == hash("s=1;i=2")
+    assert shown[0].start == whole[0].start == 0

@@ -18,6 +18,8 @@ from ddtop.journal.read.reader import Follower
 FOLLOW_S = 0.2
 KINDS = ("log", "log-gap", "kernel", "restart-started")
 """Events that say something of logs."""
+MOST = 200_000
+"""Lines of the past that are looked through, the newest."""
 STARTS = ("this", "previous", "all")
 
 
@@ -36,7 +38,7 @@ def log(
     if start not in STARTS:
         raise UsageError(f"log --start: `{start}` is none", do=f"name one of {', '.join(STARTS)}")
     path = which(run, live=follow)
-    buffer = LogBuffer()
+    buffer = LogBuffer(MOST, whole=True)
     wanted = Filter(
         include=text,
         regex=True,

@@ -161,14 +161,14 @@ class LogView(ScrollView, can_focus=True):
 
     def show_line(self, cursor: str | None, text: str) -> bool:
         """Go to the line with this journal cursor, else to the last one with this text. False where it is not in the window."""
-        wanted = text.strip()
+        wanted, known = text.strip(), None if cursor is None else hash(cursor)
         found = None
         for row, number in enumerate(self.index.rows):
-            shown = self.buffer[number].line
-            if cursor is not None and shown.cursor == cursor:
+            entry = self.buffer[number]
+            if known is not None and entry.cursor_hash == known:
                 found = row
                 break
-            if wanted and shown.text.strip() == wanted:
+            if wanted and entry.line.text.strip() == wanted:
                 found = row
         if found is not None:
             self.hit = found
