@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,10 @@ from common import ROOT, machine, save
 from dashboard import pace_ms
 
 from ddtop.dashboard.watched import Watched
-from ddtop.events import Event, decode_event
+from ddtop.events import CellSeries, Event, decode_event
+from ddtop.journal.fold.apply import apply
+from ddtop.journal.fold.state import State
+from ddtop.journal.fold.sweep import series_due
 from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.read.replay import ReplaySession
 from ddtop.journal.write.writer import JournalWriter
@@ -145,9 +148,21 @@ def tiled(hours: float, lines_s: float) -> Iterator[Event]:
     yield said(first["run-ended"], count * CELL_S)
 
 
+def kept(events: Iterable[Event]) -> Iterator[Event]:
+    """The events as a runner records them: after each try at a cell its series."""
+    state = State()
+    for event in events:
+        yield event
+        apply(state, event)
+        if (series := series_due(state, event)) is not None:
+            more = CellSeries(at_s=event.at_s, mono_s=event.mono_s, host=event.host, **series)
+            yield more
+            apply(state, more)
+
+
 def make(path: Path, hours: float, lines_s: float) -> None:
     with JournalWriter.open(path) as writer:
-        events = tiled(hours, lines_s)
+        events = kept(tiled(hours, lines_s))
         while batch := list(itertools.islice(events, 5000)):
             writer.extend(batch)
 

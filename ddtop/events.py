@@ -798,6 +798,25 @@ class CellStateSet(Event, frozen=True, kw_only=True, tag="cell-state"):
     attempt: int | None = None
 
 
+class CellSeries(Event, frozen=True, kw_only=True, tag="cell-series"):
+    """What was reported each second of a try at a cell that is over, as the fold holds it, so that whoever opens the recording
+    need not read every report again. It says nothing new: a reader that does not know its `form` reads the reports."""
+
+    cell_id: str
+    attempt: int
+    form: int
+    figures: dict[str, bytes] = {}
+    """The server's own figures, by field of FigurePoint: float64, little-endian, NaN where not known (base64 in JSON)."""
+    live: dict[str, bytes] = {}
+    """The load generator's reports, by column of LiveSeries: `at_s` as float64, the others as float32."""
+    bound: tuple[tuple[int, str], ...] = ()
+    """What limited the GPUs at those moments: how many in a row, and what."""
+    step_s: float = 0.0
+    weight: int = 1
+    ttft: LatencySeen | None = None
+    tpot: LatencySeen | None = None
+
+
 class RaceRound(Event, frozen=True, kw_only=True, tag="race-round"):
     """What follows a round of starts at one TP: which configurations are started again, and why the others are not."""
 
@@ -891,6 +910,7 @@ AnyEvent = (
     | SearchStep
     | CellMeasured
     | CellStateSet
+    | CellSeries
     | RaceRound
     | SweepPaused
     | SweepResumed

@@ -8,7 +8,7 @@ row for each GPU of each sample, with `devices` for what does not change) and `l
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -84,10 +84,14 @@ _select_gpu = (
     f"SELECT g.seq, d.gpu, d.uuid, d.name, g.throttle, g.error, {', '.join('g.' + c for c in GPU_COLUMNS)} "
     "FROM gpu g JOIN devices d ON d.id = g.device WHERE g.seq BETWEEN ? AND ? ORDER BY g.seq, g.pos"
 )
-_select_watts = (
-    "SELECT seq, device, power_w, power_limit_w FROM gpu WHERE seq BETWEEN ? AND ? ORDER BY seq, pos"
+_select_drawn = (
+    "SELECT seq, device, power_w, power_limit_w, util_gpu_pct, mem_used_mib FROM gpu "
+    "WHERE seq BETWEEN ? AND ? ORDER BY seq, pos"
 )
-_select_text = "SELECT seq, text FROM log WHERE seq BETWEEN ? AND ? ORDER BY seq, pos"
+_select_watts = (
+    "SELECT e.at_s, total(g.power_w), count(g.power_w), count(*), total(g.power_limit_w), count(g.power_limit_w) "
+    "FROM events e CROSS JOIN gpu g USING (seq) WHERE e.kind = 'gpu' GROUP BY e.seq ORDER BY e.seq"
+)
 _insert_log = "INSERT INTO log (seq, pos, at_s, text, cursor, invocation, pid, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _select_log = (
     "SELECT seq, at_s, text, cursor, invocation, pid, priority FROM log "
@@ -191,30 +195,51 @@ def read_rows(
     limit: int,
     kinds: Sequence[str] = (),
     *,
-    brief: bool = False,
-    watts_until: int = 0,
+    drawn: bool = False,
 ) -> tuple[list[tuple[int, Event]], list[tuple[int, str]], int]:
     """Up to `limit` events after seq `after`, of these kinds if any are named: (events in order, what could not be read, last
-    seq looked at). `brief`: of GPUs their power alone but for the last sample, of log lines their text, which is most of what
-    there is and takes a third of the time. `watts_until`: of GPU samples up to this seq their power alone.
+    seq looked at). `drawn`: GPU samples before the last one have what is drawn alone, which takes a third of the time.
 
     An event that this version cannot read (of a newer kind, or damaged) is left out and named in the second
     list, so that the rest of the recording stays readable. Raises sqlite3.Error.
     """
-    named = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+    named = f" AND kind IN ({_marks(kinds)})" if kinds else ""
     query = f"SELECT seq, kind, body FROM events WHERE seq > ?{named} ORDER BY seq LIMIT ?"
     rows = db.execute(query, (after, *kinds, limit)).fetchall()
     if not rows:
         return [], [], after
+    events, unread = _events(db, rows, drawn=drawn)
+    return events, unread, rows[-1][0]
+
+
+def read_part(
+    db: sqlite3.Connection, first: int, last: int, kinds: Sequence[str]
+) -> tuple[list[tuple[int, Event]], list[tuple[int, str]]]:
+    """(events, what could not be read) of these kinds from seq `first` to `last`, in order; of GPUs what is drawn, as
+    `read_rows` says. Raises sqlite3.Error."""
+    # The plus makes SQLite find the kinds by their index, and sort: of a long recording they are a small part.
+    query = f"SELECT seq, kind, body FROM events WHERE kind IN ({_marks(kinds)}) AND seq BETWEEN ? AND ? ORDER BY +seq"
+    rows = db.execute(query, (*kinds, first, last)).fetchall()
+    return _events(db, rows, drawn=True) if rows else ([], [])
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _events(
+    db: sqlite3.Connection, rows: list[tuple[int, str, str]], *, drawn: bool
+) -> tuple[list[tuple[int, Event]], list[tuple[int, str]]]:
+    """The events of rows (seq, kind, body) in order, with what lies in other tables."""
     first, last = rows[0][0], rows[-1][0]
     sampled = [r[0] for r in rows if r[1] == "gpu"]
     gpus: dict[int, list[GpuReading]] = {}
     if sampled:
-        whole = sampled[-1] if brief or watts_until >= last else max(first, watts_until + 1)
+        whole = sampled[-1] if drawn else first
         gpus = _read_gpus(db, whole, last)
         if whole > first:
-            gpus |= _read_watts(db, first, whole - 1)
-    lines = _read_lines(db, first, last, brief=brief) if any(r[1] == "log" for r in rows) else {}
+            gpus |= _read_drawn(db, first, whole - 1)
+    lines = _read_lines(db, first, last) if any(r[1] == "log" for r in rows) else {}
     events: list[tuple[int, Event]] = []
     unread: list[tuple[int, str]] = []
     for seq, _kind, body in rows:
@@ -228,7 +253,7 @@ def read_rows(
         elif isinstance(event, LogRead):
             event = msgspec.structs.replace(event, lines=tuple(lines.get(seq, ())))
         events.append((seq, event))
-    return events, unread, last
+    return events, unread
 
 
 def _read_gpus(db: sqlite3.Connection, first: int, last: int) -> dict[int, list[GpuReading]]:
@@ -246,18 +271,27 @@ def _read_gpus(db: sqlite3.Connection, first: int, last: int) -> dict[int, list[
     return out
 
 
-def _read_watts(db: sqlite3.Connection, first: int, last: int) -> dict[int, list[GpuReading]]:
-    """Power alone, but for the last sample, and that before one of other GPUs: what is known last of a GPU that is gone is whole."""
+def _read_drawn(db: sqlite3.Connection, first: int, last: int) -> dict[int, list[GpuReading]]:
+    """What a GPU's history has and its power limit alone, but for the last sample, and that before one of other GPUs: what is
+    known last of a GPU that is gone is whole."""
     out: dict[int, list[GpuReading]] = {}
     devices: dict[int, list[int]] = {}
     index_of = dict(db.execute("SELECT id, gpu FROM devices"))
     before, readings, ids = 0, list[GpuReading](), list[int]()
-    for seq, device, power_w, limit_w in db.execute(_select_watts, (first, last)):
+    for seq, device, power_w, limit_w, util_pct, mem_mib in db.execute(_select_drawn, (first, last)):
         if seq != before:
             before, readings, ids = seq, [], []
             out[seq], devices[seq] = readings, ids
         ids.append(device)
-        readings.append(GpuReading(index=index_of[device], power_w=power_w, power_limit_w=limit_w))
+        readings.append(
+            GpuReading(
+                index=index_of[device],
+                power_w=power_w,
+                power_limit_w=limit_w,
+                util_gpu_pct=util_pct,
+                mem_used_mib=mem_mib,
+            )
+        )
     seqs = list(devices)
     for seq, following in zip_longest(seqs, seqs[1:]):
         if following is None or devices[seq] != devices[following]:
@@ -265,14 +299,8 @@ def _read_watts(db: sqlite3.Connection, first: int, last: int) -> dict[int, list
     return out
 
 
-def _read_lines(
-    db: sqlite3.Connection, first: int, last: int, *, brief: bool = False
-) -> dict[int, list[LogLine]]:
+def _read_lines(db: sqlite3.Connection, first: int, last: int) -> dict[int, list[LogLine]]:
     out: dict[int, list[LogLine]] = {}
-    if brief:
-        for seq, text in db.execute(_select_text, (first, last)):
-            out.setdefault(seq, []).append(LogLine(text=text))
-        return out
     for seq, at_s, text, cursor, invocation, pid, priority in db.execute(_select_log, (first, last)):
         line = LogLine(text=text, at_s=at_s, cursor=cursor, invocation=invocation, pid=pid, priority=priority)
         out.setdefault(seq, []).append(line)
@@ -305,7 +333,37 @@ def read_times(db: sqlite3.Connection) -> list[tuple[int, float, str]]:
 def last_samples(db: sqlite3.Connection, n: int, until: int) -> int:
     """From which seq on lie the last `n` samples of every GPU that there was up to seq `until`; 0 where one has fewer."""
     query = "SELECT seq FROM gpu WHERE device = ? AND seq <= ? ORDER BY seq DESC LIMIT 1 OFFSET ?"
-    found = [
-        db.execute(query, (row[0], until, n - 1)).fetchone() for row in db.execute("SELECT id FROM devices")
-    ]
-    return min((int(row[0]) if row is not None else 0 for row in found), default=0)
+    first: list[int] = []
+    for (device,) in db.execute("SELECT id FROM devices").fetchall():
+        if db.execute(query, (device, until, 0)).fetchone() is not None:
+            found = db.execute(query, (device, until, n - 1)).fetchone()
+            first.append(int(found[0]) if found is not None else 0)
+    return min(first, default=0)
+
+
+def read_watts(db: sqlite3.Connection) -> Iterator[tuple[float, float, int, int, float, int]]:
+    """Of each GPU sample, in order: wall time, power of all GPUs (W), how many said it, of how many, their limits (W), how
+    many have one. Summed by SQLite: a day has 691,200 readings. Raises sqlite3.Error."""
+    return db.execute(_select_watts)
+
+
+def read_texts(db: sqlite3.Connection, after: int, before: int, n: int) -> list[str]:
+    """The last `n` log lines that came between two places, the oldest first. Raises sqlite3.Error."""
+    query = "SELECT text FROM log WHERE seq > ? AND seq < ? ORDER BY seq DESC, pos DESC LIMIT ?"
+    return [text for (text,) in reversed(db.execute(query, (after, before, n)).fetchall())]
+
+
+def last_lines(db: sqlite3.Connection, n: int, until: int) -> int:
+    """From which seq on lie the last `n` log lines up to seq `until`; 0 where there are fewer. Raises sqlite3.Error."""
+    query = "SELECT seq FROM log WHERE seq <= ? ORDER BY seq DESC, pos DESC LIMIT 1 OFFSET ?"
+    found = db.execute(query, (until, n - 1)).fetchone()
+    return int(found[0]) if found is not None else 0
+
+
+def last_of(db: sqlite3.Connection, until: int, kind: str | None = None) -> int:
+    """Seq of the last event up to seq `until`, of a kind if one is named; 0 where there is none. Raises sqlite3.Error."""
+    named = "kind = ? AND " if kind is not None else ""
+    values = (until,) if kind is None else (kind, until)
+    return int(
+        db.execute(f"SELECT coalesce(max(seq), 0) FROM events WHERE {named}seq <= ?", values).fetchone()[0]
+    )

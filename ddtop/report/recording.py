@@ -17,7 +17,7 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView, RestartView
 from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.read.select import counts
-from ddtop.report.page.trace import Trace
+from ddtop.report.page.trace import Trace, read_trace
 
 NOT_REAL = "the GPUs and the engine are not real, so these are not measurements"
 """What a SIMULATED recording says of itself."""
@@ -86,17 +86,18 @@ def counts_words(state: State) -> str:
 
 def load(path: Path) -> Recording:
     """Read the recording at `path`. Raises JournalError."""
-    state, trace = State(), Trace()
+    state = State()
     measured: dict[str, CellMeasured] = {}
     collecting = gc.isenabled()
     gc.disable()  # all that is read stays: looking through it again and again takes a sixth of the time
     try:
         with JournalReader(path) as reader:
-            for seq, event in reader.since(brief=True):
-                apply(state, event, seq)
-                trace.take(event)
-                if isinstance(event, CellMeasured) and event.raw:
-                    measured[event.cell_id] = replace(event, raw={"spec": event.raw.get("spec")})
+            events = reader.short()
+            trace = read_trace(reader, events)
+        for seq, event in events:
+            apply(state, event, seq)
+            if isinstance(event, CellMeasured) and event.raw:
+                measured[event.cell_id] = replace(event, raw={"spec": event.raw.get("spec")})
     finally:
         if collecting:
             gc.enable()

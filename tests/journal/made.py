@@ -178,6 +178,7 @@ def _of(info: Any) -> st.SearchStrategy[Any]:
         insp.IntType: st.integers(-(2**53), 2**53),
         insp.FloatType: st.floats(allow_nan=False, allow_infinity=False),
         insp.BoolType: st.booleans(),
+        insp.BytesType: st.binary(max_size=24),
         insp.NoneType: st.none(),
     }
     if type(info) in table:

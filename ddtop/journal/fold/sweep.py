@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ddtop import events as ev
+from ddtop.journal.fold.series import FigurePoint, pack, unpack
 from ddtop.journal.fold.state import State
-from ddtop.journal.fold.views import AttemptView, CellView, FigurePoint, PhaseView, RestartView
+from ddtop.journal.fold.views import AttemptView, CellView, PhaseView, RestartView
 
 GPU_FRESH_S = 3.0
 """A GPU's reading that is older says nothing of this moment."""
@@ -79,6 +80,7 @@ def _server_figures(state: State, event: ev.ServerFigures) -> None:
     attempt = state.measuring
     if attempt is None:  # before the job's first cell, or between two
         return
+    attempt.kept = False
     attempt.figures.append(
         FigurePoint(
             event.at_s,
@@ -93,6 +95,27 @@ def _server_figures(state: State, event: ev.ServerFigures) -> None:
             event.spec_steps,
         )
     )
+
+
+def _cell_series(state: State, event: ev.CellSeries) -> None:
+    cell = _cell(state, event.cell_id)
+    found = next((a for a in cell.attempts if a.number == event.attempt), None) if cell is not None else None
+    series = unpack(event)
+    if found is None or series is None:
+        return
+    found.figures, found.live = series
+    found.ttft, found.tpot, found.kept = event.ttft, event.tpot, True
+
+
+def series_due(state: State, event: ev.Event) -> dict[str, Any] | None:
+    """The fields of the CellSeries that is to be recorded after `event`, which is folded already: of a try that it ended."""
+    if not isinstance(event, ev.CellStateSet) or event.state == "running" or event.attempt is None:
+        return None
+    cell = state.cells.get(event.cell_id)
+    one = next((a for a in cell.attempts if a.number == event.attempt), None) if cell is not None else None
+    if one is None or one.kept or not (one.figures or one.live.at_s):
+        return None
+    return pack(event.cell_id, one.number, one.figures, one.live, one.ttft, one.tpot)
 
 
 def _power_w(state: State, at_s: float) -> float | None:
@@ -120,6 +143,7 @@ def _cell_progress(state: State, event: ev.CellProgress) -> None:
     if not cell.attempts:
         return
     attempt = cell.attempts[-1]
+    attempt.kept = False
     if before is None or before.phase != event.phase:
         attempt.ttft = attempt.tpot = None  # the window's are not those of the burst before it
     attempt.ttft, attempt.tpot = event.ttft or attempt.ttft, event.tpot or attempt.tpot
@@ -335,6 +359,7 @@ HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.CellOutputs: _cell_outputs,
     ev.SearchStep: _search_step,
     ev.CellMeasured: _cell_measured,
+    ev.CellSeries: _cell_series,
     ev.CellStateSet: _cell_state,
     ev.RaceRound: _race_round,
     ev.RestartStarted: _restart_started,

@@ -37,10 +37,7 @@ from ddtop.events import (
     Validity,
     Verdict,
 )
-from ddtop.journal.fold.series import LiveSeries
-
-GPU_HISTORY = 3600
-"""Samples kept for each GPU: an hour at one a second."""
+from ddtop.journal.fold.series import GPU_HISTORY, FigureSeries, LiveSeries
 
 LOG_TAIL = 5000
 """Lines kept for each unit; older ones are in the journal, by their seq."""
@@ -158,23 +155,6 @@ class LogTail:
     """When the last line arrived."""
 
 
-class FigurePoint(NamedTuple):
-    """One reading of the measured server's own figures, with the power of the GPUs at that time."""
-
-    at_s: float
-    running: float | None
-    queued: float | None
-    kv_pct: float | None
-    prefix_hit_pct: float | None
-    prompt_tokens: float | None
-    power_w: float | None
-    """Of the GPUs that the server holds, together (of all where that is not known); None where one of them says nothing,
-    or their last reading is old."""
-    host_mono_s: float | None
-    spec_tokens: float | None = None
-    spec_steps: float | None = None
-
-
 @dataclass(slots=True)
 class AttemptView:
     """One try at a cell."""
@@ -200,13 +180,15 @@ class AttemptView:
     """Its start and end by the host's clock, where the load generator stamped both (Unix time, seconds)."""
     window_mono_s: tuple[float, float] | None = None
     """Begin and end of the measured window by the host's monotonic clock, seconds."""
-    figures: deque[FigurePoint] = field(default_factory=lambda: deque(maxlen=GPU_HISTORY))
+    figures: FigureSeries = field(default_factory=FigureSeries)
     """What the server said of its load meanwhile, warm-up included; the last hour of it."""
     live: LiveSeries = field(default_factory=LiveSeries)
     """What the load generator said each second, with the GPUs' power beside it; thinned once it is over."""
     ttft: LatencySeen | None = None
     tpot: LatencySeen | None = None
     """Of the phase that the generator reported last."""
+    kept: bool = False
+    """Whether a CellSeries in the recording has all of `figures` and `live`."""
 
 
 @dataclass(slots=True)

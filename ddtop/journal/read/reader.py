@@ -11,10 +11,12 @@ from ddtop.events import Event
 from ddtop.journal.database import fail, open_for_reading, tidy
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
-from ddtop.journal.fold.views import GPU_HISTORY
-from ddtop.journal.tables import last_samples, last_seq, read_kinds, read_rows, read_times
+from ddtop.journal.short import short
+from ddtop.journal.tables import last_seq, read_kinds, read_rows, read_texts, read_times, read_watts
 
 CHUNK = 2000
+LEAP = 20_000
+"""So many events are read one by one; of more, those that leave something in the state alone."""
 
 
 class JournalReader:
@@ -30,15 +32,12 @@ class JournalReader:
         self.unreadable: list[tuple[int, str]] = []
         """(seq, why) of events this version could not read; the rest was read all the same."""
 
-    def since(
-        self, seq: int = 0, limit: int | None = None, *, brief: bool = False
-    ) -> Iterator[tuple[int, Event]]:
-        """(seq, event) of all events after `seq`, in order, at most `limit`. `brief`: GPU samples have little more than their
-        power, log lines their text, as a report needs them. Raises JournalError."""
+    def since(self, seq: int = 0, limit: int | None = None) -> Iterator[tuple[int, Event]]:
+        """(seq, event) of all events after `seq`, in order, at most `limit`. Raises JournalError."""
         left = limit
         after = seq
         while left is None or left > 0:
-            batch, after_now = self._read(after, CHUNK if left is None else min(CHUNK, left), brief=brief)
+            batch, after_now = self._read(after, CHUNK if left is None else min(CHUNK, left))
             if after_now == after:
                 return
             after = after_now
@@ -46,20 +45,32 @@ class JournalReader:
                 left -= len(batch)
             yield from batch
 
-    def batch(
-        self, after: int, limit: int, kinds: Sequence[str] = (), *, watts_until: int = 0
-    ) -> tuple[list[tuple[int, Event]], int]:
-        """Up to `limit` events after seq `after` (of these kinds, if any are named), and the seq from which to read on.
+    def batch(self, after: int, limit: int, kinds: Sequence[str] = ()) -> tuple[list[tuple[int, Event]], int]:
+        """Up to `limit` events after seq `after` (of these kinds, if any are named), and the seq from which to read on. GPU
+        samples before the last one have what is drawn alone. Raises JournalError."""
+        return self._read(after, limit, kinds, drawn=True)
 
-        `watts_until`: of GPU samples up to this seq their power alone (see `watts_until`). Raises JournalError.
-        """
-        return self._read(after, limit, kinds, watts_until=watts_until)
-
-    def watts_until(self, seq: int) -> int:
-        """Seq up to which GPU samples matter by their power alone to whoever folds the events up to `seq`: what is older than a
-        GPU's history falls out of it again. Raises JournalError."""
+    def short(self, until: int | None = None) -> list[tuple[int, Event]]:
+        """The events that make the state up to seq `until` (None: the last one), without those that leave nothing in it: see
+        `short.py`. Raises JournalError."""
         try:
-            return max(0, last_samples(self._db, GPU_HISTORY, seq) - 1)
+            events, unread = short(self._db, last_seq(self._db) if until is None else until)
+        except sqlite3.Error as error:
+            fail(self.path, error)
+        self.unreadable += unread
+        return events
+
+    def watts(self) -> Iterator[tuple[float, float, int, int, float, int]]:
+        """Power of all GPUs together, sample by sample: see `read_watts`. Raises JournalError."""
+        try:
+            yield from read_watts(self._db)
+        except sqlite3.Error as error:
+            fail(self.path, error)
+
+    def texts(self, after: int, before: int, n: int) -> list[str]:
+        """The last `n` log lines that came between two places, the oldest first. Raises JournalError."""
+        try:
+            return read_texts(self._db, after, before, n)
         except sqlite3.Error as error:
             fail(self.path, error)
 
@@ -85,18 +96,10 @@ class JournalReader:
             fail(self.path, error)
 
     def _read(
-        self,
-        after: int,
-        limit: int,
-        kinds: Sequence[str] = (),
-        *,
-        brief: bool = False,
-        watts_until: int = 0,
+        self, after: int, limit: int, kinds: Sequence[str] = (), *, drawn: bool = False
     ) -> tuple[list[tuple[int, Event]], int]:
         try:
-            events, unread, last = read_rows(
-                self._db, after, limit, kinds, brief=brief, watts_until=watts_until
-            )
+            events, unread, last = read_rows(self._db, after, limit, kinds, drawn=drawn)
         except sqlite3.Error as error:
             fail(self.path, error)
         self.unreadable += unread
@@ -124,14 +127,23 @@ class Follower:
         self.seq = after
         """Seq up to which events were given out."""
         self._reader: JournalReader | None = None
-        self._watts_until = 0
 
     def poll(self, limit: int = CHUNK) -> list[tuple[int, Event]]:
         """Up to `limit` events that were committed since the last call. Raises JournalError."""
         if self._reader is None:
             self._reader = JournalReader(self.path, check=False)
-            self._watts_until = self._reader.watts_until(self._reader.last_seq())
-        events, self.seq = self._reader.batch(self.seq, limit, self._kinds, watts_until=self._watts_until)
+        events, self.seq = self._reader.batch(self.seq, limit, self._kinds)
+        return events
+
+    def leap(self) -> list[tuple[int, Event]]:
+        """The events that make the present state, without those that leave nothing in it; `poll` goes on after them. None
+        where there are few in all. Raises JournalError."""
+        if self._reader is None:
+            self._reader = JournalReader(self.path, check=False)
+        last = self._reader.last_seq()
+        if last - self.seq < LEAP:
+            return []
+        events, self.seq = self._reader.short(last), last
         return events
 
     def rest(self) -> None:
@@ -148,8 +160,9 @@ class Follower:
 
 def read_state(path: Path, *, check: bool = True) -> State:
     """The state of the recording at `path` after all its events. Raises JournalError."""
-    state = State()
     with JournalReader(path, check=check) as reader:
-        for seq, event in reader.since():
-            apply(state, event, seq)
+        events = reader.short()
+    state = State()
+    for seq, event in events:
+        apply(state, event, seq)
     return state

@@ -12,7 +12,7 @@ from typing import Literal
 from ddtop.errors import RefusedError
 from ddtop.events import AlertRaised, Command
 from ddtop.journal.fold.track import HANDLERS, Track
-from ddtop.journal.read.reader import JournalReader
+from ddtop.journal.read.reader import LEAP, JournalReader
 from ddtop.journal.read.session import Batch
 from ddtop.journal.read.timeline import Timeline
 from ddtop.journal.tables import tag_of
@@ -175,25 +175,25 @@ class ReplaySession:
         return track
 
     async def _up_to(self, count: int) -> AsyncIterator[Batch]:
-        """Batches that lead from what is shown to the first `count` events; from the start if that is fewer."""
+        """Batches that lead from what is shown to the first `count` events; anew where that is fewer, or far on."""
         reset = count < self._shown
-        if reset:
+        if reset and count == 0:
             self._shown = 0
-            if count == 0:
-                yield Batch(reset=True)
-        watts_until = (
-            self._reader.watts_until(self.timeline.seqs[count - 1]) if count - self._shown > BATCH else 0
-        )
+            yield Batch(reset=True)
+            return
+        if reset or count - self._shown > LEAP:
+            self._shown = count
+            yield Batch(self._reader.short(self.timeline.seqs[count - 1]), reset=True)
+            return
         while self._shown < count and not self._closed:
-            if self._aim() < self._shown:  # a hand on the timeline went further back meanwhile
+            if self._aim() < self._shown:  # a hand on the timeline went back meanwhile
                 return
             after = self.timeline.seqs[self._shown - 1] if self._shown else 0
             target = min(self._shown + BATCH, count)
             until = self.timeline.seqs[target - 1]
-            events, _last = self._reader.batch(after, target - self._shown, watts_until=watts_until)
+            events, _last = self._reader.batch(after, target - self._shown)
             self._shown = target
-            yield Batch(((seq, event) for seq, event in events if seq <= until), reset=reset)
-            reset = False
+            yield Batch((seq, event) for seq, event in events if seq <= until)
             await asyncio.sleep(0)
 
     def _advance(self) -> None:

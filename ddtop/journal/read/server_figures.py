@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ddtop.journal.fold.views import AttemptView, CellView, FigurePoint
+from ddtop.journal.fold.series import FigurePoint
+from ddtop.journal.fold.views import AttemptView, CellView
 
 SHOWN = (
     ("running", "running", "requests"),

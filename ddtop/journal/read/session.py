@@ -96,9 +96,10 @@ class LiveSession:
         follower = Follower(self._path)
         ended = False
         seen = (0, 0)
+        leap = follower.leap()
         try:
             while not self._closed:
-                batch = Batch(follower.poll(BATCH))
+                batch, leap = Batch(leap or follower.poll(BATCH)), []
                 for event in batch:
                     if isinstance(event, RunStarted | RunEnded):
                         ended = isinstance(event, RunEnded)

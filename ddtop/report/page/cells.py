@@ -195,7 +195,7 @@ def _lines(attempt: AttemptView | None, trace: Trace) -> Iterable[Line]:
         return
     told = load_over(window_points(attempt)) or load_over(attempt.figures)
     for name, label, unit in SHOWN:
-        values = [getattr(p, name) for p in attempt.figures]
+        values = attempt.figures.column(name)
         known = [v for v in values if v is not None and math.isfinite(v)]
         if not known:
             continue

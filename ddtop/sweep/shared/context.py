@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ddtop.errors import HostLostError
-from ddtop.events import AlertRaised, Event, LogLine, Note
+from ddtop.events import AlertRaised, CellSeries, Event, LogLine, Note
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
+from ddtop.journal.fold.sweep import series_due
 from ddtop.services.base import Launch, Service
 from ddtop.services.kinds import service_for
 from ddtop.services.log_file import FILE_CURSOR, LogFile
@@ -133,6 +134,8 @@ class SweepContext:
         apply(self.state, event)
         if self.on_event is not None:
             self.on_event(event)
+        if (series := series_due(self.state, event)) is not None:
+            self.emit(CellSeries, **series)
         return event
 
     def note(self, level: str, text: str) -> None:

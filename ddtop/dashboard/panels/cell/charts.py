@@ -10,8 +10,9 @@ from ddtop.dashboard.draw.paint import Line, Span, line, width_of
 from ddtop.dashboard.draw.series import axis, histogram, slots, strip, tall_strip, words_strip
 from ddtop.dashboard.draw.text import ms, rate
 from ddtop.events import CellProgress, LatencySeen
+from ddtop.journal.fold.series import FigurePoint
 from ddtop.journal.fold.state import State
-from ddtop.journal.fold.views import AttemptView, FigurePoint
+from ddtop.journal.fold.views import AttemptView
 
 FRESH_S = 5.0
 """A figure that is older is not of this moment."""
@@ -134,7 +135,7 @@ def _strips(state: State, attempt: AttemptView, progress: CellProgress, now_s: f
         return "" if value is None else f"{value:.0f}{unit}"
 
     def served(name: str) -> list[tuple[float, float | None]]:
-        return [(p.at_s, getattr(p, name)) for p in attempt.figures]
+        return attempt.figures.points(name)
 
     accept, speed = accepted_points(attempt), progress.now_tok_s
     length = next((value for _, value in reversed(accept) if value is not None), None)

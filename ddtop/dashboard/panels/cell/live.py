@@ -21,8 +21,9 @@ from ddtop.dashboard.panels.cell.charts import (
     watts_now,
 )
 from ddtop.events import CellProgress
+from ddtop.journal.fold.series import FigurePoint
 from ddtop.journal.fold.state import State
-from ddtop.journal.fold.views import AttemptView, CellView, FigurePoint
+from ddtop.journal.fold.views import AttemptView, CellView
 from ddtop.journal.read.ladder import rungs, trying, words
 from ddtop.words import many
 
