@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ddtop import events as ev
@@ -136,6 +136,11 @@ def test_joined_cells_have_the_worst_state_of_all() -> None:
     assert [s.state for s in cells].count("failed") == 1 and cells[0].count > 1
 
 
+def _runner(at_s: float) -> ev.Event:
+    return ev.RunStarted(at_s=at_s, mono_s=0.0, run_id="", name="", mode="monitor", segment=0)
+
+
+@example([_runner(at_s) for at_s in (0.0, 0.0, 1.0, 0.0, 0.0)])
 @settings(deadline=None, max_examples=150)
 @given(st.lists(any_event(), max_size=25))
 def test_any_events_give_lanes_in_order(events: list[ev.Event]) -> None:

@@ -138,7 +138,9 @@ def _run_started(track: Track, event: ev.RunStarted, at_s: float, before_s: floa
         track.begin_s = at_s
         track.unwatched = Stretch(at_s)
     else:
-        stopped = min(at_s, max(before_s, track.begin_s))
+        # A wall clock that stepped back puts no absence before the one that is known.
+        since = next((s.end_s for s in track.lanes["absent"][-1:] if s.end_s is not None), track.begin_s)
+        stopped = min(at_s, max(before_s, since))
         track.end_all(stopped, "interrupted", keep=("alert",))
         track.span("absent", stopped, at_s)
         if track.unwatched is None or track.unwatched.end_s is not None:
