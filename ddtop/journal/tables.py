@@ -312,12 +312,12 @@ def last_seq(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
 
 
-def read_kinds(db: sqlite3.Connection, kinds: Iterable[str]) -> list[tuple[int, Event]]:
-    """All events of a few rare kinds, in order: what a list of recordings needs, without the bulk."""
+def read_kinds(db: sqlite3.Connection, kinds: Iterable[str], after: int = 0) -> list[tuple[int, Event]]:
+    """All events of a few rare kinds after seq `after`, in order: what a list of recordings needs, without the bulk."""
     wanted = tuple(kinds)
-    marks = ", ".join("?" * len(wanted))
+    query = f"SELECT seq, body FROM events WHERE kind IN ({_marks(wanted)}) AND seq > ? ORDER BY +seq"
     out: list[tuple[int, Event]] = []
-    for seq, body in db.execute(f"SELECT seq, body FROM events WHERE kind IN ({marks}) ORDER BY seq", wanted):
+    for seq, body in db.execute(query, (*wanted, after)):
         try:
             out.append((seq, decode_event(body)))
         except (msgspec.DecodeError, TypeError):
@@ -325,9 +325,9 @@ def read_kinds(db: sqlite3.Connection, kinds: Iterable[str]) -> list[tuple[int, 
     return out
 
 
-def read_times(db: sqlite3.Connection) -> list[tuple[int, float, str]]:
-    """(seq, at_s, kind) of every event, in order: what a replay needs to know of the whole."""
-    return db.execute("SELECT seq, at_s, kind FROM events ORDER BY seq").fetchall()
+def read_times(db: sqlite3.Connection) -> list[tuple[int, float]]:
+    """(seq, at_s) of every event, in order: what a replay needs to know of the whole."""
+    return db.execute("SELECT seq, at_s FROM events ORDER BY seq").fetchall()
 
 
 def last_samples(db: sqlite3.Connection, n: int, until: int) -> int:

@@ -165,9 +165,9 @@ async def test_speed_is_kept_within_bounds(tmp_path: Path) -> None:
 
 
 def test_playing_time_shortens_silences_and_forgives_a_clock_that_steps_back() -> None:
-    line = Timeline(
-        [(1, 100.0, "a"), (2, 104.0, "a"), (4, 50_000.0, "alert"), (5, 49_000.0, "a"), (6, 50_003.0, "a")]
-    )
+    line = Timeline([(1, 100.0), (2, 104.0), (4, 50_000.0), (5, 49_000.0), (6, 50_003.0)], alerts=[4])
+    forward = Timeline([(1, 100.0), (2, 104.0), (3, 105.0)])
+    assert (forward.play, forward.wall) == ([0.0, 4.0, 5.0], [100.0, 104.0, 105.0])
     assert line.play == [0.0, 4.0, 6.0, 6.0, 9.0]
     assert (line.due(5.9), line.due(6.0), line.due(-1.0)) == (2, 4, 0)
     assert line.play_at(102.0) == 2.0 and line.play_at(1000.0) == 6.0 and line.play_at(0.0) == 0.0
@@ -179,6 +179,30 @@ def test_playing_time_shortens_silences_and_forgives_a_clock_that_steps_back() -
         None,
     )
     assert Timeline([]).length_s == 0.0 and Timeline([]).wall_at(1.0) == 0.0
+
+
+async def test_damage_in_a_long_recording_is_said_beside_its_first_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ddtop.journal.read.replay.CHECKED_LATER_B", 0)
+    lines = tuple(ev.LogLine(text="x" * 200) for _ in range(100))
+    path = write(tmp_path / "a.ddtop", [ev.LogRead(**T, unit="u", lines=lines) for _ in range(40)])
+    sound = ReplaySession(path)
+    async for batch in sound.events():
+        assert len(batch) == 40
+        sound.close()
+    page = bytearray(path.read_bytes())
+    page[len(page) // 2 : len(page) // 2 + 9000] = (
+        b"\xa5" * 9000
+    )  # among the lines, which opening it does not read
+    path.write_bytes(page)
+    session = ReplaySession(path)
+    session.pause()
+    session.step(-40)
+    with pytest.raises(JournalError, match="is damaged"):
+        async with asyncio.timeout(HANG_S):
+            async for _ in session.events():
+                pass
 
 
 def test_a_batch_with_reset_folds_from_nothing() -> None:

@@ -74,10 +74,10 @@ class JournalReader:
         except sqlite3.Error as error:
             fail(self.path, error)
 
-    def kinds(self, kinds: Iterable[str]) -> list[tuple[int, Event]]:
-        """All events of a few kinds (their tags), in order: quick, for they are few. Raises JournalError."""
+    def kinds(self, kinds: Iterable[str], after: int = 0) -> list[tuple[int, Event]]:
+        """All events of a few kinds (their tags) after seq `after`, in order: quick, for they are few. Raises JournalError."""
         try:
-            return read_kinds(self._db, kinds)
+            return read_kinds(self._db, kinds, after)
         except sqlite3.Error as error:
             fail(self.path, error)
 
@@ -88,8 +88,8 @@ class JournalReader:
         except sqlite3.Error as error:
             fail(self.path, error)
 
-    def times(self) -> list[tuple[int, float, str]]:
-        """(seq, at_s, kind) of every event, in order. Raises JournalError."""
+    def times(self) -> list[tuple[int, float]]:
+        """(seq, at_s) of every event, in order. Raises JournalError."""
         try:
             return read_times(self._db)
         except sqlite3.Error as error:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Literal
 
 from ddtop.errors import RefusedError
-from ddtop.events import AlertRaised, Command
+from ddtop.events import AlertRaised, Command, Event
 from ddtop.journal.fold.track import HANDLERS, Track
 from ddtop.journal.read.reader import LEAP, JournalReader
 from ddtop.journal.read.session import Batch
 from ddtop.journal.read.timeline import Timeline
 from ddtop.journal.tables import tag_of
 
+CHECKED_LATER_B = 32 * 2**20
+"""A longer recording is shown while SQLite looks through it for damage: that takes a second a gigabyte, and the disk's time."""
 TICK_S = 0.05
 BATCH = 1000
 TRACKED = tuple(tag_of(kind) for kind in HANDLERS)
@@ -29,9 +31,16 @@ class ReplaySession:
     def __init__(self, path: Path, speed: float = 1.0, *, check: bool = True) -> None:
         """Raises JournalError where `path` is no recording, damaged, or of a newer version."""
         self._path = path
-        self._reader = JournalReader(path, check=check)
-        self.timeline = Timeline(self._reader.times())
-        self.track = self._whole()
+        long = path.is_file() and path.stat().st_size > CHECKED_LATER_B
+        self._reader = JournalReader(path, check=check and not long)
+        self._check_later = check and long
+        events = self._reader.kinds(TRACKED)
+        raised: dict[str, int] = {}
+        for seq, event in events:
+            if isinstance(event, AlertRaised):
+                raised.setdefault(event.alert_id, seq)
+        self.timeline = Timeline(self._reader.times(), list(raised.values()))
+        self.track = self._whole(events)
         """What was at work when, over the whole recording."""
         self.speed = min(FASTEST, max(SLOWEST, speed))
         self._playing = True
@@ -138,7 +147,26 @@ class ReplaySession:
         """See Session.events. At the end it waits, because a viewer may seek back; it ends after `close`."""
         self._wake = asyncio.Event()
         self._clock = time.monotonic()
+        check = asyncio.create_task(asyncio.to_thread(self._check))
+        check.add_done_callback(lambda _task: self._ring())
+        try:
+            async for batch in self._played(check):
+                yield batch
+        finally:
+            check.cancel()
+            self._reader.close()
+
+    def _check(self) -> None:
+        """The check of the whole file, of a long one, beside its first screen. Raises JournalError."""
+        if self._check_later:
+            JournalReader(self._path).close()
+            self._check_later = False
+
+    async def _played(self, check: asyncio.Task[None]) -> AsyncIterator[Batch]:
+        assert self._wake is not None
         while not self._closed:
+            if check.done():
+                check.result()
             self._wake.clear()  # before, not after: what is asked while batches go out must not be lost
             async for batch in self._up_to(self._aim()):
                 yield batch
@@ -146,7 +174,6 @@ class ReplaySession:
                 await asyncio.wait_for(self._wake.wait(), TICK_S if self.playing else None)
             except TimeoutError:
                 continue
-        self._reader.close()
 
     async def send(self, command: Command) -> None:
         """Refused: a recording cannot be changed."""
@@ -161,17 +188,13 @@ class ReplaySession:
             self._reader.close()
         self._ring()
 
-    def _whole(self) -> Track:
+    def _whole(self, events: Iterable[tuple[int, Event]]) -> Track:
         track, times = Track(), self.timeline
-        raised: dict[str, int] = {}
-        for seq, event in self._reader.kinds(TRACKED):
+        for seq, event in events:
             index = bisect_left(times.seqs, seq)
             track.note(event, times.wall[index - 1] if index else 0.0)
-            if isinstance(event, AlertRaised):
-                raised.setdefault(event.alert_id, seq)
         if times.wall:
             track.end_s = max(track.end_s, times.wall[-1])
-        times.keep_alerts(list(raised.values()))
         return track
 
     async def _up_to(self, count: int) -> AsyncIterator[Batch]:

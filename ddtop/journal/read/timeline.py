@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice
+from operator import gt, sub
 
 LONG_GAP_S = 10.0
 SHORT_GAP_S = 2.0
@@ -18,15 +19,19 @@ SHORT_GAP_S = 2.0
 class Timeline:
     """Wall times of the events of a recording, and their places in playing time. Index 0 is the first event."""
 
-    def __init__(self, times: Sequence[tuple[int, float, str]]) -> None:
-        """`times`: (seq, at_s, kind) of every event, in order."""
+    def __init__(self, times: Sequence[tuple[int, float]], alerts: Sequence[int] = ()) -> None:
+        """`times`: (seq, at_s) of every event, in order. `alerts`: seqs of those that raise an alert; one that is raised again,
+        because more is known, is no other alert."""
         # A day has 400,000 events: each list in one go.
-        self.seqs: list[int] = [seq for seq, _at, _kind in times]
-        self.alerts: list[int] = [i for i, (_seq, _at, kind) in enumerate(times) if kind == "alert"]
-        self.wall: list[float] = list(accumulate((at_s for _seq, at_s, _kind in times), max))
-        gaps = [after - before for before, after in pairwise(self.wall)]
-        played = (SHORT_GAP_S if gap > LONG_GAP_S else gap for gap in gaps)
-        self.play: list[float] = list(accumulate(played, initial=0.0)) if self.wall else []
+        self.seqs: list[int] = [seq for seq, _at in times]
+        walls = [at_s for _seq, at_s in times]
+        back = any(map(gt, walls, islice(walls, 1, None)))
+        self.wall: list[float] = list(accumulate(walls, max)) if back else walls
+        gaps = list(map(sub, islice(self.wall, 1, None), self.wall))
+        if gaps and max(gaps) > LONG_GAP_S:
+            gaps = [SHORT_GAP_S if gap > LONG_GAP_S else gap for gap in gaps]
+        self.play: list[float] = list(accumulate(gaps, initial=0.0)) if self.wall else []
+        self.alerts: list[int] = [bisect_left(self.seqs, seq) for seq in alerts]
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -55,10 +60,6 @@ class Timeline:
         if index < 0:
             return self.wall[0] if self.wall else 0.0
         return self.wall[index] + (play_s - self.play[index] if index + 1 < len(self) else 0.0)
-
-    def keep_alerts(self, seqs: Sequence[int]) -> None:
-        """Count these events alone as alerts: one that is raised again, because more is known, is no other alert."""
-        self.alerts = [bisect_left(self.seqs, seq) for seq in seqs]
 
     def alerts_passed(self, count: int) -> int:
         """How many alerts are among the first `count` events."""
