@@ -37,6 +37,7 @@ from ddtop.journal.fold.state import State
 from ddtop.journal.fold.sweep import series_due
 from ddtop.journal.read.reader import JournalReader
 from ddtop.journal.read.replay import ReplaySession
+from ddtop.journal.tables import kind_of
 from ddtop.journal.write.writer import JournalWriter
 
 EVENTS = ROOT / "tests" / "data" / "demo-run" / "events.jsonl"
@@ -236,7 +237,7 @@ def main() -> None:
         if not path.exists():
             make(path, chosen.hours, chosen.lines)
         with JournalReader(path, check=False) as reader:
-            kinds = Counter(kind for _seq, _at_s, kind in reader.times())
+            kinds = Counter(kind_of(event) for _, event in reader.since())
         out: dict[str, Any] = {
             "hours": chosen.hours,
             "lines_s": chosen.lines,

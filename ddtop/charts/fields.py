@@ -53,16 +53,24 @@ class Field:
         load = self.load
         if name in self.set:
             return f"{name} {self.set[name]:g}"
-        return {
-            "config": self.config,
-            "tp": f"tp{self.tp}",
-            "workload": f"{load.workload}@{load.output_tokens}",
-            "output_tokens": f"{load.output_tokens} tokens",
-            "context": f"{short_count(load.context)} ctx",
-            "load": load.load_name,
-            "concurrency": f"c{load.concurrency}" if load.concurrency else "",
-            "rate": f"{load.rate:g} req/s" if load.rate is not None else "",
-        }.get(name, "")
+        match name:
+            case "config":
+                return self.config
+            case "tp":
+                return f"tp{self.tp}"
+            case "workload":
+                return f"{load.workload}@{load.output_tokens}"
+            case "output_tokens":
+                return f"{load.output_tokens} tokens"
+            case "context":
+                return f"{short_count(load.context)} ctx"
+            case "load":
+                return load.load_name
+            case "concurrency":
+                return f"c{load.concurrency}" if load.concurrency else ""
+            case "rate":
+                return f"{load.rate:g} req/s" if load.rate is not None else ""
+        return ""
 
     def fits(self, held: Mapping[str, str]) -> bool:
         """Whether it is where `held` (name → words; empty: anywhere) says."""

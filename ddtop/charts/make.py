@@ -95,17 +95,21 @@ def _drawn(
     tones = list(dict.fromkeys(label_of(f, by, inner) for f in everywhere(state)))
     several = {n for n in ("config", "tp", "load") if len({f.where(n) for f in shown[present[0]]}) > 1}
     unsaid = [name for name in ("config", "tp", "load") if name in several and name != by]
+    named: dict[tuple[str, str], list[Field]] = {}
+    for y in present:
+        for field in shown[y]:
+            named.setdefault((label_of(field, by, inner), y), []).append(field)
     series = tuple(
         Series(
             label + (f" {_short(y)}" if len(present) > 1 else ""),
-            _dots([f for f in shown[y] if label_of(f, by, inner) == label], x, y, placed, unsaid),
-            tones.index(label),
+            _dots(named[label, y], x, y, placed, unsaid),
+            tone,
             joined=placed,
             dashed=number > 0,
         )
-        for label in tones
+        for tone, label in enumerate(tones)
         for number, y in enumerate(present)
-        if any(label_of(f, by, inner) == label for f in shown[y])
+        if (label, y) in named
     )
     xs = [dot.x for one in series for dot in one.dots]
     y_values = [dot.y for one in series for dot in one.dots]

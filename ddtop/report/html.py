@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from ddtop.errors import plain
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import tps
-from ddtop.journal.results.matrix import matrix
+from ddtop.journal.results.matrix import each_made_once, matrix
 from ddtop.report.advice import advice_of, advice_table
 from ddtop.report.bundle.checklist import checklist, checklist_json
 from ddtop.report.bundle.seen import see
@@ -23,7 +23,7 @@ from ddtop.report.markdown import facts
 from ddtop.report.page.cells import anchor, details
 from ddtop.report.page.grid import grids
 from ddtop.report.page.timeline import timeline
-from ddtop.report.recording import NOT_REAL, Recording, second
+from ddtop.report.recording import NOT_REAL, Recording, second, uncollected
 from ddtop.report.rows import ROUNDS, has_metric, round_rows
 from ddtop.report.side_by_side import compared_table, compared_words
 from ddtop.report.starts import start_rows
@@ -57,6 +57,11 @@ MAIN = ("output_tok_s", "knee")
 
 def report_html(recordings: Sequence[Recording], baseline: str | None = None) -> str:
     """The whole report: of each recording its conclusion, tables, charts, timeline, starts and cells; several compared."""
+    with each_made_once(), uncollected():
+        return _rendered(recordings, baseline)
+
+
+def _rendered(recordings: Sequence[Recording], baseline: str | None) -> str:
     template = jinja2.Environment(
         loader=jinja2.PackageLoader("ddtop.report", "templates"),
         autoescape=True,

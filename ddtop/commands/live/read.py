@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from ddtop.errors import JournalError, NobodyError, UsageError
-from ddtop.events import AnyEvent, Event
+from ddtop.events import AnyEvent, CellStarted, Event
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.locks import is_live, live_recordings
 from ddtop.journal.read.reader import JournalReader
-from ddtop.journal.read.runs import list_runs, resolve_run
+from ddtop.journal.read.runs import list_runs, resolve_path, resolve_run
 
-BULK = frozenset({"gpu", "log", "server-figures", "rtt", "bound", "cell-outputs", "provenance", "probe"})
+PROGRESS = "cell-progress"
+BULK = frozenset(
+    {"gpu", "log", "server-figures", "rtt", "bound", "cell-outputs", "cell-series", "provenance", "probe"}
+)
 """Kinds of events that a status does not need: nearly all of a long recording."""
 
 KINDS = tuple(str(kind.__struct_config__.tag) for kind in get_args(AnyEvent))
@@ -33,7 +37,7 @@ class Now:
     live: bool
     state: State = field(default_factory=State)
     events: list[tuple[int, Event]] = field(default_factory=list)
-    """(seq, event) of those that were read, in order: all but BULK."""
+    """(seq, event) of those that were read, in order: all but BULK, and of reports those of the last cell alone."""
 
 
 def read_now(path: Path) -> Now:
@@ -45,7 +49,9 @@ def read_now(path: Path) -> Now:
     now = Now(path, is_live(path))  # asked first, so that all that a runner wrote before its end is read
     with JournalReader(path, check=False) as reader:
         last = reader.last_seq()
-        now.events = reader.kinds(kind for kind in KINDS if kind not in BULK)
+        now.events = reader.kinds(kind for kind in KINDS if kind not in BULK and kind != PROGRESS)
+        begun = max((seq for seq, event in now.events if isinstance(event, CellStarted)), default=0)
+        now.events = sorted([*now.events, *reader.kinds([PROGRESS], begun)], key=itemgetter(0))
     for seq, event in now.events:
         apply(now.state, event, seq)
     now.state.seq = max(last, now.state.seq)
@@ -63,7 +69,7 @@ def which(text: str | None, *, live: bool = False) -> Path:
         until = time.monotonic() + (APPEAR_S if live and path.suffix == ".ddtop" else 0.0)
         while not path.exists() and time.monotonic() < until and not _known(text):
             time.sleep(0.2)
-        return resolve_run(text).path
+        return resolve_path(text)
     found = live_recordings()
     if len(found) == 1:
         return found[0]

@@ -158,7 +158,10 @@ class FigureSeries(Sequence[FigurePoint]):
         column = self._columns.get(name)
         if column is None:
             return [None] * len(self)
-        return [None if math.isnan(value) else value for value in column[self._begin :]]
+        values = column[self._begin :].tolist()
+        if math.isnan(sum(values)):  # one NaN makes the sum one
+            return [None if math.isnan(value) else value for value in values]
+        return list(values)
 
     def points(self, name: str) -> list[tuple[float, float | None]]:
         """(wall time, value or None) of one field, the oldest first."""

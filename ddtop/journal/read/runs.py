@@ -209,6 +209,12 @@ def newest_run(command: str) -> RunInfo:
     return found
 
 
+def resolve_path(text: str) -> Path:
+    """The file of `resolve_run`, without reading it where `text` names it. Raises UsageError."""
+    as_path = Path(text).expanduser()
+    return as_path if as_path.is_file() else resolve_run(text).path
+
+
 def new_path(host: str, name: str, at_s: float | None = None, folder: Path | None = None) -> Path:
     """A path for a new recording that does not exist yet: `ct200-ct200-qwen3.6-27b-20261130-085000.ddtop`."""
     where = folder if folder is not None else paths.runs_dir()

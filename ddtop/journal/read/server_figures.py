@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import compress
 from typing import Any
 
-from ddtop.journal.fold.series import FigurePoint
+from ddtop.journal.fold.series import FigureSeries
 from ddtop.journal.fold.views import AttemptView, CellView
 
 SHOWN = (
@@ -27,29 +28,29 @@ def measured_attempt(cell: CellView) -> AttemptView | None:
     return cell.attempts[-1] if cell.attempts else None
 
 
-def window_points(attempt: AttemptView) -> Sequence[FigurePoint]:
-    """The readings within the measured window; all of the attempt while the window is not known."""
-    if attempt.window_mono_s is None:
-        return tuple(attempt.figures)
-    begin, end = attempt.window_mono_s
-    return [p for p in attempt.figures if p.host_mono_s is not None and begin <= p.host_mono_s <= end]
+def load_over(figures: FigureSeries, window_mono_s: tuple[float, float] | None = None) -> dict[str, Any]:
+    """{n, running {mean, max}, queued {…}, kv_pct {…}, power_w {…}, prefix_hit_pct} of the readings within a window by the
+    host's monotonic clock (None: of all): the prefix cache's share is of all prompt tokens. What the server never said is
+    absent; {} without a reading."""
+    inside = [True] * len(figures)
+    if window_mono_s is not None:
+        begin, end = window_mono_s
+        inside = [at is not None and begin <= at <= end for at in figures.column("host_mono_s")]
 
+    def column(name: str) -> Iterable[float | None]:
+        return compress(figures.column(name), inside)
 
-def load_over(points: Iterable[FigurePoint]) -> dict[str, Any]:
-    """{n, running {mean, max}, queued {…}, kv_pct {…}, power_w {…}, prefix_hit_pct}: the prefix cache's share is of all
-    prompt tokens. What the server never said is absent; {} without a reading."""
-    taken = list(points)
-    if not taken:
+    if not any(inside):
         return {}
-    out: dict[str, Any] = {"n": len(taken)}
+    out: dict[str, Any] = {"n": sum(inside)}
     for name in ("running", "queued", "kv_pct", "power_w"):
-        values = [v for p in taken if (v := getattr(p, name)) is not None and math.isfinite(v)]
+        values = [v for v in column(name) if v is not None and math.isfinite(v)]
         if values:
             out[name] = {"mean": sum(v / len(values) for v in values), "max": max(values)}
-    asked = [(p.prefix_hit_pct, p.prompt_tokens) for p in taken if p.prompt_tokens]
-    tokens = sum(n for hit, n in asked if hit is not None and n is not None)
+    asked = [(hit, n) for hit, n in zip(column("prefix_hit_pct"), column("prompt_tokens"), strict=True) if n]
+    tokens = sum(n for hit, n in asked if hit is not None)
     if tokens:
-        found = sum(hit * n for hit, n in asked if hit is not None and n is not None)
+        found = sum(hit * n for hit, n in asked if hit is not None)
         share = found / tokens
         if math.isfinite(share):  # absurd counters overflow
             out["prefix_hit_pct"] = share
@@ -57,6 +58,6 @@ def load_over(points: Iterable[FigurePoint]) -> dict[str, Any]:
 
 
 def load_of(cell: CellView) -> dict[str, Any]:
-    """`load_over` the window of a cell's measured try; {} where nothing was read."""
+    """`load_over` the window of a cell's measured try (all of it while the window is not known); {} where nothing was read."""
     attempt = measured_attempt(cell)
-    return load_over(window_points(attempt)) if attempt is not None else {}
+    return load_over(attempt.figures, attempt.window_mono_s) if attempt is not None else {}

@@ -6,7 +6,9 @@ the best of a load is decided in `best.py` beside it, and written into the matri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 
 from ddtop.events import CellState, Validity
@@ -58,6 +60,28 @@ def matrix(
 
     In the matrix of throughput each load has the best by what that load is judged by; in any other, by its own metric.
     """
+    kept, key = _kept.get(), (id(state), tp, metric, baseline, lower_is_better)
+    if kept is None:
+        return _made(state, tp, metric, baseline, lower_is_better)
+    if key not in kept:
+        kept[key] = _made(state, tp, metric, baseline, lower_is_better)
+    return kept[key]
+
+
+_kept: ContextVar[dict[Hashable, Matrix] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def each_made_once() -> Iterator[None]:
+    """While no state changes: a report asks for the same matrix in many places."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def _made(state: State, tp: int | None, metric: str, baseline: str | None, lower_is_better: bool) -> Matrix:
     all_tps = tps(state)
     chosen = tp if tp is not None else (all_tps[0] if all_tps else 0)
     against = baseline if baseline is not None else state.run.baseline

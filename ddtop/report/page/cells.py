@@ -14,7 +14,7 @@ from ddtop.bench.judge.validity import TABLE
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AttemptView, CellView
 from ddtop.journal.read.select import comes_in_bursts, metric_value
-from ddtop.journal.read.server_figures import SHOWN, load_over, measured_attempt, window_points
+from ddtop.journal.read.server_figures import SHOWN, load_over, measured_attempt
 from ddtop.journal.results.field import Matrix
 from ddtop.report.conclusion.words import times
 from ddtop.report.page.trace import Trace
@@ -193,7 +193,7 @@ def _lines(attempt: AttemptView | None, trace: Trace) -> Iterable[Line]:
     if not attempt.figures:
         yield from _all_power(attempt, trace)
         return
-    told = load_over(window_points(attempt)) or load_over(attempt.figures)
+    told = load_over(attempt.figures, attempt.window_mono_s) or load_over(attempt.figures)
     for name, label, unit in SHOWN:
         values = attempt.figures.column(name)
         known = [v for v in values if v is not None and math.isfinite(v)]
@@ -229,7 +229,7 @@ def _spark(values: Sequence[float | None], top: float) -> Markup:
         if not known:
             pen = "M"
             continue
-        mean = math.fsum(v / len(known) for v in known)
+        mean = sum(known) / len(known)
         way.append(f"{pen}{x * 4} {20 - 18 * min(1.0, max(0.0, mean / top if top > 0 else 0.0)):.0f}")
         pen = "L"
     return Markup(

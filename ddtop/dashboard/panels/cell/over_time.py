@@ -12,7 +12,7 @@ from ddtop.dashboard.panels.cell.charts import BOUND, accepted_points, span_s
 from ddtop.dashboard.panels.gpus import bucketed
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AttemptView, CellView
-from ddtop.journal.read.server_figures import SHOWN, load_over, measured_attempt, window_points
+from ddtop.journal.read.server_figures import SHOWN, load_over, measured_attempt
 
 LABEL, WIDEST, LEAST = 14, 80, 10
 UNITS_FROM = 80
@@ -67,7 +67,7 @@ def over_time_lines(state: State, cell: CellView, width: int) -> list[Line]:
 
 
 def _rows(attempt: AttemptView) -> list[Row]:
-    load = load_over(window_points(attempt)) or load_over(attempt.figures)
+    load = load_over(attempt.figures, attempt.window_mono_s) or load_over(attempt.figures)
     live = [Row(label, unit, list(attempt.live.points(name))) for name, label, unit in LIVE]
     live[1] = live[1]._replace(points=accepted_points(attempt))
     server = []
