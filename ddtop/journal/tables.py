@@ -325,9 +325,16 @@ def read_kinds(db: sqlite3.Connection, kinds: Iterable[str], after: int = 0) -> 
     return out
 
 
-def read_times(db: sqlite3.Connection) -> list[tuple[int, float]]:
-    """(seq, at_s) of every event, in order: what a replay needs to know of the whole."""
-    return db.execute("SELECT seq, at_s FROM events ORDER BY seq").fetchall()
+def read_times(db: sqlite3.Connection, limit: int | None = None) -> list[tuple[int, float]]:
+    """(seq, at_s) of every event, or of the first ones, in order: what a replay needs to know of the whole."""
+    query = "SELECT seq, at_s FROM events ORDER BY seq LIMIT ?"
+    return db.execute(query, (-1 if limit is None else limit,)).fetchall()
+
+
+def time_of(db: sqlite3.Connection, seq: int) -> float:
+    """Wall time of an event; 0 where there is none. Raises sqlite3.Error."""
+    found = db.execute("SELECT at_s FROM events WHERE seq = ?", (seq,)).fetchone()
+    return float(found[0]) if found is not None else 0.0
 
 
 def last_samples(db: sqlite3.Connection, n: int, until: int) -> int:

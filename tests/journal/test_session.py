@@ -181,6 +181,41 @@ def test_playing_time_shortens_silences_and_forgives_a_clock_that_steps_back() -
     assert Timeline([]).length_s == 0.0 and Timeline([]).wall_at(1.0) == 0.0
 
 
+async def test_a_long_replay_begins_before_all_its_times_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = sweep()
+    path = write(tmp_path / "a.ddtop", events)
+    whole = ReplaySession(path)
+    monkeypatch.setattr("ddtop.journal.read.replay.BEGIN", 10)
+    for going_on in ("time", "step", "seek", "alert", "waiting"):
+        monkeypatch.setattr("ddtop.journal.read.replay.SETTLED_S", 0.0 if going_on == "waiting" else 1e9)
+        session = ReplaySession(path, speed=4096.0)
+        assert session._partly and len(session._line) == 10
+        assert session.track == whole.track and session.alerts[1] == whole.alerts[1]
+        viewer = Viewer(session)
+        if going_on != "time":
+            session.pause()
+        task = asyncio.create_task(viewer.run())
+        if going_on == "step":
+            session.step(len(events))
+        elif going_on == "seek":
+            session.seek(whole.timeline.wall[-1])
+        elif going_on == "alert":
+            session.next_alert()
+        elif going_on == "waiting":
+            async with asyncio.timeout(HANG_S):
+                while session._partly:
+                    await asyncio.sleep(0.005)
+        if going_on in ("time", "step", "seek"):
+            await viewer.until(len(events))
+            assert viewer.state == fold(events), going_on
+        session.close()
+        await task
+        assert not session._partly, going_on
+        assert session.timeline.play == whole.timeline.play
+
+
 async def test_damage_in_a_long_recording_is_said_beside_its_first_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

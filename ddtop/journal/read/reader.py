@@ -12,7 +12,16 @@ from ddtop.journal.database import fail, open_for_reading, tidy
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.short import short
-from ddtop.journal.tables import last_seq, read_kinds, read_rows, read_texts, read_times, read_watts
+from ddtop.journal.tables import (
+    last_of,
+    last_seq,
+    read_kinds,
+    read_rows,
+    read_texts,
+    read_times,
+    read_watts,
+    time_of,
+)
 
 CHUNK = 2000
 LEAP = 20_000
@@ -88,10 +97,17 @@ class JournalReader:
         except sqlite3.Error as error:
             fail(self.path, error)
 
-    def times(self) -> list[tuple[int, float]]:
-        """(seq, at_s) of every event, in order. Raises JournalError."""
+    def time_before(self, seq: int) -> float:
+        """Wall time of the event before a place; 0 where there is none. Raises JournalError."""
         try:
-            return read_times(self._db)
+            return time_of(self._db, last_of(self._db, seq - 1))
+        except sqlite3.Error as error:
+            fail(self.path, error)
+
+    def times(self, limit: int | None = None) -> list[tuple[int, float]]:
+        """(seq, at_s) of every event, or of the first ones, in order. Raises JournalError."""
+        try:
+            return read_times(self._db, limit)
         except sqlite3.Error as error:
             fail(self.path, error)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Literal
 
 from ddtop.errors import RefusedError
-from ddtop.events import AlertRaised, Command, Event
+from ddtop.events import AlertRaised, Command, Event, RunStarted
 from ddtop.journal.fold.track import HANDLERS, Track
 from ddtop.journal.read.reader import LEAP, JournalReader
 from ddtop.journal.read.session import Batch
@@ -19,6 +18,10 @@ from ddtop.journal.tables import tag_of
 
 CHECKED_LATER_B = 32 * 2**20
 """A longer recording is shown while SQLite looks through it for damage: that takes a second a gigabyte, and the disk's time."""
+SETTLED_S = 1.0
+"""So long after the first screen what it did without is read, and the file looked through."""
+BEGIN = 20_000
+"""Events whose times the first screen knows."""
 TICK_S = 0.05
 BATCH = 1000
 TRACKED = tuple(tag_of(kind) for kind in HANDLERS)
@@ -39,7 +42,10 @@ class ReplaySession:
         for seq, event in events:
             if isinstance(event, AlertRaised):
                 raised.setdefault(event.alert_id, seq)
-        self.timeline = Timeline(self._reader.times(), list(raised.values()))
+        self._raised = list(raised.values())
+        self._line = Timeline(self._reader.times(BEGIN), self._raised)
+        self._partly = len(self._line) == BEGIN
+        """Whether `_line` is of the first events alone."""
         self.track = self._whole(events)
         """What was at work when, over the whole recording."""
         self.speed = min(FASTEST, max(SLOWEST, speed))
@@ -63,13 +69,13 @@ class ReplaySession:
 
     @property
     def playing(self) -> bool:
-        return self._playing and self._play_s < self.timeline.length_s
+        return self._playing and (self._partly or self._play_s < self._line.length_s)
 
     @property
     def position(self) -> float:
         """Wall time of the moment that is shown."""
         self._advance()
-        return self.timeline.wall_at(self._play_s)
+        return self._line.wall_at(self._play_s)
 
     @property
     def shown(self) -> int:
@@ -141,32 +147,35 @@ class ReplaySession:
     @property
     def alerts(self) -> tuple[int, int]:
         """(alerts that were raised by the moment that is shown, alerts of the whole recording)."""
-        return self.timeline.alerts_passed(self._aim()), len(self.timeline.alerts)
+        return self._line.alerts_passed(self._aim()), len(self._raised)
 
     async def events(self) -> AsyncIterator[Batch]:
         """See Session.events. At the end it waits, because a viewer may seek back; it ends after `close`."""
         self._wake = asyncio.Event()
         self._clock = time.monotonic()
-        check = asyncio.create_task(asyncio.to_thread(self._check))
-        check.add_done_callback(lambda _task: self._ring())
+        later = asyncio.create_task(self._settle())
+        later.add_done_callback(lambda _task: self._ring())
         try:
-            async for batch in self._played(check):
+            async for batch in self._played(later):
                 yield batch
         finally:
-            check.cancel()
+            later.cancel()
             self._reader.close()
 
-    def _check(self) -> None:
-        """The check of the whole file, of a long one, beside its first screen. Raises JournalError."""
+    async def _settle(self) -> None:
+        """What a long recording's first screen does without: its times, and the check of the whole file. Raises JournalError."""
+        if self._partly or self._check_later:
+            await asyncio.sleep(SETTLED_S)
+            self._all_times()
         if self._check_later:
-            JournalReader(self._path).close()
+            await asyncio.to_thread(lambda: JournalReader(self._path).close())
             self._check_later = False
 
-    async def _played(self, check: asyncio.Task[None]) -> AsyncIterator[Batch]:
+    async def _played(self, later: asyncio.Task[None]) -> AsyncIterator[Batch]:
         assert self._wake is not None
         while not self._closed:
-            if check.done():
-                check.result()
+            if later.done():
+                later.result()
             self._wake.clear()  # before, not after: what is asked while batches go out must not be lost
             async for batch in self._up_to(self._aim()):
                 yield batch
@@ -188,13 +197,23 @@ class ReplaySession:
             self._reader.close()
         self._ring()
 
+    @property
+    def timeline(self) -> Timeline:
+        """The times of all events. Of a day they take a quarter of a second to read, so the first screen does without."""
+        return self._all_times()
+
+    def _all_times(self) -> Timeline:
+        if self._partly:
+            self._line, self._partly = Timeline(self._reader.times(), self._raised), False
+            self.track.end_s = max(self.track.end_s, self._line.wall[-1])
+        return self._line
+
     def _whole(self, events: Iterable[tuple[int, Event]]) -> Track:
-        track, times = Track(), self.timeline
+        track = Track()
         for seq, event in events:
-            index = bisect_left(times.seqs, seq)
-            track.note(event, times.wall[index - 1] if index else 0.0)
-        if times.wall:
-            track.end_s = max(track.end_s, times.wall[-1])
+            before_s = self._reader.time_before(seq) if isinstance(event, RunStarted) else 0.0
+            track.note(event, before_s)
+        track.end_s = max(track.end_s, self._reader.time_before(self._reader.last_seq() + 1))
         return track
 
     async def _up_to(self, count: int) -> AsyncIterator[Batch]:
@@ -204,16 +223,17 @@ class ReplaySession:
             self._shown = 0
             yield Batch(reset=True)
             return
+        line = self._line if count <= len(self._line) else self.timeline
         if reset or count - self._shown > LEAP:
             self._shown = count
-            yield Batch(self._reader.short(self.timeline.seqs[count - 1]), reset=True)
+            yield Batch(self._reader.short(line.seqs[count - 1]), reset=True)
             return
         while self._shown < count and not self._closed:
             if self._aim() < self._shown:  # a hand on the timeline went back meanwhile
                 return
-            after = self.timeline.seqs[self._shown - 1] if self._shown else 0
+            after = line.seqs[self._shown - 1] if self._shown else 0
             target = min(self._shown + BATCH, count)
-            until = self.timeline.seqs[target - 1]
+            until = line.seqs[target - 1]
             events, _last = self._reader.batch(after, target - self._shown)
             self._shown = target
             yield Batch((seq, event) for seq, event in events if seq <= until)
@@ -222,13 +242,15 @@ class ReplaySession:
     def _advance(self) -> None:
         now = time.monotonic()
         if self._playing and self._count is None:
-            self._play_s = min(self.timeline.length_s, self._play_s + (now - self._clock) * self.speed)
+            self._play_s += (now - self._clock) * self.speed
+            if self._play_s >= self._line.length_s:
+                self._play_s = min(self._play_s, self.timeline.length_s)
         self._clock = now
 
     def _aim(self) -> int:
         """How many events are to be shown by what was asked so far, shown already or not."""
         self._advance()
-        return self.timeline.due(self._play_s) if self._count is None else self._count
+        return self._line.due(self._play_s) if self._count is None else self._count
 
     def _show(self, count: int) -> None:
         count = max(0, min(len(self.timeline), count))
