@@ -5,7 +5,7 @@ python benchmarks/long.py [--hours 24] [--lines 1] [--keep FILE]
 SIMULATED, in the form of a real one: the cells, starts and results are those of the demo's recorded run, 432 cells of 200 s
 each, 18 to a start; 8 GPUs and the server's figures once a second, progress once a second, the round trip every 3 s,
 `--lines` log lines a second with cursors as journald writes them. Times are wall seconds and CPU seconds of this process or
-of a command (its start included), the better of three; memory is the process's most. Times promised: a viewer has all of it within
+of a command (its start included), the best of three to five; memory is the process's most. Times promised: a viewer has all of it within
 1 s, a report is written within 3 s. `pace_ms` is the CPU time of a fixed piece of work, by which busier machines compare.
 """
 
@@ -28,14 +28,14 @@ from pathlib import Path
 from typing import Any
 
 from common import ROOT, machine, save
-from dashboard import pace_ms
+from dashboard import Screen, cpu_s, pace_ms
 
 from ddtop.dashboard.watched import Watched
 from ddtop.events import CellSeries, Event, decode_event
 from ddtop.journal.fold.apply import apply
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.sweep import series_due
-from ddtop.journal.read.reader import JournalReader
+from ddtop.journal.read.reader import JournalReader, read_state
 from ddtop.journal.read.replay import ReplaySession
 from ddtop.journal.tables import kind_of
 from ddtop.journal.write.writer import JournalWriter
@@ -176,7 +176,7 @@ def command(*argv: str) -> dict[str, float]:
             [sys.executable, "-m", "ddtop.cli", *argv],
             stdout=out,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=environment(),
         )
         most = 0.0
         while not (ended := os.wait4(child.pid, os.WNOHANG))[0]:
@@ -194,6 +194,25 @@ def peak_mib(pid: int) -> float:
             if line.startswith("VmHWM"):
                 return int(line.split()[1]) / 1024
     return 0.0
+
+
+def first_screen(path: Path) -> dict[str, float]:
+    """Wall and CPU seconds from `ddtop replay` to its first screen on a terminal."""
+    began = time.monotonic()
+    screen = Screen([sys.executable, "-m", "ddtop.cli", "replay", str(path)], environment())
+    try:
+        came = screen.drain(60, b"fib")
+        assert came is not None
+        return {"wall_s": came - began, "cpu_s": cpu_s(screen.terminal.process.pid)}
+    finally:
+        screen.terminal.press("q")
+        screen.drain(3)
+        screen.terminal.close()
+
+
+def environment() -> dict[str, str]:
+    """As a user has it: compiled modules are kept, whatever this shell says."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""}
 
 
 async def to(session: ReplaySession, watched: Watched, ready: Callable[[], bool]) -> None:
@@ -216,8 +235,10 @@ def viewer(path: Path) -> dict[str, float]:
 
     session = timed("open", lambda: ReplaySession(path))
     session.pause()
+    timed("all_times", lambda: session.timeline)
     watched = Watched(session)
     line = session.timeline
+    timed("late_dashboard", lambda: read_state(path, check=False))
     places = {"end": 1.0, "middle": 0.5, "three_quarters": 0.75, "a_step_on": 0.7504, "a_step_back": 0.75}
     for name, share in places.items():
         session.seek(line.wall[0] + share * (line.wall[-1] - line.wall[0]))
@@ -254,7 +275,9 @@ def main() -> None:
         for name, argv in commands.items():
             out[name] = min((command(*argv) for _ in range(3)), key=lambda used: used["cpu_s"])
             print(name, out[name], flush=True)
-        seen = [viewer(path) for _ in range(2)]
+        out["first_screen"] = min((first_screen(path) for _ in range(5)), key=lambda used: used["cpu_s"])
+        print("first screen", out["first_screen"], flush=True)
+        seen = [viewer(path) for _ in range(3)]
         out["viewer"] = {name: min(one[name] for one in seen) for name in seen[0]}
         print(json.dumps(out["viewer"], indent=1))
     out["machine"] = machine()

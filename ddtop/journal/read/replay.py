@@ -160,7 +160,7 @@ class ReplaySession:
                 yield batch
         finally:
             later.cancel()
-            self._reader.close()
+        self._reader.close()
 
     async def _settle(self) -> None:
         """What a long recording's first screen does without: its times, and the check of the whole file. Raises JournalError."""
