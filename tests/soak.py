@@ -25,7 +25,7 @@ from tests.terminal import Terminal
 LINES_S = 500
 GPU_MS = 100
 WARM_UP_SHARE = 0.75
-"""What is bounded fills first: the dashboard's 200,000 log lines take 400 s."""
+"""What is bounded fills first: the dashboard's 100,000 log lines take 200 s."""
 GROWTH_MIB = 15.0
 CPU_PCT = 50.0
 
