@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import tomli
+from msgspec import to_builtins
 
 from ddtop.errors import UsageError
 from ddtop.hosts.inventory import HostSettings, read_host_settings
@@ -77,7 +78,8 @@ def describe(settings: Settings) -> str:
     ]
     lines += [f"keys.{k} = {_toml(v)}  # {settings.origin['keys']}" for k, v in settings.keys.items()]
     for name, host in settings.hosts.items():
-        values = {field: getattr(host, field) for field in host.__struct_fields__}
+        values = {field: getattr(host, field) for field in host.__struct_fields__ if field != "slurm"}
+        values |= {f"slurm.{k}": v for k, v in to_builtins(host.slurm).items()} if host.slurm else {}
         lines += [
             f"hosts.{_toml_key(name)}.{k} = {_toml(v)}  # {settings.origin['hosts']}"
             for k, v in values.items()

@@ -402,6 +402,25 @@ class HostRebooted(Event, frozen=True, kw_only=True, tag="host-rebooted"):
     """In words: GPUs 0 MiB, service inactive, model missing in tmpfs, …"""
 
 
+class AllocationSeen(Event, frozen=True, kw_only=True, tag="allocation"):
+    """What Slurm says of the allocation that is the host, whenever it says something new."""
+
+    job: str
+    state: str
+    """Slurm's own word: PENDING, RUNNING, TIMEOUT, PREEMPTED, NODE_FAIL, CANCELLED, …; GONE: Slurm has forgotten it."""
+    reason: str = ""
+    """Why it waits, by Slurm; of one that has ended, how it ended, in words."""
+    start_estimate: float | None = None
+    """Wall time at which Slurm expects a waiting one to begin."""
+    nodes: tuple[str, ...] = ()
+    ends_at: float | None = None
+    """Wall time at which its walltime is over."""
+    account: str = ""
+    partition: str = ""
+    gpus: int | None = None
+    """GPUs of the whole allocation; None where none were asked for."""
+
+
 class RttMeasured(Event, frozen=True, kw_only=True, tag="rtt"):
     rtt_ms: float
 
@@ -882,6 +901,7 @@ AnyEvent = (
     | HostConnected
     | HostLost
     | HostRebooted
+    | AllocationSeen
     | RttMeasured
     | ProbeTaken
     | GpuSampled
@@ -937,6 +957,7 @@ DURABLE: tuple[type[Event], ...] = (
     StepTaken,
     CommandSeen,
     HostRebooted,
+    AllocationSeen,
 )
 """Events whose loss would lose work: the journal commits these with synchronous=FULL at once."""
 

@@ -52,6 +52,7 @@ from ddtop.sweep.commands import CommandHandler
 from ddtop.sweep.configuration.refine import planned_now
 from ddtop.sweep.controller import Controller
 from ddtop.sweep.crash import crashed
+from ddtop.sweep.host.allocation import keeper_for
 from ddtop.sweep.host.lease import HostLease
 from ddtop.sweep.host.leaving import Leaving
 from ddtop.sweep.host.link import Link
@@ -163,20 +164,25 @@ def _choose(options: RunOptions) -> tuple[Path, Plan | None]:
     return path, plan
 
 
-def make_connector(options: RunOptions) -> Any:
-    """The connector for the options' host. Nothing is contacted."""
+def make_connector(options: RunOptions, sweep: Sweep | None = None, run_id: str = "") -> Any:
+    """The connector for the options' host. Nothing is contacted. A Slurm allocation is that of `run_id`."""
     from ddtop.hosts.inventory import connector_for
 
     ssh = [options.ssh_config] if options.ssh_config else None
     return connector_for(
-        options.host, config_paths=[paths.config_file()], ssh_config=ssh, host_dir=options.host_dir
+        options.host,
+        config_paths=[paths.config_file()],
+        ssh_config=ssh,
+        host_dir=options.host_dir,
+        slurm=sweep.slurm if sweep is not None else None,
+        owner=run_id,
     )
 
 
 async def _record(options: RunOptions, writer: JournalWriter, state: State, sweep: Sweep | None) -> int:
     """One segment of a run, from RunStarted to RunEnded."""
-    connector = make_connector(options)
     run_id = state.run.run_id or secrets.token_hex(4)
+    connector = make_connector(options, sweep, run_id)
     printers = make_printers(json_out=options.json_out, progress=options.progress)
     notifier = (
         Notifier(sweep.notify_command, sweep.webhook_env, sweep.name)
@@ -210,8 +216,9 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
             ctx.emit(PlanSource, **{name: dict(found) for name, found in source.items()})
         ctx.emit(CellsPlanned, cells=planned_now(sweep, state), baseline=sweep.baseline, rule=sweep.rule)
         recall(ctx, sweep)
+    allocation = keeper_for(ctx, connector)
     main = (
-        Controller(ctx, connector, recorder.pending_commands)
+        Controller(ctx, connector, recorder.pending_commands, allocation=allocation)
         if sweep
         else Monitor(ctx, connector, recorder.pending_commands)
     )
@@ -233,6 +240,8 @@ async def _record(options: RunOptions, writer: JournalWriter, state: State, swee
         outcome = Outcome(word="some-failed", reason=str(error))
     except Exception as error:
         outcome = crashed(error)
+    if allocation is not None:
+        outcome = await allocation.end(outcome, keep=main.requests.leave_running)
     code, lost = exit_code(outcome), recorder.error(outcome.left_behind)
     if lost is not None:
         outcome, code = replace(outcome, word="crashed", reason=lost.what), lost.exit_code
@@ -355,10 +364,11 @@ async def _put_back(options: RunOptions) -> Outcome:
         ctx.on_event = lambda event: (
             show(printers, event, state) if isinstance(event, _WORTH_SAYING) else None
         )
-        connector = make_connector(options)
-        first = (
-            await connector.connect()
-        )  # a host that is not reached at all is told at once, and nothing is recorded
+        connector = make_connector(options, ctx.sweep, ctx.run_id)
+        allocation = keeper_for(ctx, connector)
+        # A host that is not reached at all is told at once, and nothing is recorded. An allocation is not entered again:
+        # all that runs in it ends with it.
+        first = await connector.connect() if allocation is None else None
         _emit_started(
             ctx,
             name=state.run.name,
@@ -369,15 +379,15 @@ async def _put_back(options: RunOptions) -> Outcome:
         )
         for cell in [c for c in state.plan_cells if c.state == "running"]:
             ctx.emit(CellStateSet, cell_id=cell.id, state="interrupted", reason="its runner ended", by="stop")
-        requests = Requests()
-        link = Link(ctx, Reached(connector, first), ())
-        lease = HostLease(ctx, requests, lambda: link.host)
-        leaving = Leaving(ctx, link, requests, lease)
-        outcome = await alongside(
-            leaving.leave(Outcome(word="stopped", reason="stopped after its runner had ended"), by="stop"),
-            link.run(),
-            lease.keep(),
-        )
+        outcome = Outcome(word="stopped", reason="stopped after its runner had ended")
+        if allocation is not None:
+            outcome = await allocation.end(outcome)
+        else:
+            requests = Requests()
+            link = Link(ctx, Reached(connector, first), ())
+            lease = HostLease(ctx, requests, lambda: link.host)
+            leaving = Leaving(ctx, link, requests, lease)
+            outcome = await alongside(leaving.leave(outcome, by="stop"), link.run(), lease.keep())
         ctx.emit(
             RunEnded,
             outcome=cast(Any, outcome.word),
@@ -397,7 +407,7 @@ _WORTH_SAYING = (HostLost, HostConnected, HostRebooted, Note)
 class Reached:
     """A connector whose first connection is made already."""
 
-    def __init__(self, connector: Connector, first: Host) -> None:
+    def __init__(self, connector: Connector, first: Host | None) -> None:
         self.name, self.target = connector.name, connector.target
         self._connector = connector
         self._first: Host | None = first

@@ -18,7 +18,9 @@ if WORKER := os.environ.get("PYTEST_XDIST_WORKER", ""):
 
 from tests.bed.client import Bed
 from tests.bed.config import HOSTS, LOCK, Spec
+from tests.bed.control import cluster_up
 from tests.bed.oracle import Oracle
+from tests.bed.slurm import Cluster
 
 pytest_plugins = ["tests.tiers", "tests.summary"]
 
@@ -67,6 +69,20 @@ def bed() -> Iterator[Bed]:
             the_bed.restore(host)
         if not was_up and not os.environ.get("DDTOP_BED_KEEP"):
             the_bed.down()
+
+
+@pytest.fixture(scope="session")
+def slurm(bed: Bed) -> Cluster:
+    """The bed's Slurm cluster, booted beside its hosts."""
+    cluster_up()
+    return Cluster(bed)
+
+
+@pytest.fixture
+def cluster(slurm: Cluster) -> Cluster:
+    """The cluster, idle and without faults."""
+    slurm.restore()
+    return slurm
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from .host.state_folder import find_state_dir
 from .lines import PipeWriter
 from .rights import find_rights
 from .server import Server, encode
+from .slurm import hold_step, slurm_step
 from .wire import PROTOCOL
 
 
@@ -27,6 +28,8 @@ def main(argv: Optional[List[str]] = None) -> None:
 
         code = run_detached(words)
     else:
+        if slurm_step() is not None:
+            hold_step()
         code = _serve(words)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -9,6 +9,8 @@ import os
 import shutil
 from typing import FrozenSet, List, NamedTuple, Set, Tuple
 
+from .slurm import slurm_step
+
 SYSTEMCTL = "systemctl"
 
 
@@ -27,8 +29,12 @@ class Rights(NamedTuple):
 
 
 def has_systemd() -> bool:
-    """PID 1 is systemd (sd_booted(3)), and this login's PATH has the way to speak to it (the demo's host has not)."""
-    return os.path.isdir("/run/systemd/system") and shutil.which(SYSTEMCTL) is not None
+    """PID 1 is systemd (sd_booted(3)), and this login's PATH has the way to speak to it (the demo's host has not).
+
+    Never in a step of a Slurm job: what systemd starts is outside of the job, and would outlive it."""
+    return (
+        slurm_step() is None and os.path.isdir("/run/systemd/system") and shutil.which(SYSTEMCTL) is not None
+    )
 
 
 def user_name() -> str:

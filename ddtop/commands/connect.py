@@ -271,6 +271,8 @@ def _once(host: str, options: Options, settings: Settings) -> int:
             return await probe(reached, sweep), reached.rtt_ms, connector.target
         finally:
             await reached.close()
+            if hasattr(connector, "release"):
+                await connector.release(forget=True)
 
     found, rtt_ms, target = asyncio.run(ask())
     if target == "this machine":

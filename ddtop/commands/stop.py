@@ -88,11 +88,11 @@ def _stop_dead(path: Path, run: str, *, leave_running: bool, ssh_config: Path | 
     from ddtop.runner import put_back
     from ddtop.sweep.recovery.restore import original_states
 
+    state = read_state(path, check=False)
+    allocated = state.allocation is not None and not state.allocation.ended
     info = run_info(path)
     # A run that ended by itself may need this too: its host was unreachable, or its server was left running.
-    if info.mode != "sweep" or not (
-        info.state in UNFINISHED or original_states(read_state(path, check=False))
-    ):
+    if info.mode != "sweep" or not (info.state in UNFINISHED or allocated or original_states(state)):
         raise RefusedError(f"nothing is running for {run}", do="ddtop runs lists what is running")
     if leave_running:
         raise RefusedError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import tomli
 
 from ddtop.errors import UsageError
 from ddtop.hosts.base import Connector
+from ddtop.plan.model import SlurmSettings
 
 LOCAL_NAMES = frozenset({"local", "localhost"})
 
@@ -31,6 +33,9 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Plan that `ddtop connect NAME` runs when no --plan is given."""
     ssh_config: str = ""
     """SSH configuration for this host instead of ~/.ssh/config."""
+    via: str = ""
+    """The login node of a Slurm cluster: the host is then an allocation of it."""
+    slurm: SlurmSettings | None = None
 
 
 def read_host_settings(paths: Sequence[Path]) -> dict[str, HostSettings]:
@@ -84,11 +89,14 @@ def connector_for(
     config_paths: Sequence[Path] = (),
     ssh_config: Sequence[Path] | None = None,
     host_dir: str | None = None,
+    slurm: SlurmSettings | None = None,
+    owner: str = "",
 ) -> Connector:
     """The connector for a host's name: `local` or `localhost` is this machine, all else is SSH.
 
     `config_paths` are ddtop's own config files, `ssh_config` those of SSH (None: the user's), `host_dir` the
-    command line's --host-dir, which wins. Nothing is contacted. Raises UsageError.
+    command line's --host-dir, which wins. `slurm` are the settings of the plan, which win too, and `owner` the run whose
+    allocation it is. Nothing is contacted. Raises UsageError.
     """
     check_name(name)
     settings = read_host_settings(config_paths).get(name, HostSettings())
@@ -99,6 +107,30 @@ def connector_for(
         return LocalConnector(name, host_dir=folder, python=settings.python or None)
     from ddtop.hosts.ssh.connection import SshConnector
 
+    if settings.via and settings.slurm is None and slurm is None:
+        raise UsageError(
+            f"{name} has a login node (via) and no Slurm settings",
+            do=f"add a table [hosts.{name}.slurm], or [slurm] to the plan",
+        )
+    wanted = slurm.over(settings.slurm) if slurm is not None else settings.slurm
+    if wanted is not None:
+        from ddtop.hosts.slurm import SlurmConnector
+
+        login = SshConnector(
+            settings.via or name,
+            ssh=settings.via or settings.ssh or None,
+            config_paths=ssh_config,
+            user=settings.user or None,
+            port=settings.port or None,
+        )
+        return SlurmConnector(
+            name,
+            login,
+            wanted,
+            owner=owner or secrets.token_hex(4),
+            host_dir=folder,
+            python=settings.python or "python3",
+        )
     return SshConnector(
         name,
         ssh=settings.ssh or None,

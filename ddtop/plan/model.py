@@ -302,6 +302,43 @@ class Policy(Part, frozen=True, kw_only=True):
     foreign: str = "wait-10min-then-stop"
     invalid_client: str = "rerun-twice"
     answer_s: float = 60.0
+    allocation: str = "requeue-and-resume"
+    """What a Slurm allocation that ends before the sweep does means."""
+
+
+class SlurmSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """`[hosts.NAME.slurm]` in config.toml, or `[slurm]` in a plan. All optional."""
+
+    partition: str = ""
+    gpus: int | str = 0
+    """GPUs of each node, as a number or with their kind: `8`, `"h200:8"`. 0: none are asked for."""
+    nodes: int = 1
+    """Nodes of the allocation. The agent and the servers run on the first."""
+    time: int | str = ""
+    """The walltime, as Slurm reads it: minutes, or `"4:00:00"`."""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    extra: tuple[str, ...] = ()
+    """More options of salloc, as they are."""
+
+    @property
+    def gpus_in_all(self) -> int:
+        """How many GPUs the whole allocation has; 0 where none are asked for.
+
+        >>> SlurmSettings(gpus="h200:8", nodes=2).gpus_in_all
+        16
+        """
+        count = str(self.gpus).rpartition(":")[2]
+        return int(count) * max(1, self.nodes) if count.isdigit() else 0
+
+    def over(self, other: SlurmSettings | None) -> SlurmSettings:
+        """These settings, with those of `other` where these say nothing."""
+        if other is None:
+            return self
+        return SlurmSettings(**(msgspec.to_builtins(other) | msgspec.to_builtins(self)))
 
 
 class Record(Part, frozen=True, kw_only=True):
@@ -344,6 +381,7 @@ class Plan(Part, frozen=True, kw_only=True):
     record: Record = Record()
     report: Report = Report()
     notify: Notify = Notify()
+    slurm: SlurmSettings | None = None
     text: str = ""
     """The TOML as read, for the record."""
     path: str | None = None

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ddtop.events import RaceRound
+from ddtop.journal.act.now import allocation_facts
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, AttemptView, CellView, RestartView, StepView
 from ddtop.journal.read.ladder import as_values
@@ -93,6 +94,7 @@ def _run(recording: Recording) -> dict[str, Any]:
         "segments": run.segment + 1,
         "baseline": run.baseline,
         "simulated": run.simulated,
+        "allocation": allocation_facts(state, state.at_s),
         "left_behind": list(ended.left_behind) if ended is not None else [],
         "file": str(recording.path) if recording.path is not None else None,
     }

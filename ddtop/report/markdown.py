@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ddtop.errors import plain
+from ddtop.journal.act.allocation import report_words
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.select import tps
 from ddtop.journal.results.matrix import matrix
@@ -51,6 +52,7 @@ def facts(recording: Recording) -> list[tuple[str, str]]:
     out = [
         ("host", state.host.name),
         ("GPUs", kinds),
+        ("Slurm", report_words(state)),
         ("engine", " ".join(x for x in (engine, version) if x)),
         ("driver", driver or ""),
         ("started", minute(run.started_at_s)),

@@ -24,6 +24,7 @@ from ddtop.sweep.configuration.refine import settle_refinement
 from ddtop.sweep.configuration.rounds import settle_rounds
 from ddtop.sweep.configuration.steps import StepTaker
 from ddtop.sweep.configuration.waits import HostWaits
+from ddtop.sweep.host.allocation import AllocationKeeper
 from ddtop.sweep.host.lease import HostLease
 from ddtop.sweep.host.leaving import Leaving
 from ddtop.sweep.host.link import Link
@@ -52,7 +53,13 @@ class Controller:
     """Runs one sweep. `poll` gives the commands that came since the last call."""
 
     def __init__(
-        self, ctx: SweepContext, connector: Connector, poll: Poll, *, backoff: Backoff | None = None
+        self,
+        ctx: SweepContext,
+        connector: Connector,
+        poll: Poll,
+        *,
+        backoff: Backoff | None = None,
+        allocation: AllocationKeeper | None = None,
     ) -> None:
         assert ctx.sweep is not None
         self.ctx = ctx
@@ -69,6 +76,8 @@ class Controller:
         self.measurer = Measurer(ctx, self.requests)
         self.external_benchmark = ExternalBenchmark(ctx, self.requests)
         self.steps = StepTaker(ctx, self.requests, self.waits, self.measurer, self.external_benchmark)
+        self.allocation = allocation
+        self.leaving.host_goes = allocation is not None
         self._poll = poll
         self._force: set[str] = set()
         """Restart keys whose server must be started anew before anything is measured on it."""
@@ -82,7 +91,10 @@ class Controller:
         """Runs the sweep to its end. Raises HostUnreachableError if the host was never reached."""
         if attended:
             self.requests.viewers.expect(self.ctx.mono(), EXPECT_VIEWER_S)
-        return await alongside(self._work(), self.link.run(), self._commands(), self.lease.keep())
+        helpers = [self.link.run(), self._commands(), self.lease.keep()]
+        if self.allocation is not None:
+            helpers.append(self.allocation.keep())
+        return await alongside(self._work(), *helpers)
 
     def stop(self, by: str) -> None:
         """Ends the run cleanly (a signal, a recording that cannot be written). `--leave-running` stays as it was asked."""
@@ -124,6 +136,8 @@ class Controller:
         ):  # what ends a run ends its pause: it is not paused while it leaves
             self.requests.paused_by = None
             self.ctx.emit(ev.SweepResumed, by="sweep")
+        if self.allocation is not None:
+            self.allocation.no_more()
         return await self.leaving.leave(outcome)
 
     def _word(self) -> str:
@@ -137,6 +151,8 @@ class Controller:
             self.requests.check_stop()
             if self.link.host is not None:
                 return self.link.host
+            if self.allocation is not None and self.allocation.waits:
+                self.link.waits_in_queue()
             now, since = self.ctx.mono(), self.link.lost_since
             if self.link.has_given_up(self.requests.attended, self.sweep.policy.answer_s):
                 raise StopSweepError("host-lost", str(self.link.final))
@@ -168,7 +184,13 @@ class Controller:
                 server = None
             key = next_key(todo, server.key if server else None)
             assert key is not None
-            await self._configuration(host, key, [c for c in todo if c.restart_key == key], server)
+            cells = [c for c in todo if c.restart_key == key]
+            if self.allocation is not None:
+                ready = server is not None and server.key == key
+                cells = await self.allocation.fitting(cells, ready=ready)
+                if not cells:
+                    continue
+            await self._configuration(host, key, cells, server)
 
     async def _pause_point(self) -> None:
         while self.requests.paused_by is not None or self.requests.no_room:

@@ -7,7 +7,7 @@ import sys
 
 from . import control, daemon
 from .client import Bed
-from .config import HOSTS, SSH_CONFIG
+from .config import ALL, SSH_CONFIG
 from .control import BedError
 from .disk import write_ssh_config
 from .oracle import Oracle
@@ -24,11 +24,12 @@ def parser() -> argparse.ArgumentParser:
     def command(name: str, text: str, host: bool = True) -> argparse.ArgumentParser:
         p = sub.add_parser(name, help=text)
         if host:
-            p.add_argument("host", choices=HOSTS)
+            p.add_argument("host", choices=ALL)
         return p
 
     p = command("up", "build what is missing, start both hosts with empty disks, wait for ssh", host=False)
     p.add_argument("--real", action="store_true", help="with llama-bench.service: llama.cpp and a 135M model")
+    command("slurm", "boot the Slurm cluster beside the hosts: login1, n1, n2", host=False)
     command("down", "shut both hosts down and end the bed", host=False)
     command("status", "the bed's state as JSON", host=False)
     command("ssh-config", "print the path of the OpenSSH configuration", host=False)
@@ -72,6 +73,8 @@ def act(a: argparse.Namespace) -> int:
         daemon.main(a.real, a.made_of)
     elif a.cmd == "up":
         control.up(a.real)
+    elif a.cmd == "slurm":
+        control.cluster_up()
     elif a.cmd in ("down", "purge"):
         control.down()
         if a.cmd == "purge":

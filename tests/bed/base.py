@@ -55,7 +55,7 @@ def build_base() -> None:
         *(f"--dpkgopt=path-exclude=/usr/share/{d}/*" for d in ("man", "doc", "locale")),
         "bookworm",
         new,
-        *_sources(),
+        *sources(),
     )
     sh("chroot", new, "useradd", "-m", "-s", "/bin/bash", "bench")
     (new / "etc/sudoers.d/bench").write_text("bench ALL=(ALL) NOPASSWD: ALL\n")
@@ -67,7 +67,7 @@ def build_base() -> None:
     made_of.write_text(PACKAGES)
 
 
-def _sources() -> list[Path]:
+def sources() -> list[Path]:
     """The machine's own apt sources, so that its mirror or proxy is used for the hosts too."""
     found: list[Path] = []
     for place in (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d")):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import control
-from .config import HOSTS, SSH_CONFIG
+from .config import ALL, HOSTS, SSH_CONFIG
 from .control import BedError
 from .disk import fingerprint, write_ssh_config
 
@@ -41,7 +41,7 @@ class Bed:
 
     def ip(self, host: str) -> str:
         """The host's address."""
-        return HOSTS[host].ip
+        return ALL[host].ip
 
     @staticmethod
     def now() -> int:

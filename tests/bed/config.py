@@ -1,7 +1,7 @@
 """Names, addresses and places of the bed. Everything else in this folder reads them from here."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -9,7 +9,7 @@ REPO = HERE.parent.parent
 ROOTFS = HERE / "rootfs"
 
 CACHE = Path(os.environ.get("DDTOP_BED_CACHE", Path.home() / ".cache/ddtop-testbed"))
-BASE, REAL_LAYER = CACHE / "base", CACHE / "real"  # shared by all instances
+BASE, REAL_LAYER, SLURM_LAYER = CACHE / "base", CACHE / "real", CACHE / "slurm"  # shared by all instances
 ENGINES = Path(os.environ.get("DDTOP_ENGINES") or CACHE / "engines")
 """Real engines (`tests.bed.engines`): vllm/, sglang/ and models/. Hosts see it, read-only, as /opt/engines."""
 DEBS = CACHE / "debs"
@@ -23,6 +23,8 @@ SUFFIX = "" if INSTANCE == 1 else f"-{INSTANCE}"
 
 PLACE = CACHE if INSTANCE == 1 else CACHE / f"bed{SUFFIX}"
 DISKS, KEYS, RUN = PLACE / "hosts", PLACE / "keys", PLACE / "run"
+SHARED_HOME = PLACE / "home"
+"""The home of user bench on all nodes of the Slurm cluster, as if it were mounted from a file server."""
 SOCK, SSH_CONFIG, KNOWN_HOSTS = RUN / "control", RUN / "ssh_config", RUN / "known_hosts"
 LOCK = Path(f"/tmp/ddtop-bed{SUFFIX}.lock")  # held by whoever uses the bed: one test run at a time on one bed
 CGROUPS = Path(f"/sys/fs/cgroup/ddtop-bed{SUFFIX}")
@@ -78,3 +80,11 @@ HOSTS = {
         "/data/models/Kimi-K2.6",
     ),
 }
+
+_NODE = Spec("", "NVIDIA H200", 143771, 700, 80, 420, "580.95.05", True, "", "", "", 4)
+CLUSTER = {
+    name: replace(_NODE, ip=f"{_PREFIX}.{21 + n}", count=4 if n else 0)
+    for n, name in enumerate(("login1", "n1", "n2"))
+}
+"""The Slurm cluster (`slurm.py`): a login node without GPUs and two compute nodes. Off until a test asks for it."""
+ALL = HOSTS | CLUSTER

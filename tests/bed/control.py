@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from .base import build_base, build_real
-from .config import CACHE, HOSTS, INSTANCE, PLACE, REAL_LAYER, REPO, RUN, SOCK
+from .config import ALL, CACHE, CLUSTER, HOSTS, INSTANCE, PLACE, REAL_LAYER, REPO, RUN, SHARED_HOME, SOCK
 from .disk import fingerprint, provision
 from .hosts import leader
 from .router import IDLE_LINK
+from .shell import remove
+from .slurm import build_slurm
 
 GUEST_ENV = (
     "HOME=/root",
@@ -55,7 +57,7 @@ def wait_ssh(names: Iterable[str], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     for name in names:
         while True:
-            with contextlib.suppress(OSError), socket.create_connection((HOSTS[name].ip, 22), 1) as s:
+            with contextlib.suppress(OSError), socket.create_connection((ALL[name].ip, 22), 1) as s:
                 if s.recv(4) == b"SSH-":
                     break
             if time.monotonic() > deadline:
@@ -110,6 +112,19 @@ def up(real: bool = False) -> None:
                 raise BedError(f"the bed did not start; see {RUN}/daemon.log")
             time.sleep(0.02)
         wait_ssh(HOSTS)
+
+
+def cluster_up() -> None:
+    """Builds the layer of Slurm if need be, and boots its nodes beside the hosts of a bed that is up."""
+    with open(CACHE / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not ask("status")["hosts"].keys() >= CLUSTER.keys():
+            build_slurm()
+            remove(SHARED_HOME)
+            for name in CLUSTER:
+                provision(name)
+            ask("cluster")
+        wait_ssh(CLUSTER)
 
 
 def down() -> None:

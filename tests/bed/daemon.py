@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .config import CGROUPS, CLIENT_IP, CLIENT_TUN, HOSTS, NET, RUN, SOCK, TUN
+from .config import ALL, CGROUPS, CLIENT_IP, CLIENT_TUN, CLUSTER, HOSTS, NET, RUN, SOCK, TUN
 from .disk import write_ssh_config
 from .hosts import Host, drop_cgroup
 from .router import Router
@@ -38,16 +38,21 @@ class Daemon:
         self._read(self.router.add("client", CLIENT_IP, CLIENT_TUN), "client")
         # It stays in the route table after the bed: with the bed down nothing may leave the machine instead.
         sh("ip", "route", "replace", "unreachable", NET, "metric", "4278198272")
-        for name, spec in HOSTS.items():
-            sh("ip", "netns", "add", name)
-            self._read(self.router.add(name, spec.ip, TUN + name, name), name)
-            self.hosts[name] = Host(name, real)
-            self.hosts[name].mount()
+        for name in HOSTS:
+            self._add(name)
         SOCK.unlink(missing_ok=True)
         self.control = socket.socket(socket.AF_UNIX)
         self.control.bind(str(SOCK))
         self.control.listen(8)
         self._read(self.control, "control")
+
+    def _add(self, name: str) -> Host:
+        """A host, off, with its network and its disk."""
+        sh("ip", "netns", "add", name)
+        self._read(self.router.add(name, ALL[name].ip, TUN + name, name), name)
+        host = self.hosts[name] = Host(name, self.real)
+        host.mount()
+        return host
 
     def _read(self, what: Any, name: str) -> None:
         self.selector.register(what, selectors.EVENT_READ, name)
@@ -70,12 +75,17 @@ class Daemon:
             self.stopping = True
             for h in self.hosts.values():
                 h.power("off")
+        elif op == "cluster":
+            for name in CLUSTER:
+                if name not in self.hosts:
+                    self._add(name).start()
+            write_ssh_config()
         elif op == "link":
             self.router.links[host].update(args)
         elif op == "power":
             self.hosts[host].power(**args)
         hosts = {
-            n: {"state": h.state, "boots": h.boots, "ip": HOSTS[n].ip, "link": self.router.links[n]}
+            n: {"state": h.state, "boots": h.boots, "ip": ALL[n].ip, "link": self.router.links[n]}
             for n, h in self.hosts.items()
         }
         return {"real": self.real, "made_of": self.made_of, "hosts": hosts}

@@ -10,7 +10,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .config import BASE, DISKS, HERE, HOSTS, KEYS, KNOWN_HOSTS, ROOTFS, RUN, SSH_CONFIG
+from . import slurm
+from .config import (
+    ALL,
+    BASE,
+    CLUSTER,
+    DISKS,
+    HERE,
+    KEYS,
+    KNOWN_HOSTS,
+    ROOTFS,
+    RUN,
+    SHARED_HOME,
+    SLURM_LAYER,
+    SSH_CONFIG,
+)
 from .shell import remove, sh, write
 
 TOOLS_DIR = ROOTFS / "common/usr/lib/python3/dist-packages"
@@ -25,7 +39,7 @@ EXECUTABLE = ("bin", "libexec")
 def fingerprint() -> str:
     """A hash of all the bed is made of: a bed that runs with another one is out of date."""
     digest = hashlib.sha256()
-    modules = [HERE / f"{m}.py" for m in ("base", "config", "daemon", "disk", "hosts", "router")]
+    modules = [HERE / f"{m}.py" for m in ("base", "config", "daemon", "disk", "hosts", "router", "slurm")]
     for path in [
         *modules,
         *sorted(p for p in ROOTFS.rglob("*") if p.is_file() and "__pycache__" not in p.parts),
@@ -47,7 +61,7 @@ def provision(name: str, new_keys: bool = False) -> None:
     remove(disk, *[KEYS / name] if new_keys else [])
     for d in (layer, disk / "upper", disk / "work", disk / "root"):
         d.mkdir(parents=True, exist_ok=True)
-    for part in ("common", name):
+    for part in ("common", *(() if name in CLUSTER else (name,))):
         shutil.copytree(
             ROOTFS / part,
             layer,
@@ -63,7 +77,7 @@ def provision(name: str, new_keys: bool = False) -> None:
     _identity(name, layer)
     for venv, sources in VENVS.items():
         _venv(layer / venv, sources)
-    spec = dataclasses.asdict(HOSTS[name])
+    spec = dataclasses.asdict(ALL[name])
     write(layer / "etc/ddtop-bed/gpu.json", json.dumps({**spec, "host": name}))
     (layer / "var/lib/ddtop-bed").mkdir(parents=True, exist_ok=True)
     (layer / "var/lib/ddtop-bed").chmod(0o777)  # a user's service writes the ledger too
@@ -72,6 +86,9 @@ def provision(name: str, new_keys: bool = False) -> None:
         check=True,
         env={**os.environ, "PYTHONPATH": str(TOOLS_DIR), "PYTHONDONTWRITEBYTECODE": "1"},
     )
+    if name in CLUSTER:
+        slurm.configure(name, layer)
+        _share_home(layer / "home/bench")
     if (layer / USER_UNITS).exists():
         shutil.copytree(layer / USER_UNITS, layer / "usr/share/ddtop-bed/user-units", dirs_exist_ok=True)
     # What "as found" means for the quick reset between tests: the units as they were shipped.
@@ -98,7 +115,7 @@ def _identity(name: str, layer: Path) -> None:
     ):
         write(
             layer / "etc" / file,
-            (BASE / "etc" / file).read_text() + line + "\n",
+            ((SLURM_LAYER if name in CLUSTER else BASE) / "etc" / file).read_text() + line + "\n",
             0o640 if file == "shadow" else 0o644,
         )
     for home, uid in (("root", 0), ("home/bench", 1000), ("home/plain", 1001)):
@@ -108,7 +125,15 @@ def _identity(name: str, layer: Path) -> None:
         for path in (layer / home, *(layer / home).rglob("*")):
             os.chown(path, uid, uid)
     write(layer / "etc/hostname", name + "\n")
-    write(layer / "etc/hosts", "127.0.0.1 localhost\n" + "".join(f"{h.ip} {n}\n" for n, h in HOSTS.items()))
+    write(layer / "etc/hosts", "127.0.0.1 localhost\n" + "".join(f"{h.ip} {n}\n" for n, h in ALL.items()))
+
+
+def _share_home(home: Path) -> None:
+    """The first node's home of bench is that of all."""
+    if not SHARED_HOME.exists():
+        shutil.copytree(home, SHARED_HOME)
+    for path in (SHARED_HOME, *SHARED_HOME.rglob("*")):
+        os.chown(path, 1000, 1000)
 
 
 def _venv(at: Path, source_paths: list[str]) -> None:
@@ -123,18 +148,19 @@ def _venv(at: Path, source_paths: list[str]) -> None:
 def write_ssh_config() -> None:
     """The client's OpenSSH configuration: every host, directly and through each other host."""
     RUN.mkdir(parents=True, exist_ok=True)
+    hosts = {n: h for n, h in ALL.items() if (KEYS / n).exists()}
     KNOWN_HOSTS.write_text(
-        "".join(f"{n},{h.ip} {(KEYS / n / 'ssh_host_ed25519_key.pub').read_text()}" for n, h in HOSTS.items())
+        "".join(f"{n},{h.ip} {(KEYS / n / 'ssh_host_ed25519_key.pub').read_text()}" for n, h in hosts.items())
     )
-    text = "".join(f"Host {n}\n  HostName {h.ip}\n" for n, h in HOSTS.items())
+    text = "".join(f"Host {n}\n  HostName {h.ip}\n" for n, h in hosts.items())
     text += "".join(
-        f"Host {n}-via-{j}\n  HostName {HOSTS[n].ip}\n  HostKeyAlias {n}\n  ProxyJump {j}\n"
-        for n in HOSTS
-        for j in HOSTS
+        f"Host {n}-via-{j}\n  HostName {hosts[n].ip}\n  HostKeyAlias {n}\n  ProxyJump {j}\n"
+        for n in hosts
+        for j in hosts
         if n != j
     )
     text += "".join(
-        f"Host {n}-rented\n  HostName {h.ip}\n  HostKeyAlias {n}\n  Port 2222\n" for n, h in HOSTS.items()
+        f"Host {n}-rented\n  HostName {h.ip}\n  HostKeyAlias {n}\n  Port 2222\n" for n, h in hosts.items()
     )
     text += (
         f"Host *\n  User root\n  IdentityFile {KEYS}/id_ed25519\n  IdentitiesOnly yes\n"

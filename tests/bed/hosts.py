@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from .config import BASE, CGROUPS, DEBS, DISKS, ENGINES, REAL_LAYER, RUN
+from .config import BASE, CGROUPS, CLUSTER, DEBS, DISKS, ENGINES, REAL_LAYER, RUN, SHARED_HOME, SLURM_LAYER
 from .disk import provision
 from .shell import sh
 
@@ -30,7 +30,8 @@ class Host:
     def mount(self) -> None:
         """Lay the host's own disk over its layer, the real server's layer and the base."""
         disk = DISKS / self.name
-        lower = f"{disk}/layer:" + (f"{REAL_LAYER}:" if self.real else "") + str(BASE)
+        more = f"{SLURM_LAYER}:" if self.name in CLUSTER else f"{REAL_LAYER}:" if self.real else ""
+        lower = f"{disk}/layer:{more}{BASE}"
         options = f"lowerdir={lower},upperdir={disk}/upper,workdir={disk}/work"
         sh("mount", "-t", "overlay", "overlay", "-o", options, self.root)
 
@@ -62,6 +63,7 @@ class Host:
                 # What a container's runtime calls, for a docker daemon of the host's own.
                 "--system-call-filter=add_key keyctl bpf",
                 "--capability=CAP_NET_ADMIN",
+                *([f"--bind={SHARED_HOME}:/home/bench"] if self.name in CLUSTER else []),
             ],
             stdin=subprocess.DEVNULL,
             stdout=self.log,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,17 +16,19 @@ from ddtop.dashboard.draw.text import bar, duration, size, sparkline, times
 from ddtop.dashboard.panels.cell.page import cell_lines
 from ddtop.dashboard.panels.footer import Hint, footer_line
 from ddtop.dashboard.panels.gpus import bucketed, gpu_lines, gpu_title, throttle_word
-from ddtop.dashboard.panels.header import Recording, header_line
+from ddtop.dashboard.panels.header import Recording, allocation_role, header_line
 from ddtop.dashboard.panels.history import history_items
+from ddtop.dashboard.panels.hosts import host_lines
 from ddtop.dashboard.panels.moment.face import face_of
 from ddtop.dashboard.panels.moment.found import found_lines
 from ddtop.dashboard.panels.moment.panel import moment_lines, moment_title
+from ddtop.dashboard.panels.moment.standing import connecting_lines
 from ddtop.dashboard.panels.moment.starting import starting_lines, starting_title
 from ddtop.dashboard.panels.plan import plan_head, plan_items
 from ddtop.dashboard.panels.results import Sort, sorted_cells
 from ddtop.dashboard.panels.sweep import matrix_lines
 from ddtop.dashboard.panels.timeline.typed import parse_time
-from ddtop.journal.fold.apply import fold
+from ddtop.journal.fold.apply import apply, fold
 from ddtop.journal.fold.state import State
 from ddtop.journal.results.matrix import matrix
 from tests.dashboard import story
@@ -535,3 +538,22 @@ def test_the_header_contradicts_itself_nowhere(width: int) -> None:
     assert "no cells yet" in plain(header_line(fold(begun.out), begun.now, width, Recording(live=True)))
     begun.add(ev.RunEnded, outcome="host-lost", exit_code=11, reason="no route")
     assert "host lost" in plain(header_line(fold(begun.out), begun.now, width, gone))
+
+
+def test_a_slurm_allocation_in_the_header_and_beside_other_hosts() -> None:
+    """Queued with reason and estimate, then how long it still lasts; a warning once that is little."""
+    at = time.mktime((2026, 12, 1, 14, 0, 0, 0, 0, -1))
+    base: dict[str, Any] = {"at_s": at, "mono_s": 0.0, "host": "h200"}
+    state = fold(
+        [
+            ev.HostConnecting(**base, attempt=1, target="Slurm on me@login1"),
+            ev.AllocationSeen(**base, job="7", state="PENDING", reason="Resources", start_estimate=at + 1200),
+        ]
+    )
+    text = "".join(span.text for span in header_line(state, at, 120, Recording(live=True)))
+    assert "h200 ◌ queued" in text and "7 PENDING (Resources), est. 14:20" in text
+    assert "waiting for Slurm" in "".join(s.text for s in connecting_lines(state, at, 80, 10)[0])
+    apply(state, ev.AllocationSeen(**base, job="7", state="RUNNING", nodes=("n1",), ends_at=at + 1339))
+    rows = ["".join(s.text for s in row) for row in host_lines(state, at, 1, None, 120)]
+    assert "   allocation ends in 22 min" in rows
+    assert (allocation_role(state, at), allocation_role(state, at + 900)) == ("label", "warn")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
+from ..slurm import slurm_step
+
 
 def read_text(path: str, limit: int = 1 << 20) -> Optional[str]:
     """A small file's text, or None where it cannot be read."""
@@ -25,10 +27,15 @@ def start_ticks_of(stat_text: str) -> int:
 
 
 def boot_identity() -> str:
-    """BOOT_ID/START_OF_PID1: inside a container the first is the machine's, and only the second is new."""
+    """BOOT_ID/START_OF_PID1: inside a container the first is the machine's, and only the second is new.
+
+    In a step of a Slurm job JOB:NODE: stands before it: nothing that runs here outlives the job.
+    """
     boot = (read_text("/proc/sys/kernel/random/boot_id") or "?").strip()
     stat = read_text("/proc/1/stat")
-    return "%s/%s" % (boot, start_ticks_of(stat) if stat else "?")
+    step = slurm_step()
+    own = "%s:%s:" % step if step else ""
+    return "%s%s/%s" % (own, boot, start_ticks_of(stat) if stat else "?")
 
 
 def uptime_s() -> Optional[float]:

@@ -93,6 +93,8 @@ def status_text(one: dict[str, Any]) -> str:
     word_at = "at" if word == "ended" else "since"
     since = f", {word_at} {clock(one['since_s'], now_s)}" if "since_s" in one else ""
     lines.append(f"  {word.replace('-', ' ')}: {_doing(one)}{since}")
+    if (allocation := one.get("allocation")) and word != "ended":
+        lines.append(f"  Slurm: {allocation['words']}")
     if cells := one.get("cells"):
         named = {key: value for key, value in cells.items() if key != "remaining"}
         tally = Counts(**named, planned=cells.get("remaining", 0))
@@ -148,6 +150,8 @@ def _doing(one: dict[str, Any]) -> str:
             return _start_words(one["start"])
         case "measuring":
             return _cell_words(one["cell"])
+        case "connecting" if one.get("allocation", {}).get("state") == "PENDING":
+            return "the job is queued"
         case "host-lost" | "connecting":
             return str(one.get("link", {}).get("error", "the host does not answer yet"))
         case "asking":

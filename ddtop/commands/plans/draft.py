@@ -7,12 +7,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ddtop.errors import RefusedError
+from ddtop.errors import AgentError, RefusedError
+from ddtop.hosts.base import Host
 from ddtop.redact import names_secret
 
 _VALUES = {"tp": ("--tp", "--tp-size", "--tensor-parallel-size"), "port": ("--port",)}
+SINFO = "%P|%l|%G|%D"
 _MODEL = ("--model-path", "--model", "-m")
 
 
@@ -20,15 +22,109 @@ def plan_from_host(host: str, ssh_config: Path | None) -> str:
     """TOML of a plan with one configuration: the one that runs now. Raises HostError, RefusedError."""
     from ddtop.runner import RunOptions, make_connector
 
-    async def ask() -> dict[str, Any]:
-        reached = await make_connector(RunOptions(host=host, ssh_config=ssh_config)).connect()
+    async def ask() -> tuple[dict[str, Any], str]:
+        connector = make_connector(RunOptions(host=host, ssh_config=ssh_config))
+        reached = await connector.connect()
         try:
             found: dict[str, Any] = await reached.call("probe", timeout_s=10, units=[])
-            return found
+            return found, "" if found.get("servers") else await _sinfo(reached)
         finally:
             await reached.close()
+            if hasattr(connector, "release"):
+                await connector.release(forget=True)
 
-    return plan_text(host, asyncio.run(ask()))
+    found, sinfo = asyncio.run(ask())
+    return slurm_plan_text(host, sinfo) if sinfo.strip() else plan_text(host, found)
+
+
+async def _sinfo(host: Host) -> str:
+    """What sinfo says of the partitions; "" where there is none."""
+    try:
+        done = await host.call("exec", argv=["sinfo", "--noheader", f"--format={SINFO}"], timeout_s=10)
+    except AgentError:
+        return ""
+    return str(done.get("stdout") or "") if done.get("rc") == 0 else ""
+
+
+class Partition(NamedTuple):
+    """One line of sinfo."""
+
+    name: str
+    limit: str
+    gpus: str
+    """GPUs of a node, as `8` or `h200:8`; "" without any."""
+    nodes: int
+    default: bool
+
+
+def partitions(sinfo: str) -> list[Partition]:
+    """Partitions as sinfo lists them with SINFO, those with GPUs first, the default one before others.
+
+    >>> partitions("cpu*|infinite|(null)|4\\ngpu|4:00:00|gpu:h200:8(S:0-1)|2")[0]
+    Partition(name='gpu', limit='4:00:00', gpus='h200:8', nodes=2, default=False)
+    """
+    found = []
+    for row in sinfo.splitlines():
+        fields = row.strip().split("|")
+        if len(fields) == 4:
+            match = re.search(r"gpu:((?:[^:,()]+:)?\d+)", fields[2])
+            count = int(fields[3]) if fields[3].isdigit() else 0
+            name = fields[0].rstrip("*")
+            found.append(Partition(name, fields[1], match[1] if match else "", count, fields[0] != name))
+    return sorted(found, key=lambda p: (not p.gpus, not p.default))
+
+
+def slurm_plan_text(host: str, sinfo: str) -> str:
+    """A plan for an allocation of the cluster whose login node this is, and what to put into config.toml."""
+    every = partitions(sinfo)
+    best = every[0] if every else Partition("", "", "", 0, False)
+    others = ", ".join(f"{p.name} ({p.gpus or 'no'} GPUs, {p.limit})" for p in every[1:])
+    limit = "" if best.limit in ("", "infinite", "UNLIMITED") else f", at most {best.limit}"
+    gpus = best.gpus if ":" in best.gpus else int(best.gpus or 0)
+    tp = int(str(gpus).rpartition(":")[2] or 0) or 1
+    lines = [
+        f"# Drafted from the Slurm login node {host}. Edit it, then run `ddtop plan check`.",
+        *([f"# Other partitions: {others}."] if others else []),
+        "# The allocation is the host. To give it a name of its own, put this into config.toml (`ddtop paths`):",
+        f"#   [hosts.{re.sub(r'[^A-Za-z0-9_-]+', '-', best.name or 'slurm')}]",
+        f"#   via = {_toml(host)}",
+        f"name = {_toml('slurm-' + re.sub(r'[^a-z0-9.-]+', '-', (best.name or host).lower()))}",
+        f"host = {_toml(host)}",
+        "",
+        "[slurm]",
+        f"partition = {_toml(best.name)}",
+        f"gpus = {_toml(gpus) if isinstance(gpus, str) else gpus}                     # of each node",
+        f'time = "1:00:00"             # the walltime{limit}',
+        '# account = "…"              # sacctmgr show assoc user=$USER lists yours',
+        "",
+        "[model]",
+        'path = "/shared/models/NAME" # where every node sees it',
+        "",
+        "[service]",
+        'kind = "process"             # a step of the allocation; there is no systemd for it',
+        'unit = "server"',
+        'engine = "sglang"',
+        "port = 30000",
+        'command = ["python3", "-m", "sglang.launch_server", "--model-path", "{model.path}", "--tp", "{tp}", "--port", "{port}"]',
+        "",
+        "[configs]",
+        "plain = {}",
+        "",
+        "[matrix]",
+        f"tp = [{tp}]",
+        "concurrency = [1, 8, 32]",
+        "context = [0]",
+        'baseline = "plain"',
+        "",
+        "[[workload]]",
+        'name = "fib"',
+        'prompts = ["Write a Python program that prints the first 50 Fibonacci numbers."]',
+        "output_tokens = [256]",
+        "",
+        "[bench]",
+        'warmup = "handover"          # measured from where the load has settled',
+    ]
+    return "\n".join(lines)
 
 
 def plan_text(host: str, probe: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ddtop.dashboard.draw.paint import Line, Span, line, pad, width_of
 from ddtop.dashboard.draw.text import clock, day_time, duration, size, unit_name
+from ddtop.journal.act.allocation import short_words
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.eta import Eta, sweep_eta
 from ddtop.journal.read.select import counts
@@ -19,6 +20,7 @@ DROPS = (
     "measured",
     "word",
     "finish",
+    "allocation",
     "title",
     "skipped",
     "service",
@@ -28,6 +30,8 @@ DROPS = (
 """What is left out where the line is too short, the first first."""
 
 CLOSE = ("host", "unit", "", "bad")
+SOON_S = 900.0
+"""An allocation that ends so soon is a warning."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,23 @@ def _left(state: State, now_s: float, recording: Recording, eta: Eta | None) -> 
         parts.append(("up", line((duration(uptime), "dim"))))
     if linked and state.host.rtt_ms is not None:
         parts.append(("rtt", line((f"· rtt {state.host.rtt_ms:.0f} ms", "dim"))))
+    if words := short_words(state, now_s):
+        parts.append(("allocation", line((words, allocation_role(state, now_s)))))
     if linked:  # else the last reading is out of date
         name, how = service_part(state, now_s)
         parts.append(("unit", name))
         parts.append(("service", how))
     parts.extend(_run_parts(state, now_s, eta, going=not gone))
     return [(tag, part) for tag, part in parts if part]
+
+
+def allocation_role(state: State, now_s: float) -> str:
+    """The colour of what is said of a Slurm allocation: a warning once little is left of it, or while it waits."""
+    now = state.allocation
+    if now is None or now.ended:
+        return "bad"
+    left_s = now.seen.ends_at - now_s if now.seen.ends_at is not None else None
+    return "warn" if now.waits or (left_s is not None and left_s < SOON_S) else "label"
 
 
 def uptime_s(state: State, now_s: float) -> float | None:
@@ -115,7 +130,8 @@ def host_part(state: State, now_s: float, number: int | None = None, *, gone: bo
         state_part = (f"✗ lost {since}".rstrip(), "bad")
     elif word == "connecting":
         again = f" try {host.attempt}" if host.attempt > 1 else ""
-        state_part = (f"◌ connecting{again}", "warn")
+        queued = state.allocation is not None and state.allocation.waits
+        state_part = ("◌ queued" if queued else f"◌ connecting{again}", "warn")
     else:
         state_part = ("○ not connected", "dim")
     return line((name, "value"), " ", state_part)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ddtop.dashboard.draw.paint import Line, join, line
 from ddtop.dashboard.draw.text import bar, duration, gib
 from ddtop.dashboard.panels.gpus import history_spark
-from ddtop.dashboard.panels.header import host_part, service_part, uptime_s
+from ddtop.dashboard.panels.header import allocation_role, host_part, service_part, uptime_s
 from ddtop.dashboard.panels.moment.found import place_lines, server_lines, unknown_lines
+from ddtop.journal.act.allocation import short_words
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.eta import sweep_eta
 from ddtop.journal.read.select import advised_alert, counts, running_cell
@@ -26,6 +27,8 @@ def host_lines(state: State, now_s: float, number: int, error: str | None, width
         out.append(line(("   ✗ ", "bad"), (error.splitlines()[0], "bad")))
     if state.host.state == "lost" and (state.host.error or state.host.means):
         out.append(line(("   ", "dim"), (f"{state.host.error or ''} {state.host.means}".strip(), "warn")))
+    if words := short_words(state, now_s):
+        out.append(line(("   ", "dim"), (words, allocation_role(state, now_s))))
     out.append(_gpus(state, now_s, width))
     out.append(_sweep(state, now_s))
     if not state.plan_cells:

@@ -54,9 +54,14 @@ class SshPipe:
     """A Pipe over one session channel; owns the connections it came through, last hop first."""
 
     def __init__(
-        self, process: asyncssh.SSHClientProcess[bytes], connections: list[asyncssh.SSHClientConnection]
+        self,
+        process: asyncssh.SSHClientProcess[bytes],
+        connections: list[asyncssh.SSHClientConnection],
+        *,
+        program: str = "the agent",
     ) -> None:
         self._process = process
+        self._program = program
         self._connections = connections
         self._tail = Tail()
         self._lost = ""
@@ -106,8 +111,8 @@ class SshPipe:
         if self._lost or status is None:
             return f"the link was lost ({self._lost or 'closed without an exit status'})"
         if self._process.exit_signal is not None:
-            return f"the agent was killed by SIG{self._process.exit_signal[0]}"
-        return f"the agent ended with exit status {status}"
+            return f"{self._program} was killed by SIG{self._process.exit_signal[0]}"
+        return f"{self._program} ended with exit status {status}"
 
     async def close(self) -> None:
         try:

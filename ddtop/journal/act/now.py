@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ddtop.events import Action, Step
+from ddtop.journal.act.allocation import allocation_words, used
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import AlertView, CellView, RestartView
 from ddtop.journal.read.eta import sweep_eta
@@ -107,6 +108,7 @@ def facts(state: State, now_s: float, *, path: Path, live: bool) -> dict[str, An
         doing=word,
         since_s=_since(state, word),
         link=known(state=host.state, since_s=host.since_at_s, error=host.error, retry_in_s=host.retry_in_s),
+        allocation=allocation_facts(state, now_s),
         config=at_work.config if at_work is not None and going else None,
         tp=at_work.tp if at_work is not None and going else None,
         start=_start(start, now_s) if start is not None else None,
@@ -236,6 +238,29 @@ def cell_facts(cell: CellView, now_s: float) -> dict[str, Any]:
         tok_s_now=progress.tok_s if moving and progress is not None else None,
         elapsed_s=max(0.0, now_s - began) if began is not None else cell.seconds,
         attempts=len(cell.attempts),
+    )
+
+
+def allocation_facts(state: State, now_s: float) -> dict[str, Any] | None:
+    """The present Slurm allocation, and what all of the run's have cost; None on another host."""
+    now = state.allocation
+    if now is None:
+        return None
+    seen, (hours, gpu_hours) = now.seen, used(state, now_s)
+    return known(
+        words=allocation_words(seen, now_s),
+        job=seen.job,
+        state=seen.state,
+        reason=seen.reason,
+        start_estimate_s=seen.start_estimate,
+        nodes=list(seen.nodes) or None,
+        ends_at_s=seen.ends_at,
+        account=seen.account,
+        partition=seen.partition,
+        gpus=seen.gpus,
+        allocations=len(state.allocations),
+        walltime_h=round(hours, 4),
+        gpu_hours=round(gpu_hours, 4) if gpu_hours is not None else None,
     )
 
 

@@ -18,6 +18,7 @@ from ddtop.journal.fold import sweep as fold_sweep
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import (
     AlertView,
+    AllocationView,
     GpuPoint,
     GpuView,
     LogTail,
@@ -98,6 +99,19 @@ def _rebooted(state: State, event: ev.HostRebooted) -> None:
     state.host.rebooted = event
     state.host.reboots += 1
     state.host.boot = event.boot_now
+
+
+def _allocation(state: State, event: ev.AllocationSeen) -> None:
+    view = state.allocations.get(event.job)
+    if view is None:
+        view = state.allocations[event.job] = AllocationView(event)
+    view.seen = event
+    view.ends_at_s = event.ends_at if event.ends_at is not None else view.ends_at_s
+    if event.state in ("RUNNING", "SUSPENDED", "RESIZING"):
+        view.began_at_s = view.began_at_s if view.began_at_s is not None else event.at_s
+        view.ended_at_s = None
+    elif not view.waits:
+        view.ended_at_s = view.ended_at_s if view.ended_at_s is not None else event.at_s
 
 
 def _rtt(state: State, event: ev.RttMeasured) -> None:
@@ -267,6 +281,7 @@ HANDLERS: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.HostConnected: _connected,
     ev.HostLost: _lost,
     ev.HostRebooted: _rebooted,
+    ev.AllocationSeen: _allocation,
     ev.RttMeasured: _rtt,
     ev.ProbeTaken: _probe,
     ev.GpuSampled: _gpu,

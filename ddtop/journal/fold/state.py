@@ -22,6 +22,7 @@ from ddtop.events import (
 from ddtop.journal.fold.track import Track
 from ddtop.journal.fold.views import (
     AlertView,
+    AllocationView,
     AttemptView,
     CellView,
     GpuView,
@@ -45,6 +46,8 @@ class State:
     mono_s: float = 0.0
     run: RunView = field(default_factory=RunView)
     host: HostView = field(default_factory=HostView)
+    allocations: dict[str, AllocationView] = field(default_factory=dict)
+    """By job id, the present or last one last; empty on a host that is no Slurm allocation."""
     probe: dict[str, Any] = field(default_factory=dict)
     probe_at_s: float | None = None
     gpus: dict[int, GpuView] = field(default_factory=dict)
@@ -86,6 +89,11 @@ class State:
     """What was at work when: the run as one line."""
     strays: int = 0
     """Events that named an unknown cell, restart or alert."""
+
+    @property
+    def allocation(self) -> AllocationView | None:
+        """The present Slurm allocation, else the last one."""
+        return next(reversed(self.allocations.values()), None)
 
     @property
     def restart(self) -> RestartView | None:

@@ -15,6 +15,7 @@ from ddtop.events import (
     AlertDecided,
     AlertRaised,
     AlertResolved,
+    AllocationSeen,
     CauseKind,
     CellOutputs,
     CellProgress,
@@ -108,6 +109,36 @@ class HostView:
         if self.rebooted is not None and self.link == "connected":
             return "rebooted"
         return self.link
+
+
+@dataclass(slots=True)
+class AllocationView:
+    """One Slurm allocation of this run."""
+
+    seen: AllocationSeen
+    """The last word on it."""
+    began_at_s: float | None = None
+    """When it was first seen to run."""
+    ended_at_s: float | None = None
+    """When it was first seen to be over."""
+    ends_at_s: float | None = None
+    """When its walltime ends, or would have ended."""
+
+    @property
+    def waits(self) -> bool:
+        return self.seen.state in ("PENDING", "CONFIGURING")
+
+    @property
+    def ended(self) -> bool:
+        return self.ended_at_s is not None
+
+    def hours(self, now_s: float) -> float:
+        """How long it has run by now. One whose end nobody saw ran to the end of its walltime at most."""
+        if self.began_at_s is None:
+            return 0.0
+        end_s = self.ended_at_s if self.ended_at_s is not None else now_s
+        end_s = min(end_s, self.ends_at_s) if self.ends_at_s is not None else end_s
+        return max(0.0, end_s - self.began_at_s) / 3600.0
 
 
 class GpuPoint(NamedTuple):

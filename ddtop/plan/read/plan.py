@@ -12,7 +12,7 @@ import tomli
 
 from ddtop.errors import PlanError
 from ddtop.plan.check import check_cells
-from ddtop.plan.model import Bench, Model, Notify, Plan, Policy, Record, Report
+from ddtop.plan.model import Bench, Model, Notify, Plan, Policy, Record, Report, SlurmSettings
 from ddtop.plan.placeholders import check_all, fill_env, names_in
 from ddtop.plan.problems import InvalidPlanError, Problem, Problems, shown
 from ddtop.plan.read.bench import check_bench_argv, read_bench
@@ -34,6 +34,7 @@ POLICY_WORDS: dict[str, tuple[str, str]] = {
     "zero_tokens": (rf"{_RETRY}|fail-and-go-on|broken|stop", "retry-once-then-broken"),
     "foreign": (r"wait-[1-9]\d{0,3}min-then-stop|stop", "wait-10min-then-stop"),
     "invalid_client": (r"rerun-(once|twice)|fail-and-go-on", "rerun-twice"),
+    "allocation": (r"requeue-and-resume|stop", "requeue-and-resume"),
 }
 """Key of `[policy]` → (what is allowed, the default)."""
 
@@ -47,6 +48,7 @@ POLICY_ALLOWED: dict[str, str] = {
     "zero_tokens": f"{_RETRY_WORDS}, fail-and-go-on, broken, stop",
     "foreign": "wait-<N>min-then-stop (such as wait-10min-then-stop), stop",
     "invalid_client": "rerun-once, rerun-twice, fail-and-go-on",
+    "allocation": "requeue-and-resume, stop",
 }
 
 
@@ -178,6 +180,7 @@ def _read(fields: Fields, text: str, name: str, folder: Path | None) -> Plan:
         record=_read_record(fields.table("record")),
         report=_read_report(fields.table("report")),
         notify=_read_notify(fields.table("notify")),
+        slurm=_read_slurm(fields.table("slurm")),
         text=text,
         path=name,
         files=problems.files,
@@ -237,6 +240,25 @@ def _read_policy(fields: Fields | None) -> Policy:
     )
     fields.done()
     return policy
+
+
+def _read_slurm(fields: Fields | None) -> SlurmSettings | None:
+    """`[slurm]`: the allocation that is asked for; the same keys as `[hosts.NAME.slurm]`."""
+    if fields is None:
+        return None
+    gpus, time = fields.data.get("gpus"), fields.data.get("time")
+    words = {key: fields.text(key) or "" for key in ("partition", "account", "qos", "constraint")}
+    settings = SlurmSettings(
+        **words,
+        gpus=fields.text("gpus") or 0 if isinstance(gpus, str) else fields.whole("gpus", 0, 0, 100_000),
+        time=fields.text("time") or ""
+        if isinstance(time, str)
+        else fields.whole("time", 0, 1, 10_000_000) or "",
+        nodes=fields.whole("nodes", 1, 1, 100_000),
+        extra=fields.texts("extra") or (),
+    )
+    fields.done()
+    return settings
 
 
 def _read_record(fields: Fields | None) -> Record:

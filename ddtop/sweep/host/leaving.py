@@ -29,6 +29,8 @@ class Leaving:
         self.link = link
         self.requests = requests
         self.lease = lease
+        self.host_goes = False
+        """The host is an allocation that is given back: all that runs on it ends with it."""
 
     async def leave(self, outcome: Outcome, *, by: str = "automatic") -> Outcome:
         """The outcome with what could not be undone. `by`: who put the host back, as its steps name it.
@@ -58,6 +60,8 @@ class Leaving:
         wait_s = 0.0 if outcome.word == "host-lost" else 60.0 * ctx.policy.host_lost_wait_min
         began = ctx.mono()
         while True:
+            if self.host_goes and self.link.host is None:
+                return outcome
             host = await self._host(began, wait_s)
             if host is None:
                 return self._lost(outcome) if touched else self._load_left(outcome)

@@ -50,6 +50,11 @@ class Link:
         """Whether trying again cannot help. A viewer who attends has `answer_s` seconds to mend the cause first."""
         return self.final is not None and (not attended or self.ctx.mono() - self._final_at > answer_s)
 
+    def waits_in_queue(self) -> None:
+        """The host is an allocation that waits for its turn: that is no loss, however long it takes."""
+        if self.lost_since is not None:
+            self.lost_since = self.ctx.mono()
+
     def reconnect_now(self) -> None:
         """Tries again at once, for a viewer."""
         self._reconnect_now.set()

@@ -77,6 +77,7 @@ def sweep_from(plan: Plan) -> Sweep:
         model=ModelWanted(path=model.path, sources=model.sources, name=model.name) if model else None,
         bench=bench,
         policy=Policy(**msgspec.structs.asdict(plan.policy)),
+        slurm=plan.slurm,
         endpoint=plan.sampling.endpoint,
         log_mib=plan.record.log_mib,
         selftest=plan.record.selftest,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ddtop.events import CellSpec, CellState
+from ddtop.plan.model import SlurmSettings
 from ddtop.services.base import Launch
 from ddtop.stats.race import Rules
 from ddtop.sweep.shared.policy import Policy
@@ -59,6 +60,8 @@ class Sweep:
     model: ModelWanted | None = None
     bench: Bench = field(default_factory=Bench)
     policy: Policy = field(default_factory=Policy)
+    slurm: SlurmSettings | None = None
+    """What the plan says of the allocation to ask for."""
     endpoint: str = "chat"
     log_mib: float = 512.0
     selftest: bool = False

@@ -58,6 +58,7 @@ class Policy:
     foreign: str = "wait-10min-then-stop"
     invalid_client: str = "rerun-twice"
     answer_s: float = 60.0
+    allocation: str = "requeue-and-resume"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

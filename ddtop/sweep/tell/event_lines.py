@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddtop import events as ev
+from ddtop.journal.act.allocation import allocation_words
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.ladder import rungs, words
 from ddtop.journal.read.select import counts
@@ -42,6 +43,8 @@ def event_line(event: ev.Event, state: State) -> str | None:
             return f"{event.host} connected as {event.user}, agent {event.agent}, python {event.python}"
         case ev.HostLost():
             return f"{event.host} LOST: {event.what}"
+        case ev.AllocationSeen():
+            return f"{event.host}: {allocation_words(event, event.at_s)}"
         case ev.HostRebooted():
             return f"{event.host} REBOOTED: " + "; ".join(event.consequences)
         case ev.StepTaken():

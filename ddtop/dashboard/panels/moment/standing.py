@@ -7,6 +7,7 @@ from ddtop.dashboard.draw.text import clock, day_time, duration
 from ddtop.dashboard.panels.moment.starting import gate_line, phases_line
 from ddtop.dashboard.panels.steps import under_way_line
 from ddtop.events import StepsPlanned
+from ddtop.journal.act.allocation import allocation_words
 from ddtop.journal.act.seat import LIVE, Seat, nobody, startable
 from ddtop.journal.fold.state import State
 from ddtop.journal.read.eta import sweep_eta
@@ -62,6 +63,13 @@ def connecting_lines(state: State, now_s: float, width: int, height: int) -> lis
     since = f" {duration(now_s - host.since_at_s)}" if host.since_at_s is not None else ""
     again = f" · try {host.attempt}" if host.attempt > 1 else ""
     target = f" to {host.target}" if host.target else ""
+    now = state.allocation
+    if now is not None and now.waits:
+        return [
+            line(("◌ waiting for Slurm", "run"), (since, "label")),
+            *wrapped("", allocation_words(now.seen, now_s), width, 2),
+            *coming_lines(state, now_s, width, max(0, min(4, height - 3))),
+        ]
     rows = [line(("◌ connecting", "run"), (f"{target}{again}{since}", "label"))]
     rows += wrapped("✗ ", host.error or "", width, 3, "bad")
     rows += wrapped("means  ", host.means, width, 3)

@@ -10,6 +10,8 @@ MODELS = {  # name: shards, bytes a shard, GiB that the server claims on the GPU
     "b300": {"Kimi-K2.6": (64, 1 << 18, 590, "KimiK2ForCausalLM"), "Kimi-K2.6-DFlash": (1, 1 << 18, 6, "DFlashDraftModel")},
 }
 
+SMALL = {"Qwen3.6-27B": (2, 1 << 18, 52, "Qwen3NextForCausalLM"), "Qwen3.6-27B-DFlash": (1, 1 << 16, 3, "DFlashDraftModel")}  # on a node of the Slurm cluster
+
 
 def shard(path, tensors, size, seed):
     """One safetensors file: 8 bytes of length, a JSON header, data of exactly `size` bytes. Returns the tensor names."""
@@ -46,7 +48,7 @@ def make(folder, shards, size, gib, arch):
 
 
 def make_all(host, root):
-    for name, (shards, size, gib, arch) in MODELS[host].items():
+    for name, (shards, size, gib, arch) in MODELS.get(host, SMALL).items():
         make(Path(root) / "data/models" / name, shards, size, gib, arch)
 
 
