@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from ddtop.agent.loadgen.measure import run_cell
+from ddtop.agent.loadgen.response.glance import spec_counts, spec_said
 from ddtop.bench.judge.cell import judge_cell
 from ddtop.sweep.cell.results import has_cut_requests, has_dying_requests
 
@@ -93,3 +95,24 @@ def test_a_whole_stream_of_either_engine_is_read_to_its_last_token(replay: str, 
         assert (one["class"], one["tokens"], one["source"], one["finish"]) == ("ok", 800, "usage", "length")
         assert one["prompt_tokens"] == 107
         assert (one["chunks"] < 400) is ("ngram" in name), one["chunks"]
+
+
+def test_a_vllm_that_says_each_answers_steps_agrees_with_its_own_counters(replay: str) -> None:
+    """Of 70 tokens 63 came from the 31 steps with a draft, 32 of them accepted; `/metrics` had the same 31, 32 and 70."""
+    judged = judge_cell(raw := measured(replay, "vllm-0.32.0-each-length"))
+    assert {(one["class"], one["tokens"], one["finish"]) for one in raw["requests"]} == {("ok", 70, "length")}
+    found = judged.metrics["acceptance"]
+    assert (found["source"], found["tokens"], found["steps"]) == ("vllm per request", 2 * 63, 2 * 31)
+    assert found["histogram"] == [28, 4, 30]
+    assert found["drafted_share"] == pytest.approx(63 / 70)
+    assert found["overall_length"] == pytest.approx(70 / (70 - 32))
+    events = re.findall(rb"data: .*\n\n", recorded("vllm-0.32.0-each-length"))
+    assert spec_counts(70, spec_said(events)) == (63, 31), "at a glance too"
+
+
+def test_an_answer_that_ended_by_itself_before_any_draft_has_no_acceptance(replay: str) -> None:
+    """`mean_acceptance_length` is 1.0 then, of no step at all."""
+    judged = judge_cell(raw := measured(replay, "vllm-0.32.0-each-stop"))
+    assert {(one["class"], one["tokens"], one["finish"]) for one in raw["requests"]} == {("ok", 13, "stop")}
+    assert {one["spec"]["num_spec_steps"] for one in raw["requests"]} == {0}
+    assert "acceptance_length" not in judged.metrics and "speculation-inactive" not in judged.reasons

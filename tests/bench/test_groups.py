@@ -189,3 +189,16 @@ def test_vllm_and_llamacpp_say_it_by_response_too() -> None:
     found = figures([vllm, llama], 2)
     assert found["a"]["acceptance_length"] == 3.5
     assert found["b"]["acceptance_length"] == 4.0
+
+
+def test_a_group_says_how_many_of_its_tokens_came_from_steps_with_a_draft() -> None:
+    """n-grams on a real vLLM: code was drafted more often than prose. Answers without any draft count as tokens too."""
+    rows = [("a", 10, 20), ("a", 4, 6), ("b", 5, 5), ("b", 0, 0)]
+    spec = [{"num_spec_steps": steps, "num_accepted_draft_tokens": got} for _, steps, got in rows]
+    records = [
+        record(i, group, 0, spec=said) for i, ((group, _, _), said) in enumerate(zip(rows, spec, strict=True))
+    ]
+    found = figures(records, 4)
+    assert found["a"]["drafted_share"] == pytest.approx(40 / 80)
+    assert found["a"]["overall_length"] == pytest.approx(80 / 54)
+    assert found["b"]["acceptance_length"] == 2.0 and found["b"]["drafted_share"] == pytest.approx(10 / 80)

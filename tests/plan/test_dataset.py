@@ -81,6 +81,39 @@ def test_where_a_server_has_global_counters_alone_each_group_is_a_cell_of_the_sa
     assert sum(c.spec.skip_reason == "x" for c in expand(read(skipped, folder))) == 2
 
 
+FLAG = '"--per-request-spec-decode-metrics", "summary"'
+NGRAM = """"--speculative-config", '{"method": "ngram", "num_speculative_tokens": 2}'"""
+
+
+@pytest.mark.parametrize(
+    ("service", "auto", "b8", "cells", "warned"),
+    [
+        # A real vLLM 0.32.0 refuses the flag without speculation: "requires speculative decoding to be enabled".
+        ('"vllm", "serve", "m"', "", f"{NGRAM}, {FLAG}", 1, []),
+        ('"python", "-m", "vllm.entrypoints.openai.api_server"', "", f'"--spec-tokens", "2", {FLAG}', 1, []),
+        (f'"vllm", "serve", "m", {FLAG}', "", NGRAM, 1, ["auto"]),
+        ('"vllm", "serve", "m"', "", '"--max-num-seqs", "8"', 1, []),
+        ('"vllm", "serve", "m"', "", NGRAM, 2, []),
+        ('"vllm", "serve", "m"', '"-sc.method=ngram"', f"{NGRAM}, {FLAG}", 2, []),
+        ('"vllm", "serve", "m"', "", f'{NGRAM}, "--per_request_spec_decode_metrics=none"', 2, []),
+        ('"vllm", "serve", "m", "--config", "c.yaml"', "", f"{NGRAM}, {FLAG}", 2, []),
+        ('"srv"', "", f"{NGRAM}, {FLAG}", 2, []),
+    ],
+)
+def test_a_vllm_without_speculation_has_no_acceptance_to_tell(
+    folder: Path, service: str, auto: str, b8: str, cells: int, warned: list[str]
+) -> None:
+    """The baseline needs no flag, so the groups of a sweep share a cell where those that speculate have it."""
+    text = with_dataset("sample = 6", engine="vllm").replace('"srv"', service)
+    head, _, rest = text.partition("[configs]\n")
+    rest = rest[rest.index("[matrix]") :].replace("b16", "auto")
+    text = f"{head}[configs]\nauto = {{ args = [{auto}] }}\nb8 = {{ args = [{b8}] }}\n{rest}"
+    plan, warnings = parse_plan(text, folder=folder)
+    assert len(expand(plan)) == 2 * cells
+    told = [str(one) for one in warnings if "per-request" in str(one)]
+    assert len(told) == len(warned) and all(f"{c} has --per" in t for c, t in zip(warned, told, strict=True))
+
+
 @pytest.mark.parametrize(
     ("stop", "sampling", "exact"),
     [

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ALWAYS = 0.95  # first tokens come from the prompt's pass, so not even a drafter of every step gives all
+VLLM_EACH = "vllm per request"
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -99,15 +100,21 @@ def from_requests(records: Iterable[Mapping[str, Any]]) -> Acceptance | None:
         if count:
             source, tokens, steps = "sglang per request", tokens + record["tokens"], steps + count
             _add(histogram, spec.get("spec_correct_drafts_histogram") or spec.get("spec_accept_histogram"))
-        elif spec.get("num_spec_steps"):
+        elif _of_vllm(record):
             count = spec["num_spec_steps"]
-            source = "vllm per request"
+            source = VLLM_EACH
             tokens += count + spec.get("num_accepted_draft_tokens", 0)
             steps += count
             _add(histogram, spec.get("acceptance_histogram"))
     if not steps:
         return None
     return Acceptance(tokens / steps, source, True, tokens, steps, per_position(histogram), tuple(histogram))
+
+
+def _of_vllm(record: Mapping[str, Any]) -> bool:
+    """An ok request of which vLLM says its steps with a draft, be it none (`num_spec_steps` 0)."""
+    spec = record.get("spec") or {}
+    return record.get("class") == "ok" and bool(record.get("tokens")) and "num_spec_steps" in spec
 
 
 def _add(histogram: list[int], more: Any) -> None:
@@ -148,12 +155,17 @@ def drafted_share(found: Acceptance, raw: Mapping[str, Any]) -> dict[str, float]
     """{drafted_share, overall_length} where a drafter did not draft in every step (n-grams, say): the share of the
     tokens that came from steps with a draft, and tokens a step over all steps. {} where it always did, or is not known.
     """
-    if not found.source.endswith(" counters") or found.source.startswith("sglang") or not found.tokens:
+    if found.source == VLLM_EACH:
+        every = sum(record["tokens"] for record in raw.get("requests") or () if _of_vllm(record))
+    elif found.source in ("vllm counters", "llamacpp counters"):
+        every = total(
+            counter_deltas(raw.get("counters")),
+            "vllm:generation_tokens_total",
+            "llamacpp:tokens_predicted_total",
+        )
+    else:
         return {}  # SGLang counts every step
-    every = total(
-        counter_deltas(raw.get("counters")), "vllm:generation_tokens_total", "llamacpp:tokens_predicted_total"
-    )
-    if not every or found.steps is None or found.tokens >= ALWAYS * every:
+    if not every or not found.tokens or found.steps is None or found.tokens >= ALWAYS * every:
         return {}
     accepted = found.tokens - found.steps
     return {"drafted_share": found.tokens / every, "overall_length": every / (every - accepted)}

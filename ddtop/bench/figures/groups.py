@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddtop.bench.figures.acceptance import Acceptance, from_llamacpp_timings, from_requests
+from ddtop.bench.figures.acceptance import Acceptance, drafted_share, from_llamacpp_timings, from_requests
 from ddtop.bench.figures.requests import Request
 from ddtop.bench.figures.stats import summary
 
@@ -39,6 +39,7 @@ def by_group(
         if accepted is not None:
             figures["acceptance_length"] = accepted.length
             figures["acceptance_source"] = accepted.source
+            figures.update(drafted_share(accepted, {"requests": own}))
         if all(request.tokens is not None for _, request in mine):
             figures["output_tokens"] = sum(request.tokens or 0 for _, request in mine)
         streamed = [request for _, request in mine if request.streamed]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -13,7 +14,7 @@ from ddtop.datasets.store import About, Dataset, load
 from ddtop.datasets.use import Use
 from ddtop.errors import UsageError
 from ddtop.plan.model import Config, Service, Workload
-from ddtop.plan.problems import shown, suggest
+from ddtop.plan.problems import Problems, shown, suggest
 from ddtop.plan.read.fields import Fields
 
 STOPS = ("length", "eos")
@@ -22,6 +23,9 @@ PER_REQUEST = ("sglang", "llamacpp")
 """Engines that say with each response how many verification steps it took."""
 VLLM_FLAG = "--per-request-spec-decode-metrics"
 """With it vLLM says so too."""
+VLLM_SERVES = frozenset(("serve", "vllm.entrypoints.openai.api_server"))
+SPECULATES = re.compile(r"--spec(?!ialize)|-sc\b|--config\b|.*speculative", re.IGNORECASE | re.DOTALL)
+"""A word of a command, or a value for one, with which a vLLM may speculate. The flag above is not one."""
 MAX_SAMPLE = 100_000
 
 
@@ -101,8 +105,8 @@ def _keep(fields: Fields, found: Dataset, items: tuple[Item, ...]) -> None:
 def by_group(
     fields: Fields, workload: Workload, service: Service, configs: tuple[Config, ...]
 ) -> tuple[Workload, ...]:
-    """The workload, or one for each of its groups: where some configuration's server has counters for all requests
-    together only, a group's acceptance can be told only if the group is a cell of its own."""
+    """The workload, or one for each of its groups: where some configuration's server speculates and has counters for all
+    requests together only, a group's acceptance can be told only if the group is a cell of its own."""
     own = fields.flag("group_cells", not all(_tells_each(service, config) for config in configs))
     if workload.dataset is None or not own:
         return (workload,)
@@ -118,8 +122,40 @@ def by_group(
 
 
 def _tells_each(service: Service, config: Config) -> bool:
-    """Whether this configuration's server says each response's verification steps."""
-    engine = config.engine or service.engine
-    command = config.command if config.command is not None else service.command
-    words = (*command, *config.args)
-    return engine in PER_REQUEST or any(word.partition("=")[0] == VLLM_FLAG for word in words)
+    """Whether this configuration's server says each response's verification steps, or has none to say."""
+    flag = _vllm_flag(service, config)
+    return (
+        (config.engine or service.engine) in PER_REQUEST or flag or (flag is None and _plain(service, config))
+    )
+
+
+def _words(service: Service, config: Config) -> tuple[str, ...]:
+    return (*(service.command if config.command is None else config.command), *config.args)
+
+
+def _vllm_flag(service: Service, config: Config) -> bool | None:
+    """Whether the last of the flags says `summary` or `detailed`; None: there is none."""
+    words = _words(service, config)
+    places = [n for n, word in enumerate(words) if word.partition("=")[0].replace("_", "-") == VLLM_FLAG]
+    if not places:
+        return None
+    last = places[-1]
+    return (words[last].partition("=")[2] or "".join(words[last + 1 : last + 2])) != "none"
+
+
+def _plain(service: Service, config: Config) -> bool:
+    """Whether it is a vLLM that is known not to speculate: its whole command stands in the plan."""
+    words = _words(service, config)
+    named = (*words, *map(str, config.values.values()))
+    return not VLLM_SERVES.isdisjoint(words) and not any(SPECULATES.match(word) for word in named)
+
+
+def warn_of_vllm_flag(problems: Problems, service: Service, configs: tuple[Config, ...]) -> None:
+    """A vLLM without speculation refuses the flag: as one for all configurations it would end the baseline's start."""
+    for config in configs:
+        if _vllm_flag(service, config) and _plain(service, config):
+            problems.warn(
+                ("configs", config.name),
+                f"{config.name} has {VLLM_FLAG} and no speculation, with which vLLM does not start",
+                "name the flag in the args of the configurations that speculate; this one needs none",
+            )

@@ -17,6 +17,7 @@ from ddtop.plan.placeholders import check_all, fill_env, names_in
 from ddtop.plan.problems import InvalidPlanError, Problem, Problems, shown
 from ddtop.plan.read.bench import check_bench_argv, read_bench
 from ddtop.plan.read.configs import NAME, read_configs, read_service
+from ddtop.plan.read.dataset import warn_of_vllm_flag
 from ddtop.plan.read.fields import Fields
 from ddtop.plan.read.sampling import read_samplings
 from ddtop.plan.read.workload import read_matrix, read_workloads
@@ -155,6 +156,7 @@ def _read(fields: Fields, text: str, name: str, folder: Path | None) -> Plan:
         service_fields = Fields(Problems(""), {}, ("service",))
     service = read_service(service_fields, title, fields.data.get("configs"))
     configs = read_configs(fields.table("configs"), service, problems)
+    warn_of_vllm_flag(problems, service, configs)
     if model is None and _mentions_model([fields.data.get(key) for key in ("service", "configs", "bench")]):
         problems.fault(("model",), "is missing, but {model.…} is used", "a table [model] with name and path")
     bench_fields = fields.table("bench")
