@@ -68,6 +68,8 @@ OURS = (
 """Files and folders on the host with our name, but the manifest of a staged model, which stays with it."""
 KEPT = ("/root/.local/state/ddtop", "/run/lock/ddtop-lease")
 """What a run may leave: the agent's state folder, and the mark of a lease that was given back."""
+LEARNED = ("history.db", "recordings-elsewhere")
+"""What a run adds to for later runs of this machine, in its state folder."""
 MOST_OPEN = 80
 """Descriptors of a runner."""
 OTHERS_MAY_STAY = (
@@ -380,7 +382,7 @@ class _Play:
         """Files that no ended run leaves on this machine, beside its recording, what it learned and how viewers looked."""
         files = [p for place in (self.home, self.recording.parent) for p in place.rglob("*") if p.is_file()]
         return [
-            str(p) for p in files if p != self.recording and p.name != "history.db" and "looks" not in p.parts
+            str(p) for p in files if p != self.recording and p.name not in LEARNED and "looks" not in p.parts
         ]
 
     def _leases(self) -> list[dict[str, Any]]:
