@@ -8,6 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,15 @@ import pytest
 from ddtop.agent.loadgen.chance import BLOCKS, at_most, beta_share, clopper_pearson, rises
 from ddtop.agent.loadgen.measure import run_cell
 from ddtop.agent.loadgen.spec import SpecError, load_spec
-from ddtop.agent.loadgen.window.slo import FIRST_LOOK, LOOK_AGAIN, SloWatch, meets, slo_result, verdict_of
+from ddtop.agent.loadgen.window.slo import (
+    FIRST_LOOK,
+    LOOK_AGAIN,
+    SloWatch,
+    meets,
+    slo_result,
+    verdict_of,
+    with_bounds,
+)
 from ddtop.bench.figures.metrics import Slo
 from ddtop.bench.figures.requests import read_request
 from tests.waiting import HANG_S
@@ -217,6 +226,50 @@ def test_undecided_where_the_requests_end_first(lying: str) -> None:
 
 def test_an_unknown_figure_meets_no_limit() -> None:
     assert not meets({"tpot_ms": 5.0}, {}) and meets({}, {}) and meets({"e2e_ms": 5.0}, {"e2e_ms": 5.0})
+
+
+@pytest.mark.parametrize(
+    ("tokens", "limits", "met"),
+    [
+        (36, {"ttft_ms": 400.0, "tpot_ms": 40.0}, True),  # at most 46 ms / 35
+        (36, {"tpot_ms": 1.3}, False),
+        (1, {"tpot_ms": 0.1, "icl_ms": 0.1}, True),
+        (36, {"icl_ms": 50.0}, True),
+        (36, {"icl_ms": 40.0}, False),
+        (None, {"tpot_ms": 40.0}, False),
+    ],
+)
+def test_an_answer_that_came_in_one_moment_waited_no_longer_than_it_took(
+    tokens: int | None, limits: dict[str, float], met: bool
+) -> None:
+    """A real vLLM on a busy machine: 8 of 17 answers of 36 tokens came in one read. Counted as misses, c1 was too much."""
+    account = SimpleNamespace(
+        chunk_ns=[46_000_000] * 3,
+        chunk_tokens=[1, 1, 1],
+        tokens=tokens,
+        not_streamed=False,
+        last_event_ns=46_000_000,
+        trusted_chunks=lambda: True,
+    )
+    exchange: Any = SimpleNamespace(account=account, start_ns=0, end_ns=46_000_000)
+    watch = SloWatch(load_spec({"url": "http://h", "slo": limits, "share": 0.9}), 1)
+    watch.add(exchange, "ok")
+    assert watch.attained == met
+    record = {
+        "i": 0,
+        "class": "ok",
+        "start": 0,
+        "end": 46_000_000,
+        "last_event": 46_000_000,
+        "tokens": tokens,
+    }
+    read = read_request({**record, "t": [46_000_000, 0, 0], "k": 1})
+    assert Slo(**limits).met(read) is met, "goodput by the same rule"
+
+
+def test_what_is_known_goes_before_what_it_is_at_most() -> None:
+    assert with_bounds({"e2e_ms": 46.0, "tpot_ms": 3.0}, 10, True)["tpot_ms"] == 3.0
+    assert with_bounds({"e2e_ms": 46.0}, 10, False) == {"e2e_ms": 46.0}
 
 
 def test_what_ended_the_window_stands() -> None:

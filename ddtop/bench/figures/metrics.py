@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddtop.agent.loadgen.spec import LIMITS
-from ddtop.agent.loadgen.window.slo import meets
+from ddtop.agent.loadgen.window.slo import meets, with_bounds
 from ddtop.bench.figures.bounds import bounded_summary
 from ddtop.bench.figures.requests import Request
 from ddtop.bench.figures.stats import summary, weighted_summary
@@ -30,15 +30,16 @@ class Slo:
         return {name: limit for name in LIMITS if (limit := getattr(self, name)) is not None}
 
     def met(self, request: Request) -> bool:
-        """Whether an ok request met it; a figure that is not known does not meet a limit."""
+        """Whether an ok request met it; a figure that is not known, nor what it is at most, does not meet a limit."""
         figures = {
             "ttft_ms": request.ttft_s,
             "tpot_ms": request.tpot_s,
             "e2e_ms": request.e2e_s,
-            "icl_ms": max(request.gaps) if request.gaps else None,
+            "icl_ms": max(request.gaps, default=0.0) or None,
         }
         in_ms = {name: None if value is None else value * 1e3 for name, value in figures.items()}
-        return request.ok and meets(self.limits, in_ms)
+        at_once = request.streamed and request.first_s is not None and request.first_s == request.last_s
+        return request.ok and meets(self.limits, with_bounds(in_ms, request.tokens, at_once))
 
 
 def cell_metrics(

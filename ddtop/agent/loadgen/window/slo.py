@@ -29,6 +29,19 @@ def meets(limits: dict[str, float], figures: dict[str, float | None]) -> bool:
     return True
 
 
+def with_bounds(
+    figures: dict[str, float | None], tokens: int | None, at_once: bool
+) -> dict[str, float | None]:
+    """`figures`, and what they can be at most where the whole streamed answer came in one moment (`at_once`): none of its
+    tokens waited longer than it took. One token has none to wait for. Such are short answers, and servers that send ahead."""
+    took = figures.get("e2e_ms")
+    if not at_once or not tokens or took is None:
+        return figures
+    gaps = tokens - 1
+    bounds = {"tpot_ms": took / gaps if gaps else 0.0, "icl_ms": took if gaps else 0.0}
+    return {**bounds, **{name: value for name, value in figures.items() if value is not None}}
+
+
 def figures_ms(exchange: Exchange) -> dict[str, float | None]:
     """ttft_ms, tpot_ms, e2e_ms and icl_ms (the longest gap) of a parsed exchange; None where not known."""
     account, times = exchange.account, exchange.account.chunk_ns
@@ -88,8 +101,11 @@ class SloWatch:
         the burst does not count, but its TTFT tells whether a queue grows."""
         if name == "unfinished" or self.verdict:
             return
-        figures = figures_ms(exchange)
-        self.take(name == "ok" and meets(self.limits, figures), figures.get("ttft_ms"), counts)
+        figures, account = figures_ms(exchange), exchange.account
+        times = account.chunk_ns
+        at_once = bool(times) and not account.not_streamed and times[0] == times[-1]
+        within = name == "ok" and meets(self.limits, with_bounds(figures, account.tokens, at_once))
+        self.take(within, figures.get("ttft_ms"), counts)
 
     def take(self, within: bool, ttft_ms: float | None, counts: bool = True) -> None:
         """A request that has ended, `within` the limits or not."""
