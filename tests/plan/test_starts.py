@@ -150,6 +150,10 @@ def test_show_says_what_a_first_further_start_would_bring() -> None:
             "line 14: matrix.max_starts: found 1; allowed: a whole number from 2",
         ),
         ("starts = 3\nmax_starts = 4", "line 14: matrix.max_starts: stands beside starts = 3"),
+        (
+            "race = true\nstarts = 3\nmax_starts = 4",
+            "matrix.max_starts: stands beside starts = 3; with race either of them is the limit: leave one out",
+        ),
         ("max_starts = 4", "line 13: matrix.max_starts: stands without starts"),
         ("starts = 3\nepsilon_pct = 1", "line 14: matrix.epsilon_pct: stands without race"),
         ("starts = 3\nprecision_pct = 1", 'line 14: matrix.precision_pct: stands without starts = "auto"'),

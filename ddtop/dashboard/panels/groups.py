@@ -11,7 +11,7 @@ from ddtop.dashboard.draw.paint import Item, Line, fit_text, line, wrap_text
 from ddtop.dashboard.draw.text import UNKNOWN
 from ddtop.journal.fold.state import State
 
-NONE = 'No result has groups. A workload has them by a dataset: dataset = "…" in [[workload]]; ddtop dataset list shows some.'
+NONE = "No result has groups yet: the first finished cell of a workload with a dataset brings them."
 LEAST, MOST = 9, 20
 """Width of a group's column."""
 

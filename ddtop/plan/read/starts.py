@@ -50,9 +50,10 @@ def _check(fields: Fields, configs: tuple[Config, ...], auto: bool, race: bool, 
         )
     if fields.has("max_starts") and not auto and (fixed is not None or not race):
         what = f"beside starts = {fixed}" if fixed is not None else "without starts"
-        problems.fault(
-            (*fields.path, "max_starts"), f"stands {what}", 'it belongs to starts = "auto" or race = true'
-        )
+        do = 'it belongs to starts = "auto" or race = true'
+        if race:
+            do = "with race either of them is the limit: leave one out"
+        problems.fault((*fields.path, "max_starts"), f"stands {what}", do)
     if fields.has("epsilon_pct") and not race:
         problems.fault((*fields.path, "epsilon_pct"), "stands without race", "it belongs to race = true")
     if fields.has("precision_pct") and (race or not auto):
