@@ -143,7 +143,7 @@ def test_the_window_is_apart_from_the_burst(prefill: str) -> None:
     assert figures["wall_s"] == window["wall_s"] and figures["steady_tok_s"] == figures["output_tok_s"]
     assert 1 < figures["in_flight_mean"] <= 8
     assert figures["burst"]["requests"] == len(result["burst"]) and figures["burst"]["requests_failed"] == 0
-    assert figures["burst"]["ttft_ms"]["max"] >= 8 * 5, "the last of the herd waits for the prompts of all"
+    assert figures["burst"]["ttft_ms"]["max"] > 7 * 5, "the last of the herd waits for the prompts of all"
     again = unpack(pack(result))
     assert again["burst"] == result["burst"]
 

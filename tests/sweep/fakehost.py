@@ -107,6 +107,8 @@ class World:
         self.boots = 1
         self.units: dict[str, Unit] = {}
         self.jobs: dict[str, Job] = {}
+        self.begun: list[Job] = []
+        """Every job, those too that the host was told to forget."""
         self.log: list[dict[str, Any]] = []
         self.model = True
         self.model_on_disk = True
@@ -779,6 +781,7 @@ class FakeHost:
         w = self.world
         if job not in w.jobs:
             w.jobs[job] = new = Job(job, kind, spec, run, w.boot)
+            w.begun.append(new)
             if kind == "exec":
                 new.at_once = sum(
                     j.state == "running" and j.kind == "exec" and j.spec["argv"][0] == spec["argv"][0]

@@ -162,7 +162,7 @@ def test_a_stop_ends_a_copy_under_way() -> None:
     outcome = rig.run()
     assert outcome.word == "stopped" and outcome.left_behind == ()
     assert rig_time() - began < 60
-    assert [j.state for j in rig.world.jobs.values()] == ["killed"]
+    assert [j.state for j in rig.world.begun] == ["killed"]
     assert rig.state.stage is not None and not rig.state.stage.active
     rig.on_event = None
     rig.world.stage_s = 5.0
@@ -285,7 +285,7 @@ def left_out(action: str, *, job_lost: bool = False) -> Rig:
 def test_a_job_that_is_not_waited_for_is_ended() -> None:
     """Two jobs at once would measure each other's load."""
     rig = left_out("wait-job")
-    assert [j.state for j in rig.world.jobs.values()].count("killed") == 1
+    assert [j.state for j in rig.world.begun].count("killed") == 1
     assert sorted(rig.world.served) == sorted(c.id for c in rig.sweep.cells)
 
 

@@ -296,7 +296,7 @@ def test_a_run_that_is_stopped_in_a_cut_leaves_no_load_and_no_running_cell(leave
     rig.world.cell_s = 500.0
     rig.on_event = at_cell("b0", cut)
     assert rig.run().word == "stopped"
-    assert [j.state for j in rig.world.jobs.values()] == ["done", "killed"]
+    assert [j.state for j in rig.world.begun] == ["done", "killed"]
     assert rig.states("b") == ["interrupted", "planned"]
     assert (rig.world.serving is not None) == leave_running
     rig.world.cell_s = 3.0

@@ -25,7 +25,7 @@ def script_rig() -> Rig:
 
 
 def scripts(rig: Rig) -> list[Job]:
-    return [j for j in rig.world.jobs.values() if j.kind == "exec" and j.spec["argv"][0] == SCRIPT]
+    return [j for j in rig.world.begun if j.kind == "exec" and j.spec["argv"][0] == SCRIPT]
 
 
 def in_script(rig: Rig, config: str, act: object) -> None:

@@ -267,16 +267,10 @@ def test_a_rate_is_searched_below_one_too() -> None:
     search = ev.Search(by="rate", slo={"ttft_ms": 50.0}, most=64.0, confirm_s=0)
     world = Slots(knee=0.3)
     rig = rig_with(world, search)
-    sent: dict[str, Any] = {}  # of the oldest jobs the host forgets what is recorded
-
-    def on_event(_event: ev.Event, _controller: Any) -> None:
-        for name, job in rig.world.jobs.items():
-            sent.setdefault(name, job.spec)
-
-    rig.on_event = on_event
     rig.run()
     assert [load for load, _ in world.asked] == [1.0, 0.5, 0.25, 0.375, 0.3125, 0.28125]
     assert searched(rig).metrics["knee"] == 0.28125
+    sent = {job.name: job.spec for job in rig.world.begun}
     first = sent[searched(rig).ladder[0].job]["cells"][0]
     assert (first["rate"], first["requests"], first["time_limit_s"]) == (1.0, 60, 120.0)
 

@@ -52,16 +52,15 @@ def tokens_until(exchange: Exchange, at_ns: int) -> int | None:
     upto = bisect_right(exchange.stamps, at_ns)
     if upto <= taken:
         return _parsed(exchange.account, at_ns)
-    for place in range(upto - 1, max(taken, upto - NEAR) - 1, -1):
-        count = last_count(datas[place])
+    for reads in (NEAR, FAR):
+        tail = b"".join(datas[max(taken, upto - reads) : upto])
+        count = last_count(tail)
         if count is not None:
             return count
-    tail = b"".join(datas[max(taken, upto - FAR) : upto])
-    count = last_count(tail)
-    if count is not None:
-        return count
-    begun = b"data:" in tail or upto - taken > 1
-    return None if begun and (b"data:" not in tail or TEXT.search(tail)) else _parsed(exchange.account, at_ns)
+    body = tail.partition(b"\r\n\r\n")[2]
+    if upto - taken > FAR or TEXT.search(tail) or (body and b"data:" not in body):
+        return None  # the last count is farther away, or none is given, or the body is packed
+    return _parsed(exchange.account, at_ns)
 
 
 def _parsed(account: Account, at_ns: int) -> int | None:
