@@ -173,7 +173,7 @@ SHORT = {
     "history": "History",
     "skip": "Skip",
     "try-again": "Retry cell",
-    "broken": "Broken",
+    "broken": "Mark broken",
     "undo": "Undo",
     "leave": "Leave",
     "back": "Back",

@@ -49,7 +49,7 @@ class InvalidPlanError(PlanError):
             lines.append(f"  … and {len(problems) - SHOWN} more")
         super().__init__(
             "\n".join([f"{name}: {many(len(problems), 'error')}", *lines]),
-            do=f"correct the plan, then: ddtop plan check {name}",
+            do=f"put each right, then: ddtop plan check {name}",
         )
 
 

@@ -79,6 +79,8 @@ def test_the_best_by_concurrency() -> None:
     assert by_config["b32"].words == "until c 9.2 [4, 16]"
     assert by_config["b15"].verdict == "until" and by_config["b15"].hi == 64
     assert found.not_measured == ()
+    between = "measured at c 1, 4, 16, 64 alone: between them the ranges are interpolated"
+    assert between in found.reasons  # c 6 and 17 were not measured
     assert found.reasons[0].startswith(
         "b32: until c 9.2 [4, 16] (shown to gain up to c 4, to lose from c 16); c 1 2.00×"
     )

@@ -18,8 +18,9 @@ import pytest
 from ddtop import events as ev
 from ddtop.cli import main
 from ddtop.commands.live.codes import Code
-from ddtop.commands.live.do import ACTIONS
+from ddtop.commands.live.do import ACTIONS, split
 from ddtop.commands.live.wait import Watch
+from ddtop.errors import UsageError
 from ddtop.journal.write.writer import JournalWriter
 from tests.commands.conftest import Cli, Done
 from tests.dashboard import story
@@ -293,3 +294,10 @@ def test_every_action_is_documented() -> None:
     assert not [name for name in ACTIONS if f"`{name}`" not in page]
     for code in Code:
         assert f"| {code.value} |" in page, code
+
+
+def test_a_run_that_follows_its_action_is_told_where_it_stands() -> None:
+    with pytest.raises(UsageError) as caught:
+        split(["pause", "demo.ddtop"])
+    assert "takes no target" in str(caught.value)
+    assert caught.value.do is not None and caught.value.do.endswith("ddtop do demo.ddtop pause")

@@ -10,13 +10,24 @@ import pytest
 from ddtop import events as ev
 from ddtop.dashboard.draw.columns import layout
 from ddtop.dashboard.draw.fields import FORMS, columns_of, gain_role
-from ddtop.dashboard.draw.grid import ALL, Cursor, Shape, axes_of, fixed_words, in_sight, moved, next_slice
+from ddtop.dashboard.draw.grid import (
+    ALL,
+    Cursor,
+    Shape,
+    Sight,
+    axes_of,
+    fixed_words,
+    in_sight,
+    moved,
+    next_slice,
+)
 from ddtop.dashboard.draw.metrics import ITL, TPOT, TTFT
 from ddtop.dashboard.draw.paint import flow, plain, width_of
 from ddtop.dashboard.draw.verdict import detail
 from ddtop.dashboard.panels.cell.result import distribution_lines, result_lines
 from ddtop.dashboard.panels.results import Sort, results_items, sorted_cells
 from ddtop.dashboard.panels.sweep import (
+    folded_words,
     header_lines,
     matrix_lines,
     next_config,
@@ -296,6 +307,9 @@ def test_what_is_skipped_throughout_is_folded_away_but_never_the_cursor() -> Non
     sight = in_sight(shown, Cursor(), ALL)
     assert sight.folded_columns == 12 and all(shown.columns[n].context != 8192 for n in sight.columns)
     assert "12 skipped columns (z)" in sweep_title(shown, state, [1])
+    both = Sight((0,), (0,), folded_rows=1, folded_columns=2)
+    assert folded_words(both) == "2 skipped columns, 1 skipped row (z)"
+    assert folded_words(both, brief=True) == "3 skipped (z)"
     hidden = next(n for n, c in enumerate(shown.columns) if c.context == 8192)
     assert hidden in in_sight(shown, Cursor(0, hidden, hidden), ALL).columns
     assert in_sight(shown, Cursor(), Shape(unfolded=True)).folded_columns == 0

@@ -100,4 +100,4 @@ def test_enter_opens_the_last_result_rather_than_what_is_still_planned() -> None
 def test_the_list_tells_repeats_apart() -> None:
     twice = made(("auto", 0, 100.0, {"repeat": 0}), ("auto", 0, 101.0, {"repeat": 1}))
     first, second = (plain(item.line) for item in results_items(twice, Sort(), "auto", 120))
-    assert "auto tp1 r1 " in second and " r1" not in first
+    assert "auto tp1 #1 " in second and " #1" not in first

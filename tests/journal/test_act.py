@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ddtop import events as ev
@@ -275,7 +276,10 @@ def test_what_a_key_changes_is_what_the_runner_changes() -> None:
         assert isinstance(a.retry(target), Ask) == (cell.state in APPLIES["retry"])
         assert isinstance(a.skip(target), Ask) == (cell.state in APPLIES["skip"])
         assert isinstance(a.mark_broken(target, broken=False), Ask) == (cell.state == "broken")
+        assert cell.spec.load_name in target.label.split(), "the other loads of it are not meant"
     done = next(c for c in state.plan_cells if c.state == "done")
+    again = msgspec.structs.replace(done.spec, start=2, repeat=1)
+    assert cell_target(again).label == f"{done.spec.label} #1", "one repeat, in all rounds"
     why = a.skip(cell_target(done.spec))
     assert (
         isinstance(why, NotNow)

@@ -157,6 +157,7 @@ def recorded(path: Path, text: str, folder: Path, environ: dict[str, str], **cha
                 mode="sweep",
                 segment=0,
                 plan_toml=changes.get("text", text),
+                simulated=changes.get("simulated", False),
             )
         )
         if changes.get("source", True):
@@ -183,6 +184,14 @@ def test_a_plan_with_prompt_files_and_variables_runs_again_from_its_bundle(tmp_p
     plan, _ = check_plan(there / "again.toml", environ={})
     assert [c.spec.id for c in expand(plan)] == ids
     assert (there / "again-prompts").is_dir()
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_what_ran_on_a_simulated_host_is_run_again_by_the_demo(tmp_path: Path, simulated: bool) -> None:
+    recorded(tmp_path / "run.ddtop", SMALL, tmp_path, {}, simulated=simulated)
+    text, code = plan_again(str(tmp_path / "run.ddtop"), tmp_path / "again.toml")
+    assert code == 0
+    assert ("ddtop demo" in text, "ddtop connect" in text) == (simulated, not simulated)
 
 
 @pytest.mark.parametrize("end", ["unit", "path"])

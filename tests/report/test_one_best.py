@@ -290,6 +290,8 @@ def test_the_panel_at_the_end_cuts_no_figure(width: int) -> None:
     found = bests(state)
     assert {one.metric for one in found} == {"output_tok_s", "knee"} and len(found) == 3
     rows = [plain(line) for line in ended_lines(state, 0.0, width, 30)]
+    (searched,) = [line for line in best_lines(found, "auto") if " knee " in line]
+    assert re.search(r": \S+ at most \d+ within the limits; the only one measured", searched)
     for one in found:
         value = f"{one.field.value:g}" if one.metric == "knee" else f"{one.field.value:,.1f}"
         (row,) = [row for row in rows if re.search(rf" {one.config} {re.escape(value)}\??(?: |$)", row)]

@@ -83,6 +83,11 @@ class Advice:
             for one in curves.curves
             if one.config in asked and "answers-differ" in one.doubts
         )
+        measured = {*curves.concurrencies, *(c for c, _ in curves.bests)}
+        if any(one.first not in measured for one in self.ranges):
+            out.append(
+                f"measured at c {_listed(sorted(measured))} alone: between them the ranges are interpolated"
+            )
         if curves.floor > FLOOR:
             out.append(
                 f"the baseline differs from itself by up to {curves.floor:.1%}: smaller gains do not count"

@@ -116,7 +116,7 @@ def standing_of(one: Best) -> Said:
         return _doubtful("reads best", [("it is SUSPECT", because(one.field.reasons))])
     if one.field.unlike:
         return _doubtful("reads best", [("unlike work", one.field.unlike)])
-    what = "best without a doubt" if one.doubted or len(one.among) < 2 else "reads best"
+    what = "best of those not in doubt" if one.doubted or len(one.among) < 2 else "reads best"
     if one.alike:
         return Said(what, "not sure", f"no clear difference from {', '.join(one.alike)}")
     if one.doubted:

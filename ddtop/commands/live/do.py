@@ -133,7 +133,10 @@ def split(words: Sequence[str]) -> tuple[str | None, str, str]:
         )
     run, action, target = (words[0] if head else None), words[head], " ".join(words[head + 1 :])
     if target and action not in TARGETED:
-        raise UsageError(f"do {action}: `{target}` is too much: it takes no target")
+        raise UsageError(
+            f"do {action}: it takes no target, and `{target}` follows it",
+            do=f"a run or its recording stands before the action: ddtop do {target.split()[0]} {action}",
+        )
     return run, action, target
 
 
@@ -209,9 +212,7 @@ def _say(now: Now, wish: Wish, ask: Ask | None, code: Code, outcome: str, reason
         print(as_json(values))
         return code
     label = ask.label if ask is not None else wish.action
-    head = {"done": "done", "late": "too late, nothing was done", "nobody": "nobody there"}.get(
-        outcome, outcome
-    )
+    head = {"done": "done", "late": "too late, nothing was done", "nobody": "not done"}.get(outcome, outcome)
     lines = [f"{head.replace('-', ' ')}: {label}" + (f": {reason}" if reason else "")]
     if outcome == "needs-yes" and ask is not None:
         lines = [f"not done: {label}", *(f"  {name + ':':9} {value}" for name, value in ask.facts)]

@@ -90,13 +90,15 @@ def _write(path: Path, source: str, output: Path | None) -> tuple[str, int]:
     now = [c.spec.id for c in expand(again)]
     other = len(set(now) ^ set(ids))
     head = f"wrote {target}" + (f" and {many(len(files), 'prompt file')}" if files else "")
-    do = f"ddtop connect {again.host or 'HOST'} --plan {target}"
+    do = f"run it again: ddtop connect {again.host or 'HOST'} --plan {target}"
+    if run.simulated:
+        do = "its host was SIMULATED and is gone: ddtop demo runs such a sweep again"
     if not other:
-        return f"{head}: {many(len(now), 'cell')}, with the ids that the run had\n  run it again: {do}", 0
+        return f"{head}: {many(len(now), 'cell')}, with the ids that the run had\n  {do}", 0
     why = (
         "secrets were left out of it" if HIDDEN in text else "this version of ddtop reads the plan otherwise"
     )
     return (
-        f"{head}: {other} of its {many(len(now), 'cell')} have other ids than in the run ({why})\n  run it again: {do}",
+        f"{head}: {other} of its {many(len(now), 'cell')} have other ids than in the run ({why})\n  {do}",
         NO_SAME_IDS,
     )

@@ -258,8 +258,8 @@ class SweepActions:
         self._send(self._wish("try_again"))
 
     def action_broken(self) -> None:
-        """`b`: mark as broken, or remove the mark."""
-        self._send(self._wish("broken"))
+        """`b`: mark as broken, or remove the mark; `u` undoes it."""
+        self._send(self._wish("broken"), " (u undoes it)")
 
     def offered(self, key: str) -> bool:
         """Do what the alert offers on this key, if it does; that is what the bar names."""

@@ -92,7 +92,7 @@ def cell_line(cell: CellView) -> Line:
         (f"  {CELL_GLYPH[cell.state]} {cell.state:<12}", CELL_ROLE[cell.state]),
         (f"{what:<18}", "text"),
         (f"{rest:<9} {spec.load_name:<5}", "dim"),
-        (f"r{spec.repeat} " if spec.repeat else "", "dim"),
+        (f" #{spec.repeat} " if spec.repeat else "", "dim"),
         ("sentinel " if spec.sentinel else "", "dim"),
         (f"{rate(value):>8} tok/s" if value is not None else " " * 14, "value"),
         (mark, "warn"),

@@ -188,7 +188,7 @@ def _row(
     glyph = CELL_GLYPH[cell.state]
     round_ = (
         (f" s{spec.start + 1}" if spec.start else "")
-        + (f" r{spec.repeat}" if spec.repeat else "")
+        + (f" #{spec.repeat}" if spec.repeat else "")
         + (" again" if spec.sentinel else "")
     )
     if cell.validity == "SUSPECT" and cell.state == "done":

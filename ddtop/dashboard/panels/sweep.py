@@ -233,7 +233,7 @@ def sweep_title(
     slice_ = AXIS_WORDS[shape.axis] if shape.axis != "all" else ""
     fixed = fixed_words(matrix, cursor, shape)
     folded = folded_words(in_sight(matrix, cursor, shape))
-    few = folded.replace(" columns", "").replace(" column", "").replace(" rows", "").replace(" row", "")
+    few = folded_words(in_sight(matrix, cursor, shape), brief=True)
     forms = (
         ("Sweep", tp, long, slice_, fixed, folded),
         ("Sweep", tp, short, slice_, fixed, few),
@@ -245,8 +245,11 @@ def sweep_title(
     return next((title for title in titles if len(title) <= width), titles[-1])
 
 
-def folded_words(sight: Sight, key: str = "z") -> str:
-    """`3 skipped columns (z)`; nothing where none is folded away."""
+def folded_words(sight: Sight, key: str = "z", *, brief: bool = False) -> str:
+    """`3 skipped columns, 1 skipped row (z)`, `4 skipped (z)`; nothing where none is folded away."""
+    if brief:
+        n = sight.folded_columns + sight.folded_rows
+        return f"{n} skipped ({key})" if n else ""
     counted = ((sight.folded_columns, "skipped column"), (sight.folded_rows, "skipped row"))
     words = ", ".join(many(n, word) for n, word in counted if n)
     return f"{words} ({key})" if words else ""

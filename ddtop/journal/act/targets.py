@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ddtop import events as ev
 from ddtop.journal.fold.state import State
 from ddtop.journal.fold.views import CellView
@@ -47,8 +49,8 @@ def config_target(config: str) -> Target:
 
 
 def cell_target(spec: ev.CellSpec) -> Target:
-    """One cell, in all rounds of starts."""
-    return Target(f"{spec.config} {spec.workload}@{spec.output_tokens}", {"cell_id": spec.id})
+    """One cell, in all rounds of starts. Its label names load and repeat: others of its configuration are not meant."""
+    return Target(msgspec.structs.replace(spec, start=0).label, {"cell_id": spec.id})
 
 
 def target_of(state: State, text: str) -> Target | NotNow:

@@ -17,7 +17,7 @@ from ddtop.words import many
 TITLE = "Best configuration for each load"
 MOST = 6
 """Loads that are named; the rest is counted."""
-UNITS = {DEFAULT_METRIC: "tok/s", LATENCY: "ms median latency", "knee": "highest load within the limits"}
+UNITS = {DEFAULT_METRIC: "tok/s", LATENCY: "ms median latency"}
 
 
 def best_text(one: Best, places: Sequence[Place], baseline: str | None = None) -> str:
@@ -41,7 +41,9 @@ def best_lines(found: Sequence[Best], baseline: str | None, most: int = MOST) ->
 
 
 def value_words(one: Best) -> str:
-    """The value of a best with what it is: `182.9 tok/s`."""
+    """The value of a best with what it is: `182.9 tok/s`; of a search `at most 5 within the limits`."""
+    if one.metric == "knee":
+        return f"at most {number(one.field.value or 0.0)} within the limits"
     return f"{number(one.field.value or 0.0)} {UNITS.get(one.metric, one.metric)}"
 
 
