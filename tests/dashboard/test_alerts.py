@@ -140,6 +140,15 @@ def test_the_alert_in_full_leaves_nothing_out() -> None:
         assert "…" not in row, "cause, advice, choices and cited lines are whole"
 
 
+def test_the_cited_line_stands_below_the_whole_cause() -> None:
+    state, now = raised(**LONG)
+    shown = [plain(row).rstrip() for row in card_lines(state, state.open_alerts[0], now, 40)]
+    cited = next(n for n, row in enumerate(shown) if row.startswith("▸"))
+    assert cited > 1, "this cause takes more than one line"
+    cause = state.open_alerts[0].raised.cause_text
+    assert cause is not None and " ".join(shown[:cited]) == cause
+
+
 def test_evidence_that_is_no_log_line_is_shown_whole() -> None:
     proof = ev.Evidence(source="proc", text="boot_id 7f3 where it was 1c2")
     state, now = raised(evidence=(proof,))
@@ -277,4 +286,4 @@ async def test_a_key_that_the_bar_names_is_not_named_again_below(open_app: Open)
     async with open_app(session, now=now, size=(200, 50)) as (app, _):
         bottom = screen_text(app).splitlines()[-1]
         assert " x Skip" not in bottom and " r Retry" not in bottom
-        assert "b Broken" in bottom and "s Re-stage" in bottom
+        assert "b Mark broken" in bottom and "s Re-stage" in bottom

@@ -147,6 +147,17 @@ async def test_space_goes_on_where_the_sweep_is_paused(open_app: Open) -> None:
         assert isinstance(session.commands()[0], ev.GoOn)
 
 
+async def test_r_goes_on_too_without_a_box_that_waits_for_steps(open_app: Open) -> None:
+    script = story.running()
+    script.add(ev.SweepPaused, by="me")
+    session, now = session_of(script)
+    async with open_app(session, now=now) as (app, pilot):
+        await pilot.press("r")
+        await settle(pilot)
+        assert isinstance(session.commands()[0], ev.GoOn)
+        assert len(app.screen_stack) == 1
+
+
 async def test_an_alerts_own_key_comes_before_the_cursor(open_app: Open) -> None:
     session, now = session_of(story.failed())
     async with open_app(session, now=now) as (_, pilot):
@@ -399,7 +410,7 @@ async def test_reconnecting_at_once_needs_no_steps(open_app: Open) -> None:
 
 async def test_a_refused_resume_closes_the_waiting_box(open_app: Open) -> None:
     script = story.running()
-    script.add(ev.SweepPaused, by="me")
+    script.add(ev.SweepPaused, by="sweep")
     session, now = session_of(script)
     session.answer = lambda command: (
         ev.CommandSeen(

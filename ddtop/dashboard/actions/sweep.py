@@ -139,6 +139,8 @@ class SweepActions:
         action = self._alert_action("r")
         if alert is not None and action is not None:
             self._act(alert, action)
+        elif state.paused is not None and state.paused.by != "sweep":  # no steps come: it goes on
+            self._send(self._wish("pause"))
         elif state.paused is not None:
             self._propose(make(Resume, self.app.viewer, time.time()), "resume")
 

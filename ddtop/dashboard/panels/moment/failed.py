@@ -99,6 +99,7 @@ def card_lines(
     raised = alert.raised
     start = next((r for r in state.restarts if r.attempt_id == raised.attempt_id), None)
     rows = wrapped("", raised.cause_text or raised.cause, width, 20, "value")
+    below_cause = len(rows)
     seen = (
         f" · {raised.fault_seen_s:.1f} s after the first sign on the host"
         if raised.fault_seen_s is not None
@@ -125,7 +126,7 @@ def card_lines(
     lines = list(tail.lines) if tail is not None else []
     cited = cited_lines(alert, lines)
     if cited:  # in sight before anything is scrolled; its context is below
-        rows[1:1] = marked_lines(lines, cited[0], cited[0] + 1, cited, width, whole=True)
+        rows[below_cause:below_cause] = marked_lines(lines, cited[0], cited[0] + 1, cited, width, whole=True)
     rows += [(), *choice_lines(state, alert, width, seat, whole=True)]
     shown: set[int] = set()
     for at in cited:
