@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import select
+import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,6 +68,8 @@ def run_dashboard(
     gc.collect()
     gc.freeze()
 
+    threading.Thread(target=_end_with_the_terminal, args=(sys.stdin.fileno(),), daemon=True).start()
+
     async def shown() -> int | None:
         try:
             return await app.run_async()
@@ -76,3 +82,15 @@ def run_dashboard(
 
         print("\n".join(clean(row) for row in app.words.splitlines()))
     return app.return_code or code or 0
+
+
+def _end_with_the_terminal(stdin: int) -> None:
+    """Ends this process once its terminal is gone. A shell that ends sends SIGHUP, but not to what was begun by `setsid` or
+    `disown`: Textual would then wait for ever for what nobody reads, and its input thread would take a whole core."""
+    if not hasattr(select, "poll"):
+        return
+    poll = select.poll()
+    poll.register(stdin, 0)  # only an end is waited for, and that is always told
+    for _fd, told in poll.poll():
+        if told & (select.POLLHUP | select.POLLERR) and not told & select.POLLNVAL:
+            os.kill(os.getpid(), signal.SIGHUP)

@@ -152,13 +152,18 @@ def test_an_alert_is_on_the_terminal_within_a_second_of_being_in_the_journal(
     assert b"Traceback" not in screen.raw
 
 
+@pytest.mark.parametrize("by", ["a signal", "nothing but its end"])
 def test_closing_the_terminal_ends_the_dashboard_and_nothing_else(
-    terminal: tuple[Terminal, JournalWriter, story.Script],
+    terminal: tuple[Terminal, JournalWriter, story.Script], by: str
 ) -> None:
     screen, writer, _ = terminal
     assert screen.read_for(20, until=b"REC") is not None
-    os.killpg(screen.process.pid, signal.SIGHUP)
-    screen.process.wait(HANG_S)
+    if by == "a signal":
+        os.killpg(screen.process.pid, signal.SIGHUP)
+    else:  # it has no controlling terminal here, as after `setsid`: nobody sends it a signal
+        os.close(screen.master)
+        screen.master = os.open(os.devnull, os.O_RDWR)
+    assert screen.process.wait(HANG_S) == -signal.SIGHUP
     now = time.time()
     writer.append(ev.SweepPaused(at_s=now, mono_s=1.0, host=story.HOST, by="someone"))
     writer.flush()
