@@ -305,3 +305,20 @@ def test_only_what_this_sender_changed_in_this_segment_is_undone() -> None:
     script.wait(5)
     script.add(ev.RunStarted, run_id="r", name="n", mode="sweep", segment=1)
     assert not isinstance(actions(state_of(script)).undo(), Ask), "the runner that knew it is gone"
+
+
+def test_a_sweep_is_paused_before_its_cells_are_planned_too() -> None:
+    """A script that pauses right after `connect --detach` is heard; a host that is only watched has nothing to pause."""
+    events = story.failed().out
+    begun = next(n for n in range(len(events)) if fold(events[: n + 1]).run.started_at_s is not None)
+    early = fold(events[: begun + 1])
+    assert early.run.mode == "sweep" and not early.plan_cells
+    assert isinstance(actions(early).pause(), Ask)
+    watched = fold(
+        [
+            msgspec.structs.replace(e, mode="monitor")
+            for e in events[: begun + 1]
+            if isinstance(e, ev.RunStarted)
+        ]
+    )
+    assert isinstance(actions(watched).pause(), NotNow)

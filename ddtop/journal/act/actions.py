@@ -140,8 +140,8 @@ class Actions:
     def pause(self) -> Ask | NotNow:
         if (no := self._nobody("pause")) is not None:
             return no
-        if not self.state.plan_cells:
-            return NotNow(no_cells(self.state))
+        if not self.state.plan_cells and self.state.run.mode != "sweep":
+            return NotNow(no_cells(self.state))  # a sweep can be paused before its cells are planned
         if self.state.paused is not None:
             return NotNow("The sweep is paused already.")
         return Ask(self._make(ev.Pause), "pause after the running cell")
