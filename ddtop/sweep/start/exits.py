@@ -87,8 +87,6 @@ def exit_kind(slug: str) -> CauseKind:
     if slug == STOPPED:
         return "transient"  # it says nothing of the configuration: never broken by it
     row = load_causes().by_slug.get(slug)
-    if slug == STOPPED:
-        return "transient"  # nothing is wrong with the configuration
     kinds: dict[str, CauseKind] = {"config": "config", "bug": "bug", "host": "host", "transient": "transient"}
     return "unknown" if row is None or slug in OPEN else kinds.get(row.kind, "unknown")
 
